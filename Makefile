@@ -1,0 +1,95 @@
+# Everything is set up in .venv by itself; only Python 3.11 or newer and make are needed.
+# A C compiler makes the simulator several times faster, and is not required.
+
+.PHONY: help demo test check compile bench swarm format lock clean distclean
+.DEFAULT_GOAL := help
+
+PYTHON ?=
+SEEDS  ?= 2000
+JOBS   ?= auto
+
+BIN       := .venv/bin
+INSTALLED := .venv/installed
+PIP       := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
+
+help:
+	@echo "make demo     simulate White-Box, crash a leader, verify the trace, print a report"
+	@echo "make test     check, compile, then run all tests"
+	@echo "make check    ruff, mypy, import-linter"
+	@echo "make bench    simulator events per second beside SimPy"
+	@echo "make swarm    SEEDS=$(SEEDS) random runs of each protocol"
+	@echo "make compile  compile core, protocols and sim in place if they changed"
+	@echo "make format   sort imports and apply ruff's safe fixes"
+	@echo "make lock     resolve requirements.lock anew"
+	@echo "make clean    remove what was built (make distclean: and .venv)"
+	@echo "PYTHON=/path/to/python3.11 chooses the interpreter of .venv"
+
+demo: compile
+	@$(BIN)/amcast demo
+
+test: check compile
+	@echo "== tests ($$($(BIN)/python -c 'import amcast; print("compiled" if amcast.compiled() else "plain Python")'))"
+	@$(BIN)/python -m pytest -q -n $(JOBS)
+
+check: $(INSTALLED)
+	@echo "== ruff";          $(BIN)/ruff check -q .
+	@echo "== mypy";          $(BIN)/mypy --no-error-summary
+	@echo "== import-linter"; mkdir -p build; $(BIN)/lint-imports --no-logo >build/imports 2>&1 || { cat build/imports; exit 1; }
+
+bench: compile
+	@$(BIN)/python bench/run.py
+
+swarm: compile
+	@$(BIN)/amcast swarm skeen --seeds $(SEEDS)
+	@$(BIN)/amcast swarm white_box --seeds $(SEEDS)
+
+# A compiled module shadows the source beside it. So build/compiled holds a checksum of all sources, taken before they were
+# compiled, and of what came out: an edited, deleted or switched file on either side is seen, whatever its date.
+SUM       := LC_ALL=C sort | xargs cksum | cksum
+SOURCES   := { find $(wildcard src/amcast/core src/amcast/protocols src/amcast/sim) -name '*.py'; ls setup.py requirements.lock; }
+BINARIES  := find src -name '*.so'
+
+compile: $(INSTALLED)
+	@sources=$$($(SOURCES) | $(SUM)); \
+	if test "$$(cat build/compiled 2>/dev/null)" = "$$sources $$($(BINARIES) | $(SUM))"; \
+	then $(BINARIES) -exec touch {} +; \
+	else \
+	  echo "== compiling core, protocols and sim with mypyc"; \
+	  $(BINARIES) -delete; rm -rf build/compiled build/lib.* build/temp.*; \
+	  AMCAST_COMPILE=1 $(BIN)/python setup.py -q build_ext --inplace || exit 1; \
+	  test -z "$$($(BINARIES))" || echo "$$sources $$($(BINARIES) | $(SUM))" >build/compiled; \
+	fi
+
+format: $(INSTALLED)
+	@$(BIN)/ruff check -q --fix .
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@test -e $@ || { $(FIND_PYTHON); echo "== making .venv with $$($$python --version)"; $$python -m venv --clear .venv; }
+	@echo "== installing requirements.lock in .venv"
+	@$(PIP) --require-hashes -r requirements.lock
+	@AMCAST_COMPILE=0 $(PIP) --no-build-isolation --no-deps -e .
+	@touch $@
+
+define FIND_PYTHON
+python=; for candidate in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
+  if $$candidate -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+  then python=$$candidate; break; fi; done; \
+test "$$python" || { echo "amcast needs Python 3.11 or newer with venv; tried: \
+$(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python). Install one (Debian: python3-venv) \
+or name one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+endef
+
+lock:
+	@mkdir -p build; $(FIND_PYTHON); test -x build/uv/bin/uv || { $$python -m venv build/uv && build/uv/bin/python -m pip install -qq uv; }
+	@rm -f build/lock
+	@build/uv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
+	  --group dev -o build/lock pyproject.toml >/dev/null
+	@{ echo "# All that .venv holds, for every platform and Python 3.11 or newer. Written by: make lock"; cat build/lock; } >requirements.lock
+
+clean:
+	@find src -name '*.so' -delete
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+	@rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+distclean: clean
+	@rm -rf .venv

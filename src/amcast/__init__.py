@@ -1,0 +1,32 @@
+"""amcast: atomic multicast protocols, written once and run by every driver."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
+from importlib.util import find_spec
+from types import ModuleType
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "compiled"]
+
+
+class _SourceOnly:
+    """Finds the .py of the packages that may be compiled, although a compiled module beside it would come first."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if not f"{name}.".startswith(("amcast.core.", "amcast.protocols.", "amcast.sim.")):
+            return None
+        finders = (FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES)) for folder in path or ())
+        return next((spec for finder in finders if (spec := finder.find_spec(name, target))), None)
+
+
+if os.environ.get("AMCAST_PURE", "0") not in ("", "0"):
+    sys.meta_path.insert(0, _SourceOnly)
+
+
+def compiled() -> bool:
+    """Whether core, protocols and sim run as machine code (mypyc) rather than as plain Python."""
+    core = find_spec("amcast.core")
+    return core is not None and core.origin is not None and not core.origin.endswith(".py")

@@ -1,0 +1,55 @@
+"""Agreement: a message that some process delivered is delivered by every process of its destination groups that is up.
+
+Uniform agreement counts every delivery, `agreement-nonuniform` only those of processes that are up at the end. A
+process that crashed and restarted is up again, and must have what it missed. Whether more would have been delivered is
+not known of a run that was cut off: no `end` row, no verdict.
+"""
+
+from collections.abc import Callable
+
+from amcast.check.history import History
+from amcast.check.verdict import Verdict
+
+CUT_OFF = "the run has no end row: it was cut off, and more might have been delivered"
+
+
+def check_agreement(history: History) -> Verdict:
+    return _check(history, "agreement", lambda process: True)
+
+
+def check_agreement_nonuniform(history: History) -> Verdict:
+    return _check(history, "agreement-nonuniform", lambda process: not history.is_down(process))
+
+
+def _check(history: History, name: str, counts: Callable[[int], bool]) -> Verdict:
+    if not history.ended:
+        return Verdict(name, history.run, "unknown", CUT_OFF)
+    deliverer: dict[int, int] = {}
+    for process, log in enumerate(history.delivered):
+        if counts(process):
+            for message in log.messages:
+                deliverer.setdefault(message, process)
+    lack = first_lack(history, deliverer.__contains__)
+    if lack is None:
+        return Verdict(name, history.run, "ok")
+    process, message = lack
+    other = deliverer[message]
+    reason = (
+        f"{history.processes[other]} delivered {history.messages[message]} (to {history.dest_names(message)}), but "
+        f"{history.processes[process]} of {history.group_name(process)}, which is up, never did"
+    )
+    rows = (history.multicast_row(message), history.deliver_row(other, message))
+    return Verdict(name, history.run, "violated", reason, rows)
+
+
+def first_lack(history: History, is_due: Callable[[int], bool]) -> tuple[int, int] | None:
+    """A process that is up, and the first due message addressed to its group that it never delivered."""
+    for group in range(len(history.groups)):
+        due = [message for message in history.addressed[group] if is_due(message)]
+        for process in history.members[group]:
+            if not history.is_down(process):
+                has = set(history.delivered[process].messages)
+                missing = [message for message in due if message not in has]
+                if missing:
+                    return process, min(missing)  # messages are numbered as they first appear
+    return None

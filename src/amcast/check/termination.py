@@ -1,0 +1,31 @@
+"""Termination: what a process that did not crash multicasts is delivered by every process of its destination groups.
+
+A sender that crashed after the multicast is excused even if it restarted: the sends may have been lost with the crash.
+Only processes that are up at the end must deliver. What was delivered anywhere is agreement's business. Needs an `end`
+row.
+"""
+
+from amcast.check.agreement import CUT_OFF, first_lack
+from amcast.check.history import History
+from amcast.check.verdict import Verdict
+
+
+def check_termination(history: History) -> Verdict:
+    if not history.ended:
+        return Verdict("termination", history.run, "unknown", CUT_OFF)
+    excused = {
+        message
+        for process, crashes in enumerate(history.crash_seqs)
+        for message, seq in zip(history.multicast[process].messages, history.multicast[process].seqs, strict=True)
+        if crashes and max(crashes) > seq
+    }
+    lack = first_lack(history, lambda message: message not in excused)
+    if lack is None:
+        return Verdict("termination", history.run, "ok")
+    process, message = lack
+    reason = (
+        f"{history.processes[history.sender[message]]} multicast {history.messages[message]} to "
+        f"{history.dest_names(message)} and did not crash, but {history.processes[process]} of "
+        f"{history.group_name(process)}, which is up, never delivered it"
+    )
+    return Verdict("termination", history.run, "violated", reason, (history.multicast_row(message),))

@@ -1,0 +1,105 @@
+"""The command line: each command parses, calls one public function and prints.
+
+Exit codes: 0 all is well, 1 something that was checked does not hold, 2 the user's mistake (one line on stderr),
+3 nothing violated but something unknown, 128 + n stopped by signal n (130: Ctrl-C).
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from amcast import __version__, compiled
+from amcast.cli.claims import claims
+from amcast.cli.demo import demo
+from amcast.cli.output import complain
+from amcast.cli.protocols import protocols
+from amcast.cli.sim import sim
+from amcast.cli.swarm import swarm
+from amcast.cli.verify import verify
+from amcast.core.errors import AmcastError, UsageError
+
+__all__ = ["main", "run"]
+
+app = typer.Typer(
+    help="Atomic multicast protocols: simulate them, verify what happened, measure it.",
+    epilog="'amcast COMMAND --help' says more about a command.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (sim, verify, claims, swarm, protocols, demo):
+    app.command(no_args_is_help=False)(command)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"amcast {__version__} ({'compiled' if compiled() else 'interpreted'})")
+        raise typer.Exit()
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of amcast itself."""
+
+
+def main() -> None:
+    """The console entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a δ must not end a command where the terminal has none
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; its exit code."""
+    try:
+        try:
+            code = app(list(arguments), prog_name="amcast", standalone_mode=False)
+        finally:
+            sys.stdout.flush()
+        return int(code or 0)
+    except UsageError as error:
+        complain(str(error))
+        return 2
+    except AmcastError as error:
+        complain(str(error))
+        return 1
+    except typer.TyperException as error:
+        return usage_error(error)
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return 130
+    except MemoryError:
+        complain("out of memory: expected a smaller run")
+        return 2
+    except BrokenPipeError:
+        return nobody_reads()
+    except SystemExit as error:  # what typer makes of a broken pipe, among others
+        if isinstance(error.__context__, BrokenPipeError):
+            return nobody_reads()
+        raise
+
+
+def nobody_reads() -> int:
+    """Whoever read our output has seen enough: what is still in the buffer must not fail again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 128 + signal.SIGPIPE
+
+
+def usage_error(error: typer.TyperException) -> int:
+    """What typer itself found wrong with the arguments, in one line as our own errors are."""
+    message = error.format_message().strip()
+    if message:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "amcast"
+        complain(f"{message.rstrip('.')} (see '{command} --help')")
+    return 2

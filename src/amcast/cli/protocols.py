@@ -1,0 +1,30 @@
+"""`amcast protocols`: what there is to choose from."""
+
+from typing import Annotated
+
+import typer
+
+from amcast.cli.output import plain_table, print_json, report_console
+
+
+def protocols(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """List the protocols: the order they give, what they tolerate, their latency in message delays."""
+    from amcast.protocols import PROTOCOLS
+
+    if as_json:
+        print_json(
+            {
+                "protocols": [
+                    {"name": p.name, "title": p.title, "order": p.order, "tolerates": p.tolerates, "latency": p.latency}
+                    for p in PROTOCOLS.values()
+                ]
+            }
+        )
+        return 0
+    table = plain_table("name", "order", "tolerates", "latency")
+    for p in PROTOCOLS.values():
+        table.add_row(p.name, p.order, p.tolerates, p.latency)
+    report_console().print(table)
+    return 0

@@ -1,0 +1,71 @@
+"""Runs the seeds of a swarm over several processes."""
+
+import signal
+from collections.abc import Generator, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing import active_children, get_context
+
+from amcast.core.errors import AmcastError, UsageError
+from amcast.lab.swarm import run_seed
+
+SEEDS_AHEAD = 4  # handed to each process in advance
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    seed: int
+    ok: bool
+    problem: str
+    config: str
+    events: int
+
+
+def run_seeds(protocol: str, seeds: range, jobs: int) -> Generator[SeedResult, None, None]:
+    """The results as they come. Closing the iterator ends the processes at once."""
+    if jobs == 1 or len(seeds) == 1:
+        for seed in seeds:
+            yield run_one(protocol, seed)
+        return
+    pool = ProcessPoolExecutor(min(jobs, len(seeds)), get_context("spawn"))
+    try:
+        left = iter(seeds)
+        waiting: set[Future[SeedResult]] = set()
+        while True:
+            with interrupts_held():
+                new = islice(left, SEEDS_AHEAD * jobs - len(waiting))
+                waiting |= {pool.submit(run_one, protocol, seed) for seed in new}
+            if not waiting:
+                break
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            yield from sorted((future.result() for future in done), key=lambda result: result.seed)
+    except BrokenProcessPool:
+        raise AmcastError("a process of the swarm was killed, for want of memory perhaps; use fewer --jobs") from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in active_children():
+            process.terminate()
+
+
+def run_one(protocol: str, seed: int) -> SeedResult:
+    """A seed that raises has failed like any other."""
+    try:
+        outcome = run_seed(protocol, seed)
+    except UsageError:
+        raise
+    except Exception as error:  # a bug of the protocol, the simulator or a checker: the seed that shows it matters
+        return SeedResult(seed, False, f"{type(error).__name__}: {error}", "", 0)
+    return SeedResult(seed, outcome.ok, outcome.problem, outcome.config, outcome.events)
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits until after the block. Processes started in it never see one: their parent ends them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

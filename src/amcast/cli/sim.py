@@ -1,0 +1,88 @@
+"""`amcast sim`: one run in virtual time, summarised and, if asked, recorded."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Option
+
+from amcast.cli.naming import protocol_named
+from amcast.cli.output import complain, print_json, report_console
+from amcast.core.errors import InvariantViolation, UsageError
+
+MESSAGES = 1000  # where neither --messages nor --duration is given
+SLOWEST, FASTEST = 1e-3, 1e9  # messages per second: at most one per tick of the virtual clock
+NETWORKS = "constant:1ms, uniform:1ms,9ms, exponential:0.5ms,0.15ms (base, mean of the tail), lan or wan."
+SINGLE = "Replicas per group, odd. Default: 3, or 1 where the protocol says so."
+
+
+class TraceLevel(StrEnum):
+    deliveries = "deliveries"
+    full = "full"
+
+
+def sim(
+    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="See 'amcast protocols'.")],
+    groups: Annotated[int, Option(help="Number of groups.")] = 3,
+    replicas: Annotated[int | None, Option(help=SINGLE)] = None,
+    clients: Annotated[int, Option(help="Number of clients.")] = 10,
+    messages: Annotated[int | None, Option(min=1, help="Multicasts of the whole run. Default: 1000.")] = None,
+    duration: Annotated[str | None, Option(metavar="TIME", help="Or multicast for so long, such as 10s.")] = None,
+    dest_groups: Annotated[int | None, Option(metavar="K", help="Groups a message goes to. Default: 2.")] = None,
+    network: Annotated[str, Option(help=NETWORKS)] = "constant:1ms",
+    crash: Annotated[list[str] | None, Option(metavar="WHO@TIME", help="Such as g0/0@50ms; repeatable.")] = None,
+    rate: Annotated[float | None, Option(help="Open loop: messages per second. Default: closed loop.")] = None,
+    skew: Annotated[str, Option(metavar="TIME", help="Clocks differ by up to so much.")] = "0ms",
+    payload: Annotated[int, Option(min=0, max=1 << 24, help="Bytes of a message.")] = 20,
+    checked: Annotated[bool, Option("--checked", help="Assert the paper's invariants at run time.")] = False,
+    seed: Annotated[int, Option(min=0, help="The same seed makes the same run.")] = 1,
+    trace: Annotated[TraceLevel, Option(help="full: every send and receive too.")] = TraceLevel.deliveries,
+    out: Annotated[Path | None, Option(metavar="DIR", help="Write the trace there. Default: no trace.")] = None,
+    force: Annotated[bool, Option("--force", help="Replace an older trace in DIR.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Simulate a protocol in virtual time until all is delivered; print throughput, latency and recovery."""
+    table = protocol_named(protocol)
+    from amcast.cli.report import command_line, print_report, run_document, too_many_crashes, unfinished
+    from amcast.cli.running import nothing_too_large, ready_world, run_world
+    from amcast.lab.simulate import Crash, Simulation
+    from amcast.lab.summary import SummaryRecorder
+    from amcast.sim.network import nanoseconds
+
+    if messages is not None and duration is not None:
+        raise UsageError("--messages and --duration exclude each other: expected one of them")
+    if rate is not None and not SLOWEST <= rate <= FASTEST:
+        raise UsageError(f"rate {rate}: expected messages per second, from {SLOWEST} to {FASTEST:.0f}")
+    with nothing_too_large():
+        simulation = Simulation(
+            protocol,
+            groups=groups,
+            replicas=replicas if replicas is not None else 1 if table.single_replica else 3,
+            clients=clients,
+            messages=messages if messages is not None or duration is not None else MESSAGES,
+            duration=nanoseconds(duration) if duration is not None else None,
+            dest_groups=dest_groups,
+            rate=rate,
+            network=network,
+            crashes=tuple(Crash.parse(text) for text in crash or ()),
+            skew=nanoseconds(skew),
+            seed=seed,
+            payload=payload,
+            checked=checked,
+        )
+    recorder = SummaryRecorder(full=trace is TraceLevel.full and out is not None)
+    world = ready_world(simulation, recorder)
+    for warning in too_many_crashes(simulation):
+        complain(warning)
+    try:
+        run = run_world(world, simulation, recorder, out, force)
+    except InvariantViolation as violation:
+        raise InvariantViolation(f"{violation}; replay with: {command_line(simulation)}") from violation
+    for line in unfinished(run, out):
+        complain(line)
+    if as_json:
+        print_json(run_document(simulation, run, out))
+    else:
+        print_report(report_console(), simulation, run, out)
+    return run.exit_code

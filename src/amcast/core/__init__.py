@@ -1,0 +1,1 @@
+"""What every layer shares: ids, messages, topology, timestamps, the process interface, the trace schema, errors."""

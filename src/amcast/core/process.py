@@ -1,0 +1,187 @@
+"""The one interface between protocols and drivers: a `Process` takes events in and puts `Effects` out.
+
+A protocol is a subclass that overrides the `on_…` hooks. It does no I/O, has no clock of its own and draws no random
+number; what it wants done it appends to `out`, an `Effects` that the driver owns and empties when it likes. A driver
+acts on effects in this order: make `records` durable, transmit `sends`, start `timers`, hand over `deliveries`.
+"""
+
+from collections.abc import Callable
+from typing import final
+
+from mypy_extensions import mypyc_attr
+
+from amcast.core.order import BOTTOM
+from amcast.core.topology import Mid, Topology
+from amcast.core.wire import AppMessage, Message
+
+
+@final
+class Params:
+    """The time scale of a run, in nanoseconds. `delta` bounds the delay of a message once the network behaves."""
+
+    def __init__(self, delta: int, heartbeat: int = 0, suspect_after: int = 0, checked: bool = False) -> None:
+        self.delta = delta
+        self.heartbeat = heartbeat or max(5 * delta, 1_000_000)
+        self.suspect_after = suspect_after or 4 * self.heartbeat
+        self.checked = checked  # assert the paper's invariants at run time
+
+
+@final
+class Effects:
+    """What a step wants done, in the order in which a driver must act on it."""
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+        self.sends: list[tuple[tuple[int, ...], Message]] = []
+        self.timers: list[tuple[str, int, int]] = []  # name, earliest and latest, from now
+        self.optimistic: list[AppMessage] = []
+        self.deliveries: list[tuple[AppMessage, int]] = []  # with the final timestamp, or BOTTOM
+        self.completed: list[Mid] = []  # at a client: this multicast is known to be delivered
+        self.notes: list[tuple[str, str]] = []  # facts for the trace: kind, detail as JSON
+
+    def clear(self) -> None:
+        self.records.clear()
+        self.sends.clear()
+        self.timers.clear()
+        self.optimistic.clear()
+        self.deliveries.clear()
+        self.completed.clear()
+        self.notes.clear()
+
+    def parts(self) -> tuple[object, ...]:
+        return (
+            self.records,
+            self.sends,
+            self.timers,
+            self.optimistic,
+            self.deliveries,
+            self.completed,
+            self.notes,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Effects) and self.parts() == other.parts()
+
+    def __repr__(self) -> str:
+        return f"Effects{self.parts()!r}"
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Process:
+    """One process of a protocol. Drivers call the verbs, protocols override the hooks."""
+
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
+        self.pid = pid
+        self.topology = topology
+        self.params = params
+        self.out = out
+        self.now = 0  # the driver's clock at this step; protocols may use it for timeouts, never for safety
+
+    # What drivers call.
+
+    def start(self, now: int) -> None:
+        self.now = now
+        self.on_start()
+
+    def receive(self, now: int, sender: int, msg: Message) -> None:
+        self.now = now
+        self.on_message(sender, msg)
+
+    def timer(self, now: int, name: str) -> None:
+        self.now = now
+        self.on_timer(name)
+
+    def multicast(self, now: int, m: AppMessage) -> None:
+        self.now = now
+        self.on_multicast(m)
+
+    def recover(self, now: int, records: list[bytes]) -> None:
+        self.now = now
+        self.on_recover(records)
+
+    def suspect(self, now: int) -> None:
+        """A spurious suspicion of the current leader: fault injection for protocols that elect one."""
+        self.now = now
+        self.on_suspect()
+
+    # What protocols override.
+
+    def on_start(self) -> None:
+        pass
+
+    def on_message(self, sender: int, msg: Message) -> None:
+        pass
+
+    def on_timer(self, name: str) -> None:
+        pass
+
+    def on_multicast(self, m: AppMessage) -> None:
+        pass
+
+    def on_recover(self, records: list[bytes]) -> None:
+        pass
+
+    def on_suspect(self) -> None:
+        pass
+
+    def on_observe(self, monitor: object) -> None:
+        """Report to the observer of a checked run, made by `Protocol.monitor`."""
+
+    def idle(self) -> bool:
+        """Nothing is unfinished here, so far as this process knows."""
+        return True
+
+    def footprint(self) -> int:
+        """How many messages this process remembers: what garbage collection must bound."""
+        return 0
+
+    # What protocols say.
+
+    def send(self, to: tuple[int, ...], msg: Message) -> None:
+        self.out.sends.append((to, msg))
+
+    def send_one(self, to: int, msg: Message) -> None:
+        self.out.sends.append(((to,), msg))
+
+    def set_timer(self, name: str, earliest: int, latest: int) -> None:
+        self.out.timers.append((name, earliest, latest))
+
+    def deliver(self, m: AppMessage, ts: int = BOTTOM) -> None:
+        self.out.deliveries.append((m, ts))
+
+    def note(self, kind: str, detail: str = "") -> None:
+        self.out.notes.append((kind, detail))
+
+
+Factory = Callable[[int, Topology, Params, Effects], Process]
+
+
+@final
+class Protocol:
+    """A row of the table of protocols."""
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        replica: Factory,
+        client: Factory,
+        order: str,
+        tolerates: str,
+        latency: str,
+        messages: tuple[type[Message], ...],
+        elects: bool = False,
+        single_replica: bool = False,
+        monitor: Callable[[Topology], object] | None = None,
+    ) -> None:
+        self.name = name
+        self.title = title
+        self.replica = replica
+        self.client = client
+        self.order = order
+        self.tolerates = tolerates
+        self.latency = latency
+        self.messages = messages
+        self.elects = elects  # has leaders, so that crashes and spurious suspicions mean something
+        self.single_replica = single_replica  # groups are single reliable processes
+        self.monitor = monitor  # makes the observer of a run's global invariants

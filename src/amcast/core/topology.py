@@ -1,0 +1,91 @@
+"""Who takes part in a run: disjoint groups of replicas, then the clients.
+
+Inside the system a process, a group and a message are small integers; names (`g0/2`, `c7`, `c7:41`) belong to the
+edges: command line, trace, configuration.
+"""
+
+from typing import Final, NewType, cast, final
+
+from amcast.core.errors import TopologyError
+
+SEQ_BITS: Final = 32
+MOST: Final = 65_535  # groups, and replicas in a group: their numbers are part of timestamps and ballots
+
+# The id of an application message, unique in a run: an integer that is only compared and looked up. Declared as an
+# object it stays one Python object from the client to the last table (compiled code would make a new one per look-up).
+Mid = NewType("Mid", object)
+
+
+def message_id(sender: int, seq: int) -> Mid:
+    """The id of the seq-th message of a sender."""
+    return Mid(sender << SEQ_BITS | seq)
+
+
+def sender_of(mid: Mid) -> int:
+    return cast(int, mid) >> SEQ_BITS
+
+
+def seq_of(mid: Mid) -> int:
+    return cast(int, mid) & 0xFFFFFFFF
+
+
+@final
+class Topology:
+    """Groups are numbered 0..k-1, their members are consecutive process numbers, clients follow."""
+
+    def __init__(self, sizes: tuple[int, ...], clients: int = 0) -> None:
+        if not sizes or min(sizes) < 1:
+            raise TopologyError(f"groups of sizes {list(sizes)}: expected one or more, each of at least one replica")
+        if len(sizes) > MOST or max(sizes) > MOST:
+            raise TopologyError(f"{len(sizes)} groups of up to {max(sizes)} replicas: expected at most {MOST} of each")
+        if clients < 0:
+            raise TopologyError(f"{clients} clients: expected zero or more")
+        self.groups: tuple[tuple[int, ...], ...] = ()
+        self.group_of: list[int] = []
+        self.rank_of: list[int] = []
+        self.names: list[str] = []
+        first = 0
+        for g, size in enumerate(sizes):
+            self.groups += (tuple(range(first, first + size)),)
+            first += size
+            for rank in range(size):
+                self.group_of.append(g)
+                self.rank_of.append(rank)
+                self.names.append(f"g{g}/{rank}")
+        self.replicas = first
+        self.clients: tuple[int, ...] = tuple(range(first, first + clients))
+        for i in range(clients):
+            self.group_of.append(-1)
+            self.rank_of.append(i)
+            self.names.append(f"c{i}")
+        self.size = first + clients
+        self._members: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def quorum(self, g: int) -> int:
+        """How many members of g are a majority."""
+        return len(self.groups[g]) // 2 + 1
+
+    def members_of(self, dest: tuple[int, ...]) -> tuple[int, ...]:
+        """All processes of the given groups, in order."""
+        known = self._members.get(dest)
+        if known is None:
+            known = tuple([p for g in dest for p in self.groups[g]])
+            self._members[dest] = known
+        return known
+
+    def name(self, pid: int) -> str:
+        return self.names[pid]
+
+    def pid(self, name: str) -> int:
+        """The process with this name; its inverse is `name`."""
+        if name not in self.names:
+            clients = f" or c0 … {self.names[-1]}" if self.clients else ""
+            last = self.names[self.replicas - 1]
+            raise TopologyError(f"no process {name!r} in this topology: expected one of g0/0 … {last}{clients}")
+        return self.names.index(name)
+
+    def group_name(self, g: int) -> str:
+        return f"g{g}"
+
+    def message_name(self, mid: Mid) -> str:
+        return f"{self.names[sender_of(mid)]}:{seq_of(mid)}"

@@ -1,0 +1,1 @@
+"""Experiments: a simulation from a description, the papers' claims, swarms of random faulty runs."""

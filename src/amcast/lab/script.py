@@ -1,0 +1,127 @@
+"""Runs under full control: which message takes how long, who crashes when. For claims and scenarios.
+
+Times in a script are in δ. Rules say how long the messages that they match take; the newest match wins, everything
+else takes exactly δ, and a message that is LOST belongs to a sender that crashes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from amcast.core.process import Params, Protocol
+from amcast.core.topology import Mid, Topology
+from amcast.core.trace import Event, ListRecorder
+from amcast.core.wire import Message
+from amcast.sim.choices import Choices, Seeded
+from amcast.sim.network import LOST, MILLISECOND, Network
+from amcast.sim.world import World
+
+DELTA = MILLISECOND
+NEVER = -1.0  # as a delay: the message is lost
+
+
+@dataclass
+class Rule:
+    sender: str | None
+    dest: str | None
+    type: str | None
+    delay: int
+
+    def matches(self, sender: str, dest: str, type: str) -> bool:
+        return self.sender in (None, sender) and self.dest in (None, dest) and self.type in (None, type)
+
+
+class Scripted(Network):
+    """δ for every message, but for what the rules say."""
+
+    def __init__(self, topology: Topology) -> None:
+        super().__init__(DELTA)
+        self.names = topology.names
+        self.rules: list[Rule] = []
+
+    def delay(self, sender: int, dest: int, msg: Message, choices: Choices) -> int:
+        for rule in reversed(self.rules):
+            if rule.matches(self.names[sender], self.names[dest], type(msg).__name__):
+                return rule.delay
+        return DELTA
+
+
+class Script:
+    """A world to be told what to do. Nothing happens by itself: heartbeats are rare unless asked for."""
+
+    def __init__(
+        self, protocol: Protocol, sizes: tuple[int, ...], clients: int = 3, heartbeat: float = 10_000, full: bool = True
+    ) -> None:
+        self.topology = Topology(sizes, clients)
+        self.network = Scripted(self.topology)
+        self.recorder = ListRecorder(full=full)
+        params = Params(DELTA, heartbeat=int(heartbeat * DELTA), checked=True)
+        self.world = World(
+            protocol, self.topology, self.network, Seeded(0), params=params, recorder=self.recorder, run="script"
+        )
+
+    def at(self, time: float, act: Callable[[], object]) -> None:
+        """Do this at that time, before anything else that happens then and was planned later."""
+        self.world.call(int(time * DELTA), lambda _: (act(), None)[1])
+
+    def delay(self, sender: str | None, dest: str | None, type: str | None, delay: float) -> Rule:
+        """From now on these messages take so many δ (NEVER: they are lost)."""
+        rule = Rule(sender, dest, type, LOST if delay == NEVER else int(delay * DELTA))
+        self.network.rules.append(rule)
+        return rule
+
+    def normal(self, rule: Rule) -> None:
+        """A rule ends."""
+        self.network.rules.remove(rule)
+
+    def multicast(self, client: str, *groups: int) -> Mid:
+        return self.world.multicast(self.topology.pid(client), tuple(groups), b"")
+
+    def crash(self, *names: str, lose: bool = True) -> None:
+        """Stop these processes; what they have under way is lost, or arrives."""
+        for name in names:
+            self.world.crash(self.topology.pid(name), (lambda _: -1) if lose else (lambda _: 1 << 62))
+
+    def recover(self, name: str) -> None:
+        """This process starts to recover its group as leader."""
+        self.world.suspect(self.topology.pid(name))
+
+    def run(self, until: float | None = None) -> None:
+        if until is not None:
+            self.at(until, self.world.stop)
+        self.world.run()
+
+    def deliveries(self, process: str) -> list[str]:
+        """What a process delivered, in order."""
+        return [e.message or "" for e in self.recorder.events if e.kind == "deliver" and e.process == process]
+
+    def event(self, kind: str, process: str, message: str) -> Event:
+        """The one event of this kind."""
+        found = [e for e in self.recorder.events if (e.kind, e.process, e.message) == (kind, process, message)]
+        assert len(found) == 1, f"{len(found)} {kind} events of {message} at {process}"
+        return found[0]
+
+    def latency(self, process: str, message: str) -> float:
+        """δ from the multicast of a message to its delivery at a process."""
+        client = message.split(":")[0]
+        start = self.event("multicast", client, message).time
+        end = self.event("deliver", process, message).time
+        assert start is not None and end is not None
+        return (end - start) / DELTA
+
+    def transcript(self, kinds: tuple[str, ...] = ("multicast", "deliver", "crash", "leader")) -> str:
+        """The run as text, a line per event: golden files are made of this."""
+        lines = []
+        for e in self.recorder.events:
+            if e.kind not in kinds:
+                continue
+            what = e.kind
+            if e.message:
+                what += f" {e.message}"
+            if e.dest:
+                what += f" to {' '.join(e.dest)}"
+            if e.ts:
+                what += f" at ({e.ts[0]}, {e.ts[1]})"
+            if e.kind == "leader":
+                what += f" {e.detail}"
+            lines.append(f"{(e.time or 0) / DELTA:9.3f}  {e.process:5} {what}")
+        return "\n".join(lines) + "\n"

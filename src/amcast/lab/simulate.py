@@ -1,0 +1,90 @@
+"""One simulation from one description: what `amcast sim` and every row of a sweep run."""
+
+from dataclasses import dataclass, field
+
+from amcast.core.errors import TopologyError, UsageError
+from amcast.core.process import Params
+from amcast.core.topology import Topology
+from amcast.core.trace import Recorder
+from amcast.protocols import protocol
+from amcast.sim.choices import Choices, Seeded
+from amcast.sim.network import MILLISECOND, nanoseconds, parse_network
+from amcast.sim.workload import ClosedLoop, Destinations, OpenLoop
+from amcast.sim.world import World
+
+
+@dataclass(frozen=True)
+class Crash:
+    """`g0/0@50ms`: this process crashes at that time."""
+
+    process: str
+    time: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Crash":
+        process, at, time = text.partition("@")
+        if not at or not process or not time:
+            raise UsageError(f"crash {text!r}: expected PROCESS@TIME, such as g0/0@50ms")
+        return cls(process, nanoseconds(time))
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The description of a run. Times are in nanoseconds."""
+
+    protocol: str
+    groups: int = 3
+    replicas: int = 3
+    clients: int = 10
+    messages: int | None = None
+    duration: int | None = None
+    dest_groups: int | None = None
+    rate: float | None = None  # messages per second of an open loop; None: closed loop
+    network: str = "constant:1ms"
+    crashes: tuple[Crash, ...] = field(default=())
+    skew: int = 0  # clocks differ by up to this much
+    seed: int = 1
+    payload: int = 20
+    checked: bool = False
+
+    def world(self, recorder: Recorder | None = None, choices: Choices | None = None) -> World:
+        """The world of this run, ready to `run()`; raises UsageError for what cannot be."""
+        table = protocol(self.protocol)
+        if table.single_replica and self.replicas != 1:
+            raise TopologyError(f"{self.replicas} replicas: {table.name} has groups of one process; use --replicas 1")
+        if self.replicas < 1 or self.replicas % 2 == 0:
+            raise TopologyError(
+                f"{self.replicas} replicas per group: expected an odd number, for an even one tolerates no more crashes"
+            )
+        if self.clients < 1:
+            raise TopologyError(f"{self.clients} clients: expected at least one")
+        for number, what in ((self.messages, "messages"), (self.duration, "duration")):
+            if number is not None and number < 1:
+                raise UsageError(f"{what} {number}: expected a positive number")
+        topology = Topology((self.replicas,) * self.groups, self.clients)
+        network, costs = parse_network(self.network, topology)
+        dest_groups = self.dest_groups if self.dest_groups is not None else min(2, self.groups)
+        destinations = Destinations(self.groups, dest_groups)
+        messages = self.messages if self.messages is not None or self.duration is not None else 1000
+        payload = b"x" * self.payload
+        # On machines that queue, a message takes much longer than the wire: time-outs must not count on δ alone.
+        patience = max(network.delta, 10 * MILLISECOND) if costs is not None else network.delta
+        source = choices if choices is not None else Seeded(self.seed)
+        world = World(
+            table,
+            topology,
+            network,
+            source,
+            params=Params(patience, checked=self.checked),
+            costs=costs,
+            workload=ClosedLoop(destinations, messages, self.duration, payload)
+            if self.rate is None
+            else OpenLoop(destinations, self.rate, messages, self.duration, payload),
+            recorder=recorder,
+            run=f"{self.protocol}-{self.seed}",
+            skew=[source.below(2 * self.skew + 1) for _ in range(topology.size)] if self.skew else None,
+        )
+        for crash in self.crashes:
+            pid = topology.pid(crash.process)
+            world.call(crash.time, lambda world, pid=pid: world.crash(pid))  # type: ignore[misc]
+        return world

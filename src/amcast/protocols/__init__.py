@@ -1,0 +1,42 @@
+"""The table of protocols: a new one is a file beside this and a line here."""
+
+from typing import Final
+
+from amcast.core.errors import UsageError
+from amcast.core.process import Protocol
+from amcast.protocols import skeen, white_box, white_box_client, white_box_messages
+from amcast.protocols.white_box_invariants import Monitor
+
+PROTOCOLS: Final[dict[str, Protocol]] = {
+    "skeen": Protocol(
+        name="skeen",
+        title="Skeen's protocol",
+        replica=skeen.Skeen,
+        client=skeen.SkeenClient,
+        order="total",
+        tolerates="no failure; every group is one process",
+        latency="2δ, worst 4δ",
+        messages=skeen.MESSAGES,
+        single_replica=True,
+    ),
+    "white_box": Protocol(
+        name="white_box",
+        title="White-Box atomic multicast",
+        replica=white_box.WhiteBox,
+        client=white_box_client.WhiteBoxClient,
+        order="total",
+        tolerates="crash of a minority in each group, any client",
+        latency="leader 3δ, follower 4δ; worst 5δ, 6δ",
+        messages=white_box_messages.MESSAGES,
+        elects=True,
+        monitor=Monitor,
+    ),
+}
+
+
+def protocol(name: str) -> Protocol:
+    """The protocol with this name."""
+    found = PROTOCOLS.get(name)
+    if found is None:
+        raise UsageError(f"unknown protocol {name!r}: expected one of {', '.join(PROTOCOLS)}; see 'amcast protocols'")
+    return found

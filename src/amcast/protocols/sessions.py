@@ -1,0 +1,67 @@
+"""What a process remembers of the messages it delivered, so that a late copy is not taken for a new message.
+
+For each sender: the highest seq below which the sender itself knows everything to be delivered, and the delivered
+seqs above it. Every message carries that watermark (`AppMessage.done`), so memory is bounded by what a sender has
+under way, however many messages it sent to other groups in between.
+"""
+
+from bisect import bisect_left, insort
+from typing import final
+
+from amcast.core.topology import Mid, message_id, sender_of, seq_of
+from amcast.core.wire import AppMessage
+
+
+@final
+class Session:
+    def __init__(self) -> None:
+        self.done = 0
+        self.above: list[int] = []  # delivered seqs from `done` on, in increasing order
+
+
+@final
+class DeliveredMessages:
+    """The set of delivered message ids, in memory bounded by the senders' open messages."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, Session] = {}
+
+    def add(self, m: AppMessage) -> None:
+        sender = sender_of(m.mid)
+        session = self._sessions.get(sender)
+        if session is None:
+            session = Session()
+            self._sessions[sender] = session
+        seq = seq_of(m.mid)
+        above = session.above
+        if not above or above[-1] < seq:
+            above.append(seq)
+        else:
+            insort(above, seq)
+        if m.done > session.done:
+            session.done = m.done
+            del above[: bisect_left(above, m.done)]
+
+    def contains(self, mid: Mid) -> bool:
+        session = self._sessions.get(sender_of(mid))
+        if session is None:
+            return False
+        seq = seq_of(mid)
+        if seq < session.done:
+            return True
+        above = session.above
+        if not above or above[-1] < seq:
+            return False
+        return above[bisect_left(above, seq)] == seq
+
+    def mids(self) -> list[Mid]:
+        """Every id in the set, spelt out: for checks."""
+        found: list[Mid] = []
+        for sender, session in self._sessions.items():
+            found += [message_id(sender, seq) for seq in range(session.done)]
+            found += [message_id(sender, seq) for seq in session.above]
+        return found
+
+    def size(self) -> int:
+        """How many seqs are remembered one by one."""
+        return sum([len(session.above) for session in self._sessions.values()])

@@ -1,0 +1,565 @@
+"""White-Box atomic multicast: Skeen's protocol and Paxos woven into one.
+
+Paper: Gotsman, Lefort, Chockler, "White-Box Atomic Multicast", extended version, Figures 3 to 6; `# l.N` is a line of
+Figure 4 (l.12 raises Phase, l.13 sets LocalTS, l.14 raises the clock).
+
+Latency in message delays, leader / follower: 3 / 4 with no conflicting message under way, 5 / 6 at worst without
+failures. A message that a leader crash interrupted commits 6 after `recover()`.
+
+How it works. The leader of each destination group gives m a local timestamp and sends it, in ACCEPT, to every member
+of every destination group. Who has the ACCEPTs of all groups stores them, raises its clock past their maximum, and
+acknowledges them to all those leaders. A leader with quorums of equal acknowledgements from every group knows the
+final timestamp, and delivers in its order what no uncommitted message can precede. A new leader collects the state
+of a quorum, brings a quorum in step with the result, and only then goes on.
+
+Departures from the figure, each for a reason that a scenario of the tests shows:
+- Delivered is cleared at a new leader (l.44, l.61), else a follower never gets what was sent in an older ballot; a
+  new state never makes a process forget that a message is COMMITTED.
+- l.42 fires once per ballot and counts the leader's own state.
+- DELIVER names the previous delivery: a follower that missed it refuses and asks for a recovery (Nack).
+- A process asked to follow a ballot lower than the one it joined says so (Nack, and `ballot` in heartbeats), so that
+  a follower convinced by a candidate that died comes back.
+- The highest ACCEPT per group is kept in every status, and acknowledged again when it comes again.
+- Leaders retry what is not committed: at once after a recovery, then by timer.
+- A message is forgotten when every member of all its destination groups has delivered it (Floor); a late copy of it
+  is answered, not delivered again.
+"""
+
+from typing import Final, final
+
+from amcast.core.order import BOTTOM, DeliveryQueue, Slot, ballot, leader_of, round_of, time_of, timestamp
+from amcast.core.process import Effects, Params, Process
+from amcast.core.topology import Mid, Topology, sender_of
+from amcast.core.wire import AppMessage, Message
+from amcast.protocols.leader_election import Heartbeat, LeaderElection
+from amcast.protocols.sessions import DeliveredMessages
+from amcast.protocols.white_box_invariants import Monitor
+from amcast.protocols.white_box_messages import (
+    Accept,
+    AcceptAck,
+    Deliver,
+    Floor,
+    Hint,
+    Multicast,
+    Nack,
+    NewLeader,
+    NewLeaderAck,
+    NewState,
+    NewStateAck,
+    Reply,
+    State,
+)
+
+START: Final = 0
+PROPOSED: Final = 1
+ACCEPTED: Final = 2
+COMMITTED: Final = 3
+
+FOLLOWER: Final = 0
+LEADER: Final = 1
+RECOVERING: Final = 2
+
+RETRY_AFTER: Final = 10  # in δ: a failure-free message is through long before
+LONGEST_RETRY: Final = 80  # bounds the time to finish once the network behaves
+
+
+@final
+class Vote:
+    """The acknowledgements of one vector of ballots."""
+
+    def __init__(self, bal: tuple[int, ...]) -> None:
+        self.bal = bal
+        self.members = [0] * len(bal)  # per destination group, a bit for each member that acknowledged
+        self.counts = [0] * len(bal)
+        self.quorums = 0
+        self.mine = False
+        self.gts = BOTTOM  # known once this process itself accepted the vector
+
+
+@final
+class Entry:
+    """What a process knows of one application message."""
+
+    def __init__(self, m: AppMessage) -> None:
+        k = len(m.dest)
+        self.m = m
+        self.phase = START
+        self.lts = BOTTOM
+        self.gts = BOTTOM
+        self.delivered = False
+        self.bal = [BOTTOM] * k  # the highest ACCEPT of each destination group: its ballot …
+        self.proposals = [BOTTOM] * k  # … and its local timestamp
+        self.missing = k
+        self.votes: list[Vote] | None = None
+        self.slot: Slot | None = None  # its place in the leader's queue
+        self.retry_at = 0
+        self.retry_delay = 0
+
+    def vote(self, bal: tuple[int, ...]) -> Vote:
+        votes = self.votes
+        if votes is None:
+            votes = []
+            self.votes = votes
+        for vote in votes:
+            if vote.bal is bal or vote.bal == bal:
+                return vote
+        vote = Vote(bal)
+        votes.append(vote)
+        return vote
+
+
+@final
+class Route:
+    """Where acknowledgements of a vector of ballots go: kept, since it hardly ever changes."""
+
+    def __init__(self, bal: tuple[int, ...], leaders: tuple[int, ...]) -> None:
+        self.bal = bal
+        self.leaders = leaders
+
+
+def place(dest: tuple[int, ...], g: int) -> int:
+    """Where g stands in dest."""
+    i = 0
+    while dest[i] != g:
+        i += 1
+    return i
+
+
+@final
+class WhiteBox(Process):
+    """A member of group g0."""
+
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
+        super().__init__(pid, topology, params, out)
+        self.g0 = topology.group_of[pid]
+        self.rank = topology.rank_of[pid]
+        self.group = topology.groups[self.g0]
+        self.others: tuple[int, ...] = tuple([p for p in self.group if p != pid])
+        self.quorum = [topology.quorum(g) for g in range(len(topology.groups))]
+        self.clock = 0
+        self.entries: dict[Mid, Entry] = {}  # Phase, LocalTS, GlobalTS, Delivered
+        self.status = LEADER if self.rank == 0 else FOLLOWER
+        self.cballot = ballot(0, 0)
+        self.ballot = ballot(0, 0)
+        self.max_delivered_gts = BOTTOM
+        self.queue = DeliveryQueue()
+        self.prev_gts = BOTTOM
+        self.done = DeliveredMessages()
+        self.election = LeaderElection(self.rank, len(self.group), params, 0)
+        self.seen_ballot = self.ballot  # the highest one that anybody in the group is known to have joined
+        self.must_recover = False
+        self.nacked = BOTTOM
+        self.new_leader_acks: dict[int, NewLeaderAck] = {}
+        self.new_state_acks: dict[int, bool] = {}
+        self.orphans: dict[Mid, Entry] = {}  # at the leader: known from other groups only, not proposed here
+        self.routes: dict[tuple[int, ...], Route] = {}
+        self.delivered_by = [BOTTOM] * len(self.group)  # max_delivered_gts of each member
+        self.floors = [BOTTOM] * len(topology.groups)
+        self.shared_with = [BOTTOM] * len(topology.groups)  # the last delivery shared with each group
+        self.floor_sent = [BOTTOM] * len(topology.groups)
+        self.history: dict[tuple[int, ...], list[Entry]] = {}  # delivered, not yet forgotten, by destinations
+        self.monitor: Monitor | None = None
+
+    def on_start(self) -> None:
+        self.election = LeaderElection(self.rank, len(self.group), self.params, self.now)
+        self.schedule_tick()
+        if self.status == LEADER:
+            self.note_leader()
+
+    def on_observe(self, monitor: object) -> None:
+        assert isinstance(monitor, Monitor)
+        self.monitor = monitor
+
+    def on_message(self, sender: int, msg: Message) -> None:
+        if isinstance(msg, Accept):
+            self.on_accept(msg)
+        elif isinstance(msg, AcceptAck):
+            self.on_accept_ack(sender, msg)
+        elif isinstance(msg, Deliver):
+            self.on_deliver(sender, msg)
+        elif isinstance(msg, Multicast):
+            self.on_multicast_request(sender, msg.m)
+        elif isinstance(msg, Heartbeat):
+            self.on_heartbeat(sender, msg)
+        elif isinstance(msg, Floor):
+            self.floors[msg.g] = max(self.floors[msg.g], msg.gts)
+        elif isinstance(msg, NewLeader):
+            self.on_new_leader(sender, msg.b)
+        elif isinstance(msg, NewLeaderAck):
+            self.on_new_leader_ack(sender, msg)
+        elif isinstance(msg, NewState):
+            self.on_new_state(sender, msg)
+        elif isinstance(msg, NewStateAck):
+            self.on_new_state_ack(sender, msg.b)
+        elif isinstance(msg, Nack):
+            self.on_nack(msg.b)
+        if self.monitor is not None:
+            self.monitor.check_process(self.pid, self.cballot, self.ballot, self.clock, self.rows())
+
+    def entry_of(self, m: AppMessage) -> Entry | None:
+        """What is known of m, from now on something; None if it was delivered and forgotten."""
+        entry = self.entries.get(m.mid)
+        if entry is None and not self.done.contains(m.mid):
+            entry = Entry(m)
+            self.entries[m.mid] = entry
+            self.retry_later(entry, RETRY_AFTER * self.params.delta)
+            if self.status == LEADER:
+                self.orphans[m.mid] = entry
+        return entry
+
+    # Normal operation
+
+    def on_multicast_request(self, sender: int, m: AppMessage) -> None:  # l.3
+        if self.status != LEADER:  # l.4
+            if self.topology.group_of[sender] < 0:
+                self.send_one(sender, Hint(m.mid, self.g0, self.group[leader_of(self.cballot)]))
+            return
+        entry = self.entry_of(m)
+        if entry is None:
+            self.reply(m.mid)
+            return
+        if entry.phase == START:  # l.5
+            self.clock += 1  # l.6
+            entry.lts = timestamp(self.clock, self.g0)  # l.7
+            entry.phase = PROPOSED  # l.8
+            entry.slot = self.queue.propose(m.mid, entry.lts)
+            self.orphans.pop(m.mid, None)
+        elif entry.delivered:
+            self.reply(m.mid)
+        if self.monitor is not None:
+            self.monitor.accept_sent(self.g0, self.cballot, m.mid, entry.lts)
+        self.send(self.topology.members_of(m.dest), Accept(entry.m, self.g0, self.cballot, entry.lts))  # l.9
+
+    def on_accept(self, msg: Accept) -> None:  # l.10
+        m = msg.m
+        entry = self.entry_of(m)
+        if entry is None:
+            return
+        i = place(m.dest, msg.g)
+        known = entry.bal[i]
+        if msg.b < known:
+            return
+        if known == BOTTOM:
+            entry.missing -= 1
+        entry.bal[i] = msg.b
+        entry.proposals[i] = msg.lts
+        if entry.missing == 0:
+            self.try_accept(entry)
+
+    def try_accept(self, entry: Entry) -> None:
+        m = entry.m
+        i = place(m.dest, self.g0)
+        if self.status == RECOVERING or entry.bal[i] != self.cballot:  # l.11
+            return
+        if entry.phase < ACCEPTED:
+            entry.phase = ACCEPTED  # l.12
+        entry.lts = entry.proposals[i]  # l.13
+        gts = BOTTOM
+        for lts in entry.proposals:
+            if lts > gts:
+                gts = lts
+        if time_of(gts) > self.clock:
+            self.clock = time_of(gts)  # l.14
+        route = self.route(m.dest, entry.bal)
+        bal = route.bal
+        if self.monitor is not None:
+            self.monitor.accepted(self.pid, m.mid, self.cballot, entry.lts, gts, bal, self.rows())
+        if entry.phase != COMMITTED and self.status == LEADER:
+            entry.vote(bal).gts = gts
+        self.send(route.leaders, AcceptAck(m.mid, self.g0, bal))  # l.15, l.16
+
+    def route(self, dest: tuple[int, ...], bal: list[int]) -> Route:
+        route = self.routes.get(dest)
+        if route is not None:
+            i = 0
+            while i < len(bal) and route.bal[i] == bal[i]:
+                i += 1
+            if i == len(bal):
+                return route
+        groups = self.topology.groups
+        leaders = tuple([groups[g][leader_of(b)] for g, b in zip(dest, bal, strict=True)])
+        route = Route(tuple(bal), leaders)
+        self.routes[dest] = route
+        return route
+
+    def on_accept_ack(self, sender: int, msg: AcceptAck) -> None:  # l.17
+        entry = self.entries.get(msg.mid)
+        if entry is None or entry.phase == COMMITTED:
+            return
+        vote = entry.vote(msg.bal)
+        i = place(entry.m.dest, msg.g)
+        bit = 1 << self.topology.rank_of[sender]
+        if vote.members[i] & bit:
+            return
+        vote.members[i] |= bit
+        vote.counts[i] += 1
+        if vote.counts[i] == self.quorum[msg.g]:
+            vote.quorums += 1
+        if sender == self.pid:
+            vote.mine = True
+        if vote.mine and vote.quorums == len(msg.bal):
+            self.try_commit(entry, vote)
+
+    def try_commit(self, entry: Entry, vote: Vote) -> None:
+        if self.status != LEADER or vote.bal[place(entry.m.dest, self.g0)] != self.cballot:  # l.18
+            return
+        entry.gts = vote.gts  # l.19
+        entry.phase = COMMITTED  # l.20
+        entry.votes = None
+        assert entry.slot is not None
+        self.queue.commit(entry.slot, entry.gts)
+        self.deliver_committed()
+
+    def deliver_committed(self) -> None:  # l.21, l.66
+        mid = self.queue.pop()
+        while mid is not None:
+            entry = self.entries.get(mid)
+            if entry is not None:  # else everybody delivered it in an earlier ballot, and it is forgotten
+                entry.delivered = True  # l.22, l.67
+                if self.monitor is not None:
+                    self.monitor.deliver_sent(self.g0, mid, entry.lts, entry.gts)
+                msg = Deliver(entry.m, self.cballot, entry.lts, entry.gts, self.prev_gts)
+                self.send(self.group, msg)  # l.23, l.68
+                self.prev_gts = entry.gts
+            mid = self.queue.pop()
+
+    def on_deliver(self, sender: int, msg: Deliver) -> None:  # l.24
+        if self.status == RECOVERING or self.cballot != msg.b or msg.gts <= self.max_delivered_gts:  # l.25
+            return
+        if msg.prev_gts > self.max_delivered_gts:
+            if self.nacked < msg.b:
+                self.nacked = msg.b
+                self.send_one(sender, Nack(msg.b))
+            return
+        m = msg.m
+        entry = self.entry_of(m)
+        assert entry is not None, "a message above max_delivered_gts was delivered before"
+        entry.phase = COMMITTED  # l.26
+        entry.lts = msg.lts  # l.27
+        entry.gts = msg.gts  # l.28
+        if time_of(msg.gts) > self.clock:
+            self.clock = time_of(msg.gts)  # l.29
+        self.max_delivered_gts = msg.gts  # l.30
+        self.deliver(m, msg.gts)  # l.31
+        self.remember(entry)
+        if self.status == LEADER:
+            self.reply(m.mid)
+
+    def reply(self, mid: Mid) -> None:
+        self.send_one(sender_of(mid), Reply(mid, self.g0, self.pid))
+
+    # Message recovery
+
+    def retry_later(self, entry: Entry, delay: int) -> None:
+        entry.retry_at = self.now + delay
+        entry.retry_delay = min(2 * delay, LONGEST_RETRY * self.params.delta)
+
+    def retry(self, entry: Entry) -> None:  # l.32
+        self.send(self.topology.members_of(entry.m.dest), Multicast(entry.m))  # l.34
+
+    def retry_what_is_due(self) -> None:
+        waiting = [self.entries[mid] for mid in self.queue.uncommitted()]  # l.33
+        for entry in waiting + list(self.orphans.values()):
+            if entry.retry_at <= self.now:
+                self.retry(entry)
+                self.retry_later(entry, entry.retry_delay)
+
+    # Leader recovery
+
+    def start_recovery(self) -> None:  # l.35
+        self.election.tried(self.now)
+        self.must_recover = False
+        b = ballot(round_of(max(self.ballot, self.seen_ballot)) + 1, self.rank)
+        self.send(self.group, NewLeader(b))  # l.36
+
+    def recover_if_nominated(self) -> None:
+        leads = self.status == LEADER and not self.must_recover and self.seen_ballot <= self.cballot
+        if not leads and self.election.may_try(self.now):
+            self.start_recovery()
+
+    def on_new_leader(self, sender: int, b: int) -> None:  # l.37
+        if b <= self.ballot:  # l.38
+            self.send_one(sender, Nack(self.ballot))
+            return
+        self.status = RECOVERING  # l.39
+        self.ballot = b  # l.40
+        self.seen_ballot = max(self.seen_ballot, b)
+        self.new_leader_acks = {}
+        self.new_state_acks = {}
+        state = tuple([(e.m, e.phase, e.lts, e.gts) for e in self.entries.values() if e.phase >= ACCEPTED])
+        self.send_one(sender, NewLeaderAck(b, self.cballot, self.clock, state))  # l.41
+
+    def on_new_leader_ack(self, sender: int, msg: NewLeaderAck) -> None:  # l.42
+        if self.status != RECOVERING or self.ballot != msg.b or self.cballot == msg.b:  # l.43, once per ballot
+            return
+        acks = self.new_leader_acks
+        acks[sender] = msg
+        if len(acks) < self.quorum[self.g0] or self.pid not in acks:
+            return
+        newest = max([ack.cballot for ack in acks.values()])  # l.45
+        merged: dict[Mid, tuple[AppMessage, int, int, int]] = {}
+        for ack in acks.values():  # l.46
+            for m, phase, lts, gts in ack.state:
+                if phase == COMMITTED:  # l.47
+                    merged[m.mid] = (m, COMMITTED, lts, gts)  # l.48, l.49, l.50
+                elif ack.cballot == newest and m.mid not in merged:  # l.51
+                    merged[m.mid] = (m, ACCEPTED, lts, BOTTOM)  # l.52, l.53
+        clock = max([ack.clock for ack in acks.values()])  # l.54
+        state = tuple(merged.values())
+        self.adopt(msg.b, clock, state)  # l.44, l.55
+        self.send(self.others, NewState(msg.b, clock, state))  # l.56
+        self.lead_if_followed()
+
+    def on_new_state(self, sender: int, msg: NewState) -> None:  # l.57
+        if self.status != RECOVERING or self.ballot != msg.b:  # l.58
+            return
+        self.status = FOLLOWER  # l.59
+        self.adopt(msg.b, msg.clock, msg.state)  # l.60, l.61
+        self.send_one(sender, NewStateAck(msg.b))  # l.62
+
+    def adopt(self, b: int, clock: int, state: State) -> None:
+        """Enter ballot b with this state. The ACCEPTs at hand stay: the new leader's own will complete them."""
+        for entry in self.entries.values():
+            entry.delivered = False
+            entry.votes = None
+            if entry.phase != COMMITTED:
+                entry.phase = START
+        for m, phase, lts, gts in state:
+            known = self.entry_of(m)
+            if known is not None and known.phase != COMMITTED:
+                known.phase = phase
+                known.lts = lts
+                known.gts = gts
+        self.clock = clock
+        self.cballot = b
+        self.must_recover = False
+        if self.monitor is not None:
+            self.monitor.adopted(self.pid, b, clock, self.rows(), self.done.mids())
+
+    def on_new_state_ack(self, sender: int, b: int) -> None:  # l.63
+        if self.status == RECOVERING and self.ballot == b and self.cballot == b:  # l.64
+            self.new_state_acks[sender] = True
+            self.lead_if_followed()
+
+    def lead_if_followed(self) -> None:
+        if len(self.new_state_acks) + 1 < self.quorum[self.g0]:
+            return
+        self.status = LEADER  # l.65
+        self.election.succeeded()
+        self.note_leader()
+        self.prev_gts = BOTTOM
+        self.floor_sent = [BOTTOM] * len(self.floor_sent)
+        self.queue = DeliveryQueue()
+        self.orphans = {e.m.mid: e for e in self.entries.values() if e.phase == START}
+        interrupted = [e for e in self.entries.values() if e.phase == ACCEPTED]
+        interrupted.sort(key=by_lts)
+        for entry in interrupted:
+            entry.slot = self.queue.propose(entry.m.mid, entry.lts)
+        for entry in self.entries.values():
+            if entry.phase == COMMITTED:
+                self.queue.commit(Slot(entry.m.mid, entry.lts), entry.gts)
+        self.deliver_committed()
+        for entry in interrupted:
+            self.retry(entry)
+            self.retry_later(entry, RETRY_AFTER * self.params.delta)
+
+    def on_nack(self, b: int) -> None:
+        self.seen_ballot = max(self.seen_ballot, b)
+        if b >= self.cballot:
+            self.must_recover = True
+            self.recover_if_nominated()
+
+    def on_suspect(self) -> None:
+        for rank in range(self.rank):
+            self.election.suspect(rank)
+        self.start_recovery()
+
+    # Heartbeats and collection
+
+    def schedule_tick(self) -> None:
+        self.set_timer("tick", self.params.heartbeat, self.params.heartbeat + self.params.heartbeat // 8)
+
+    def on_timer(self, name: str) -> None:
+        self.schedule_tick()
+        self.send(self.others, Heartbeat(self.ballot, self.max_delivered_gts))
+        for rank in self.election.newly_suspected(self.now):
+            self.note("suspect", f'{{"process": "{self.topology.name(self.group[rank])}"}}')
+        self.recover_if_nominated()
+        if self.status == LEADER:
+            self.retry_what_is_due()
+            self.publish_floor()
+        self.forget()
+        if self.monitor is not None:
+            self.monitor.check_process(self.pid, self.cballot, self.ballot, self.clock, self.rows())
+
+    def on_heartbeat(self, sender: int, msg: Heartbeat) -> None:
+        rank = self.topology.rank_of[sender]
+        if self.election.heard(rank, self.now):
+            self.note("trust", f'{{"process": "{self.topology.name(sender)}"}}')
+        self.seen_ballot = max(self.seen_ballot, msg.ballot)
+        self.delivered_by[rank] = max(self.delivered_by[rank], msg.delivered)
+
+    def publish_floor(self) -> None:
+        self.delivered_by[self.rank] = self.max_delivered_gts
+        floor = min(self.delivered_by)
+        for g in range(len(self.floor_sent)):
+            if self.floor_sent[g] < min(floor, self.shared_with[g]):
+                self.floor_sent[g] = floor
+                self.send(self.topology.groups[g], Floor(self.g0, floor))
+
+    def remember(self, entry: Entry) -> None:
+        self.done.add(entry.m)
+        dest = entry.m.dest
+        for g in dest:
+            self.shared_with[g] = entry.gts
+        queue = self.history.get(dest)
+        if queue is None:
+            queue = []
+            self.history[dest] = queue
+        queue.append(entry)
+
+    def forget(self) -> None:
+        """Drop what every member of all its destination groups has delivered."""
+        emptied: list[tuple[int, ...]] = []
+        for dest, queue in self.history.items():
+            floor = self.floors[dest[0]]
+            for g in dest:
+                if self.floors[g] < floor:
+                    floor = self.floors[g]
+            n = 0
+            while n < len(queue) and queue[n].gts <= floor:
+                del self.entries[queue[n].m.mid]
+                n += 1
+            if n == len(queue):
+                emptied.append(dest)
+            elif n:
+                del queue[:n]
+        for dest in emptied:
+            del self.history[dest]
+
+    # What drivers and people look at
+
+    def note_leader(self) -> None:
+        self.note("leader", f'{{"ballot": [{round_of(self.cballot)}, {self.rank}]}}')
+
+    def rows(self) -> list[tuple[Mid, int, int, int]]:
+        """Phase, LocalTS and GlobalTS of every message that is not in START."""
+        return [(e.m.mid, e.phase, e.lts, e.gts) for e in self.entries.values() if e.phase != START]
+
+    def idle(self) -> bool:
+        if self.status == RECOVERING:
+            return False
+        for entry in self.entries.values():
+            if entry.phase == COMMITTED:
+                if entry.gts > self.max_delivered_gts:
+                    return False
+            elif entry.phase != START or self.status == LEADER:
+                return False
+        return True
+
+    def footprint(self) -> int:
+        return len(self.entries) + self.done.size()
+
+
+def by_lts(entry: Entry) -> int:
+    return entry.lts

@@ -1,0 +1,82 @@
+"""The sending side of White-Box: l.1 and l.2 of Figure 4, and what they leave open when nobody answers."""
+
+from typing import Final, final
+
+from amcast.core.process import Effects, Params, Process
+from amcast.core.topology import Mid, Topology, seq_of
+from amcast.core.wire import AppMessage, Message
+from amcast.protocols.white_box_messages import Hint, Multicast, Reply
+
+RESEND_AFTER: Final = 12  # in δ
+LONGEST_RESEND: Final = 80
+
+
+@final
+class Request:
+    """A multicast of this client that some groups have not answered."""
+
+    def __init__(self, m: AppMessage, due: int, delay: int) -> None:
+        self.m = m
+        self.silent = list(m.dest)
+        self.due = due
+        self.delay = delay
+
+
+@final
+class WhiteBoxClient(Process):
+    """Sends to the leaders it knows, and to everybody in the groups that stay silent; done after a reply per group."""
+
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
+        super().__init__(pid, topology, params, out)
+        self.cur_leader = [members[0] for members in topology.groups]
+        self.requests: dict[Mid, Request] = {}
+        self.patience = RESEND_AFTER * params.delta
+        self.ticking = False
+
+    def on_multicast(self, m: AppMessage) -> None:  # l.1
+        self.requests[m.mid] = Request(m, self.now + self.patience, self.patience)
+        m.done = seq_of(next(iter(self.requests)))
+        self.send(tuple([self.cur_leader[g] for g in m.dest]), Multicast(m))  # l.2
+        self.keep_ticking()
+
+    def on_message(self, sender: int, msg: Message) -> None:
+        if isinstance(msg, Reply):
+            self.on_reply(msg)
+        elif isinstance(msg, Hint):
+            self.on_hint(msg)
+
+    def on_reply(self, msg: Reply) -> None:
+        self.cur_leader[msg.g] = msg.leader
+        request = self.requests.get(msg.mid)
+        if request is None or msg.g not in request.silent:
+            return
+        request.silent.remove(msg.g)
+        if not request.silent:
+            del self.requests[msg.mid]
+            self.out.completed.append(msg.mid)
+
+    def on_hint(self, msg: Hint) -> None:
+        if self.cur_leader[msg.g] == msg.leader:
+            return
+        self.cur_leader[msg.g] = msg.leader
+        request = self.requests.get(msg.mid)
+        if request is not None and msg.g in request.silent:
+            self.send_one(msg.leader, Multicast(request.m))
+
+    def keep_ticking(self) -> None:
+        if not self.ticking:
+            self.ticking = True
+            self.set_timer("resend", self.patience, self.patience)
+
+    def on_timer(self, name: str) -> None:
+        self.ticking = False
+        for request in self.requests.values():
+            if request.due <= self.now:
+                request.delay = min(2 * request.delay, LONGEST_RESEND * self.params.delta)
+                request.due = self.now + request.delay
+                self.send(self.topology.members_of(tuple(request.silent)), Multicast(request.m))
+        if self.requests:
+            self.keep_ticking()
+
+    def idle(self) -> bool:
+        return not self.requests

@@ -1,0 +1,186 @@
+"""The messages of White-Box atomic multicast: names and fields of the paper's Figure 4, and what recovery needs."""
+
+from typing import ClassVar, Final, final
+
+from amcast.core.topology import Mid
+from amcast.core.wire import AppMessage, Background, Message
+from amcast.protocols.leader_election import Heartbeat
+
+State = tuple[tuple[AppMessage, int, int, int], ...]  # m, Phase, LocalTS, GlobalTS
+
+
+@final
+class Multicast(Message):
+    wire: ClassVar[dict[str, object]] = {"m": AppMessage}
+
+    def __init__(self, m: AppMessage) -> None:
+        self.m = m
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.m.mid,)
+
+
+@final
+class Accept(Message):
+    wire: ClassVar[dict[str, object]] = {"m": AppMessage, "g": int, "b": int, "lts": int}
+
+    def __init__(self, m: AppMessage, g: int, b: int, lts: int) -> None:
+        self.m = m
+        self.g = g
+        self.b = b
+        self.lts = lts
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.m.mid,)
+
+
+@final
+class AcceptAck(Message):
+    """`bal` is the vector of ballots that was accepted, in the order of dest(m)."""
+
+    wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "bal": tuple[int, ...]}
+
+    def __init__(self, mid: Mid, g: int, bal: tuple[int, ...]) -> None:
+        self.mid = mid
+        self.g = g
+        self.bal = bal
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.mid,)
+
+
+@final
+class Deliver(Message):
+    """`prev_gts` is the delivery sent just before this one in ballot b, BOTTOM for the first."""
+
+    wire: ClassVar[dict[str, object]] = {"m": AppMessage, "b": int, "lts": int, "gts": int, "prev_gts": int}
+
+    def __init__(self, m: AppMessage, b: int, lts: int, gts: int, prev_gts: int) -> None:
+        self.m = m
+        self.b = b
+        self.lts = lts
+        self.gts = gts
+        self.prev_gts = prev_gts
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.m.mid,)
+
+
+@final
+class Reply(Message):
+    """To the client: group g, now led by `leader`, has delivered the message."""
+
+    wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "leader": int}
+
+    def __init__(self, mid: Mid, g: int, leader: int) -> None:
+        self.mid = mid
+        self.g = g
+        self.leader = leader
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.mid,)
+
+
+@final
+class Hint(Message):
+    """To a client that asked a process which does not lead: try this one."""
+
+    wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "leader": int}
+
+    def __init__(self, mid: Mid, g: int, leader: int) -> None:
+        self.mid = mid
+        self.g = g
+        self.leader = leader
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.mid,)
+
+
+@final
+class NewLeader(Message):
+    wire: ClassVar[dict[str, object]] = {"b": int}
+
+    def __init__(self, b: int) -> None:
+        self.b = b
+
+
+@final
+class NewLeaderAck(Message):
+    wire: ClassVar[dict[str, object]] = {
+        "b": int,
+        "cballot": int,
+        "clock": int,
+        "state": tuple[tuple[AppMessage, int, int, int], ...],
+    }
+
+    def __init__(self, b: int, cballot: int, clock: int, state: State) -> None:
+        self.b = b
+        self.cballot = cballot
+        self.clock = clock
+        self.state = state
+
+    def about(self) -> tuple[Mid, ...]:
+        return tuple([m.mid for m, _, _, _ in self.state])
+
+
+@final
+class NewState(Message):
+    wire: ClassVar[dict[str, object]] = {
+        "b": int,
+        "clock": int,
+        "state": tuple[tuple[AppMessage, int, int, int], ...],
+    }
+
+    def __init__(self, b: int, clock: int, state: State) -> None:
+        self.b = b
+        self.clock = clock
+        self.state = state
+
+    def about(self) -> tuple[Mid, ...]:
+        return tuple([m.mid for m, _, _, _ in self.state])
+
+
+@final
+class NewStateAck(Message):
+    wire: ClassVar[dict[str, object]] = {"b": int}
+
+    def __init__(self, b: int) -> None:
+        self.b = b
+
+
+@final
+class Nack(Message):
+    """The sender cannot follow in ballot b or below: whoever should lead must recover above it."""
+
+    wire: ClassVar[dict[str, object]] = {"b": int}
+
+    def __init__(self, b: int) -> None:
+        self.b = b
+
+
+@final
+class Floor(Background):
+    """Every member of group g has delivered what it has to deliver up to this timestamp."""
+
+    wire: ClassVar[dict[str, object]] = {"g": int, "gts": int}
+
+    def __init__(self, g: int, gts: int) -> None:
+        self.g = g
+        self.gts = gts
+
+
+MESSAGES: Final[tuple[type[Message], ...]] = (
+    Multicast,
+    Accept,
+    AcceptAck,
+    Deliver,
+    Reply,
+    Hint,
+    NewLeader,
+    NewLeaderAck,
+    NewState,
+    NewStateAck,
+    Nack,
+    Floor,
+    Heartbeat,
+)

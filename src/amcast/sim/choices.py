@@ -1,0 +1,59 @@
+"""All nondeterminism of a run goes through one object: a seeded source simulates, a recorded one replays."""
+
+from random import Random
+
+from mypy_extensions import mypyc_attr
+
+from amcast.core.errors import UsageError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Choices:
+    """A source of decisions."""
+
+    def below(self, n: int) -> int:
+        """A number from 0 to n-1."""
+        raise NotImplementedError
+
+    def between(self, low: int, high: int) -> int:
+        """A number from low to high, both included."""
+        return low if low >= high else low + self.below(high - low + 1)
+
+    def chance(self, percent: int) -> bool:
+        return self.below(100) < percent
+
+    def pick(self, items: tuple[int, ...]) -> int:
+        return items[self.below(len(items))]
+
+    def sample(self, n: int, k: int) -> tuple[int, ...]:
+        """k different numbers below n, in increasing order."""
+        left = list(range(n))
+        taken = [left.pop(self.below(len(left))) for _ in range(k)]
+        return tuple(sorted(taken))
+
+
+class Seeded(Choices):
+    """The same seed makes the same choices, on every machine and in every version."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+
+    def below(self, n: int) -> int:
+        return int(self._random.random() * n)
+
+
+class Recorded(Choices):
+    """Makes the given choices, in order."""
+
+    def __init__(self, choices: list[int]) -> None:
+        self._choices = choices
+        self._next = 0
+
+    def below(self, n: int) -> int:
+        if self._next >= len(self._choices):
+            raise UsageError(f"the recorded choices end after {self._next}: expected at least one more")
+        choice = self._choices[self._next]
+        self._next += 1
+        if not 0 <= choice < n:
+            raise UsageError(f"recorded choice {self._next - 1} is {choice}: expected 0 to {n - 1}")
+        return choice

@@ -1,0 +1,207 @@
+"""What can go wrong, as actions that a schedule names or that chance draws.
+
+`storm` draws a plan: until a moment of calm (the papers' GST) processes crash, pause and suspect each other, links
+slow down and partitions come and go; at that moment the network heals for good.
+"""
+
+from typing import final
+
+from amcast.core.topology import Topology
+from amcast.core.wire import Message
+from amcast.sim.choices import Choices
+from amcast.sim.network import Network
+from amcast.sim.world import Action, World
+
+
+@final
+class Crash(Action):
+    """A process stops; in the middle of a broadcast if `mid_step`."""
+
+    def __init__(self, pid: int, mid_step: bool = False) -> None:
+        self.pid = pid
+        self.mid_step = mid_step
+
+    def act(self, world: World) -> None:
+        if self.mid_step:
+            world.crash_mid_step(self.pid)
+        else:
+            world.crash(self.pid)
+
+    def __repr__(self) -> str:
+        return f"crash {self.pid}{' mid-step' if self.mid_step else ''}"
+
+
+@final
+class Restart(Action):
+    """A crashed process comes back with what it made durable."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def act(self, world: World) -> None:
+        world.restart(self.pid)
+
+
+@final
+class Pause(Action):
+    """A process does nothing for a while; what arrives waits."""
+
+    def __init__(self, pid: int, duration: int) -> None:
+        self.pid = pid
+        self.duration = duration
+
+    def act(self, world: World) -> None:
+        world.pause(self.pid)
+        world.at(int(world.now) + self.duration, Resume(self.pid))
+
+    def __repr__(self) -> str:
+        return f"pause {self.pid}"
+
+
+@final
+class Resume(Action):
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def act(self, world: World) -> None:
+        world.resume(self.pid)
+
+
+@final
+class Partition(Action):
+    """Nothing passes from one side to the other, nor back unless `one_way`, until the next heal."""
+
+    def __init__(self, side: tuple[int, ...], one_way: bool = False) -> None:
+        self.side = side
+        self.one_way = one_way
+
+    def act(self, world: World) -> None:
+        for p in self.side:
+            for q in range(world.topology.size):
+                if q not in self.side:
+                    world.block(p, q)
+                    if not self.one_way:
+                        world.block(q, p)
+
+    def __repr__(self) -> str:
+        return f"cut off {list(self.side)}{' one way' if self.one_way else ''}"
+
+
+@final
+class SlowLink(Action):
+    """Every message on one channel takes longer, until the next heal."""
+
+    def __init__(self, sender: int, dest: int, extra: int) -> None:
+        self.sender = sender
+        self.dest = dest
+        self.extra = extra
+
+    def act(self, world: World) -> None:
+        world.slow(self.sender, self.dest, self.extra)
+
+    def __repr__(self) -> str:
+        return f"slow {self.sender}→{self.dest}"
+
+
+@final
+class Heal(Action):
+    """All channels work again."""
+
+    def act(self, world: World) -> None:
+        world.heal()
+
+    def __repr__(self) -> str:
+        return "heal"
+
+
+@final
+class Suspect(Action):
+    """A process suspects its leader for no reason and tries to lead."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def act(self, world: World) -> None:
+        world.suspect(self.pid)
+
+    def __repr__(self) -> str:
+        return f"suspect {self.pid}"
+
+
+@final
+class Unstable(Network):
+    """Delays up to `worst` times δ until it calms down, at most δ from then on."""
+
+    def __init__(self, delta: int, worst: int) -> None:
+        super().__init__(delta)
+        self.worst = worst
+
+    def delay(self, sender: int, dest: int, msg: Message, choices: Choices) -> int:
+        if self.worst > 1 and choices.below(4) == 0:
+            return 1 + choices.below(self.worst * self.delta)
+        return 1 + choices.below(self.delta)
+
+
+@final
+class CalmDown(Action):
+    """The network behaves from now on."""
+
+    def act(self, world: World) -> None:
+        network = world.network
+        if isinstance(network, Unstable):
+            network.worst = 1
+        world.heal()
+
+    def __repr__(self) -> str:
+        return "calm"
+
+
+@final
+class Storm:
+    """How hard a plan drawn by chance may be."""
+
+    def __init__(self, replicas_crash: bool, clients_crash: bool, elections: bool, disturbances: bool) -> None:
+        self.replicas_crash = replicas_crash
+        self.clients_crash = clients_crash
+        self.elections = elections
+        self.disturbances = disturbances
+
+
+def storm(topology: Topology, choices: Choices, calm_at: int, delta: int, kinds: Storm) -> list[tuple[int, Action]]:
+    """A random fault plan: when, and what."""
+    plan: list[tuple[int, Action]] = []
+    if kinds.replicas_crash:
+        for members in topology.groups:
+            doomed = choices.below((len(members) - 1) // 2 + 1)
+            for i in choices.sample(len(members), doomed):
+                plan.append((choices.below(calm_at), Crash(members[i], choices.chance(60))))
+    if kinds.clients_crash:
+        for client in topology.clients:
+            if choices.chance(25):
+                plan.append((choices.below(calm_at), Crash(client, choices.chance(80))))
+    if kinds.elections:
+        for members in topology.groups:
+            for _ in range(choices.below(13) if choices.chance(50) else 0):
+                plan.append((choices.below(calm_at), Suspect(choices.pick(members))))
+    if kinds.disturbances:
+        plan += disturbances(topology, choices, calm_at, delta)
+    plan.append((calm_at, CalmDown()))
+    return plan
+
+
+def disturbances(topology: Topology, choices: Choices, calm_at: int, delta: int) -> list[tuple[int, Action]]:
+    """Pauses, partitions and slow links."""
+    plan: list[tuple[int, Action]] = []
+    for _ in range(choices.below(4)):
+        pid = choices.below(topology.replicas)
+        plan.append((choices.below(calm_at), Pause(pid, 1 + choices.below(60 * delta))))
+    for _ in range(choices.below(3)):
+        start = choices.below(calm_at)
+        side = choices.sample(topology.replicas, 1 + choices.below(max(1, topology.replicas // 2)))
+        plan.append((start, Partition(side, choices.chance(30))))
+        plan.append((start + 1 + choices.below(60 * delta), Heal()))
+    for _ in range(choices.below(4)):
+        sender = choices.below(topology.size)
+        dest = choices.below(topology.size)
+        plan.append((choices.below(calm_at), SlowLink(sender, dest, choices.below(40 * delta))))
+    return plan

@@ -1,0 +1,145 @@
+"""How long a message takes, and what it costs to handle one.
+
+A `Network` gives the delay of each message; `delta` is the bound that holds while nothing is disturbed. `Costs` is a
+LogGP-like model of the machines: CPU time per message received and sent, with queueing, and a network card that
+serialises what it transmits.
+"""
+
+from math import log
+from typing import Final, final
+
+from mypy_extensions import mypyc_attr
+
+from amcast.core.errors import UsageError
+from amcast.core.topology import Topology
+from amcast.core.wire import Message
+from amcast.sim.choices import Choices
+
+MICROSECOND: Final = 1_000
+MILLISECOND: Final = 1_000_000
+SECOND: Final = 1_000_000_000
+LOST: Final = -1
+
+UNITS: Final = {"ns": 1, "us": MICROSECOND, "µs": MICROSECOND, "ms": MILLISECOND, "s": SECOND}
+
+
+def nanoseconds(text: str) -> int:
+    """'1ms' is 1,000,000; so are '1000us' and '0.001s'."""
+    for unit in ("ns", "us", "µs", "ms", "s"):
+        number = text.removesuffix(unit)
+        if number != text and not number[-1:].isalpha():
+            try:
+                value = round(float(number) * UNITS[unit])
+            except (ValueError, OverflowError):
+                break
+            if value >= 0:
+                return value
+    raise UsageError(f"time {text!r}: expected a number and a unit, such as 50ms, 1.5s or 200us")
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Network:
+    """Base: the same delay for every message."""
+
+    def __init__(self, delta: int) -> None:
+        if delta < 1:
+            raise UsageError(f"network delay {delta} ns: expected a positive time")
+        self.delta = delta
+        self.constant = False  # every message takes exactly delta, so channels are FIFO by themselves
+
+    def delay(self, sender: int, dest: int, msg: Message, choices: Choices) -> int:
+        """How long this message takes; LOST if it never arrives, which only a crash of its sender explains."""
+        return self.delta
+
+
+@final
+class Constant(Network):
+    def __init__(self, delta: int) -> None:
+        super().__init__(delta)
+        self.constant = True
+
+
+@final
+class Uniform(Network):
+    """Anything between two bounds."""
+
+    def __init__(self, low: int, high: int) -> None:
+        super().__init__(high)
+        if not 0 <= low <= high:
+            raise UsageError(f"uniform delay from {low} to {high} ns: expected the lower bound first")
+        self.low = low
+
+    def delay(self, sender: int, dest: int, msg: Message, choices: Choices) -> int:
+        return choices.between(self.low, self.delta)
+
+
+@final
+class ExponentialTail(Network):
+    """A base delay plus an exponential tail; delta leaves out one message in a thousand."""
+
+    def __init__(self, base: int, mean: int) -> None:
+        super().__init__(base + 7 * mean)
+        self.base = base
+        self.mean = mean
+
+    def delay(self, sender: int, dest: int, msg: Message, choices: Choices) -> int:
+        u = (choices.below(1 << 30) + 1) / (1 << 30)
+        return self.base + int(-log(u) * self.mean)
+
+
+@final
+class Sites(Network):
+    """A matrix of one-way delays between sites, with `jitter` percent on top at most."""
+
+    def __init__(self, site_of: list[int], one_way: list[list[int]], jitter: int = 0) -> None:
+        longest = max([max(row) for row in one_way])
+        super().__init__(longest + longest * jitter // 100)
+        self.site_of = site_of
+        self.one_way = one_way
+        self.jitter = jitter
+
+    def delay(self, sender: int, dest: int, msg: Message, choices: Choices) -> int:
+        base = self.one_way[self.site_of[sender]][self.site_of[dest]]
+        if self.jitter == 0:
+            return base
+        return base + choices.below(base * self.jitter // 100 + 1)
+
+
+@final
+class Costs:
+    """What handling messages costs a replica. Clients are taken to have machines enough."""
+
+    def __init__(self, receive: int, send: int, bytes_per_second: int) -> None:
+        self.receive = receive  # CPU, ns per message
+        self.send = send
+        self.bytes_per_second = bytes_per_second  # 0: infinite bandwidth
+
+
+# The machines of the White-Box paper: 0.1 ms round trip and 2 Gb links in the LAN; Oregon, North Virginia and England
+# in the WAN. The CPU cost per message is ours: a few microseconds, as for a C implementation over sockets.
+LAN_ONE_WAY: Final = 50 * MICROSECOND
+WAN_ONE_WAY: Final = [
+    [250 * MICROSECOND, 30 * MILLISECOND, 65 * MILLISECOND],
+    [30 * MILLISECOND, 250 * MICROSECOND, 37_500 * MICROSECOND],
+    [65 * MILLISECOND, 37_500 * MICROSECOND, 250 * MICROSECOND],
+]
+SERVER_COSTS: Final = (2 * MICROSECOND, 1 * MICROSECOND, 250_000_000)
+
+
+def parse_network(text: str, topology: Topology) -> tuple[Network, Costs | None]:
+    """The network that `--network` names, and the cost model that belongs to it."""
+    name, _, rest = text.partition(":")
+    times = [nanoseconds(part) for part in rest.split(",")] if rest else []
+    if name == "constant" and len(times) == 1:
+        return Constant(times[0]), None
+    if name == "uniform" and len(times) == 2:
+        return Uniform(times[0], times[1]), None
+    if name == "exponential" and len(times) == 2:
+        return ExponentialTail(times[0], times[1]), None
+    if name == "lan" and not times:
+        return Constant(LAN_ONE_WAY), Costs(SERVER_COSTS[0], SERVER_COSTS[1], SERVER_COSTS[2])
+    if name == "wan" and not times:
+        # One replica of each group per site, clients spread evenly.
+        site_of = [rank % 3 for rank in topology.rank_of]
+        return Sites(site_of, WAN_ONE_WAY), Costs(SERVER_COSTS[0], SERVER_COSTS[1], SERVER_COSTS[2])
+    raise UsageError(f"network {text!r}: expected constant:1ms, uniform:1ms,9ms, exponential:0.5ms,0.15ms, lan or wan")

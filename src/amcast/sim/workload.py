@@ -1,0 +1,115 @@
+"""Who multicasts what, and when."""
+
+from typing import final
+
+from amcast.core.errors import TopologyError, UsageError
+from amcast.core.topology import Mid
+from amcast.sim.network import SECOND
+from amcast.sim.world import Action, Workload, World
+
+
+@final
+class Destinations:
+    """How a client chooses the groups of a message: always the same ones, or a random set of a given size."""
+
+    def __init__(self, groups: int, count: int, fixed: tuple[int, ...] | None = None) -> None:
+        if not 1 <= count <= groups:
+            raise TopologyError(f"{count} destination groups of {groups}: expected from 1 to {groups}")
+        if fixed is not None and (not fixed or min(fixed) < 0 or max(fixed) >= groups):
+            raise TopologyError(f"destination groups {list(fixed)}: expected numbers from 0 to {groups - 1}")
+        self.groups = groups
+        self.count = count
+        self.fixed = fixed
+
+    def choose(self, world: World) -> tuple[int, ...]:
+        if self.fixed is not None:
+            return self.fixed
+        if self.count == self.groups:
+            return tuple(range(self.groups))
+        return world.choices.sample(self.groups, self.count)
+
+
+@final
+class Issue(Action):
+    """A client of an open loop multicasts now and plans its next message."""
+
+    def __init__(self, workload: "OpenLoop", client: int) -> None:
+        self.workload = workload
+        self.client = client
+
+    def act(self, world: World) -> None:
+        self.workload.issue(world, self.client)
+
+
+@final
+class ClosedLoop(Workload):
+    """Every client has one multicast under way and starts the next when it completes."""
+
+    def __init__(
+        self, destinations: Destinations, messages: int | None, duration: int | None = None, payload: bytes = b"x" * 20
+    ) -> None:
+        self.destinations = destinations
+        self.left = messages
+        self.duration = duration
+        self.payload = payload
+
+    def begin(self, world: World) -> None:
+        for client in world.topology.clients:
+            self.issue(world, client)
+
+    def issue(self, world: World, client: int) -> None:
+        if self.finished(world) or not world.up(client):
+            return
+        if self.left is not None:
+            self.left -= 1
+        world.multicast(client, self.destinations.choose(world), self.payload)
+
+    def completed(self, world: World, client: int, mid: Mid) -> None:
+        self.issue(world, client)
+
+    def finished(self, world: World) -> bool:
+        if self.left == 0 or (self.duration is not None and world.now >= self.duration):
+            return True
+        return world.clients_up == 0
+
+
+@final
+class OpenLoop(Workload):
+    """All clients together multicast `rate` messages per second, whatever happens to them."""
+
+    def __init__(
+        self,
+        destinations: Destinations,
+        rate: float,
+        messages: int | None,
+        duration: int | None = None,
+        payload: bytes = b"x" * 20,
+    ) -> None:
+        if not 0 < rate <= SECOND:
+            raise UsageError(f"{rate} messages per second: expected a positive number of at most {SECOND}")
+        self.destinations = destinations
+        self.gap = int(SECOND / rate)
+        self.left = messages
+        self.duration = duration
+        self.payload = payload
+
+    def begin(self, world: World) -> None:
+        for client in world.topology.clients:
+            self.plan(world, client)
+
+    def plan(self, world: World, client: int) -> None:
+        mean = self.gap * len(world.topology.clients)
+        world.at(int(world.now) + world.choices.between(0, 2 * mean), Issue(self, client))
+
+    def issue(self, world: World, client: int) -> None:
+        if self.finished(world) or not world.up(client):
+            return
+        if self.left is not None:
+            self.left -= 1
+        world.multicast(client, self.destinations.choose(world), self.payload)
+        self.plan(world, client)
+
+    def finished(self, world: World) -> bool:
+        if self.left == 0 or (self.duration is not None and world.now >= self.duration):
+            return True
+        return world.clients_up == 0

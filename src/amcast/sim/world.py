@@ -1,0 +1,578 @@
+"""The event loop: processes, channels and faults in virtual time.
+
+A channel is FIFO and reliable while its sender lives; a crash loses some suffix of what the sender had under way, on
+each channel another. A message to oneself is an event of its own with no delay. With a cost model a process is busy
+while it handles messages, and what arrives meanwhile is handled together, its effects leaving at once. A run ends
+when it is quiescent: the workload is over, every message that must be delivered is, nothing but heartbeats is under
+way and no process knows of unfinished work; or when nothing has moved for so long that nothing will.
+"""
+
+import gc
+from collections import deque
+from collections.abc import Callable
+from typing import Final, final
+
+from librt.vecs import vec
+from mypy_extensions import i64, mypyc_attr
+
+from amcast.core.errors import UsageError
+from amcast.core.process import Effects, Params, Process, Protocol
+from amcast.core.topology import Mid, Topology, message_id, sender_of
+from amcast.core.trace import Recorder
+from amcast.core.wire import AppMessage, Background, Codec, Message
+from amcast.sim.calendar import Calendar
+from amcast.sim.choices import Choices
+from amcast.sim.network import LOST, Costs, Network
+from amcast.sim.tracer import Tracer
+
+# What an event is: code = kind, destination, sender.
+KIND_SHIFT: Final[i64] = 48
+DEST_SHIFT: Final[i64] = 24
+PID_MASK: Final[i64] = (1 << 24) - 1
+MESSAGE: Final[i64] = 0
+BACKGROUND: Final[i64] = 1
+TIMER: Final[i64] = 2
+WAKE: Final[i64] = 3
+ACTION: Final[i64] = 4
+
+# What a process is.
+UP: Final[i64] = 0
+CRASHED: Final[i64] = 1
+PAUSED: Final[i64] = 2
+DYING: Final[i64] = 3  # crashes in the middle of what its next step sends
+
+FOR_EVER: Final[i64] = 1 << 62
+STALL: Final = 2000  # in δ: longer than any back-off of a protocol
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Action:
+    """Something that a fault plan, a workload or a scenario does at a moment."""
+
+    def act(self, world: "World") -> None:
+        raise NotImplementedError
+
+
+@final
+class Call(Action):
+    """Calls a function: how tests and scenarios script a run."""
+
+    def __init__(self, function: "Callable[[World], None]") -> None:
+        self.function = function
+
+    def act(self, world: "World") -> None:
+        self.function(world)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Workload:
+    """Who multicasts what and when. This one does nothing."""
+
+    def begin(self, world: "World") -> None:
+        pass
+
+    def completed(self, world: "World", client: int, mid: Mid) -> None:
+        """A client knows that its multicast is delivered."""
+
+    def finished(self, world: "World") -> bool:
+        return True
+
+
+@final
+class Pending:
+    """A multicast that some process that is up has not delivered."""
+
+    def __init__(self, m: AppMessage, left: int) -> None:
+        self.m = m
+        self.left = left
+        self.delivered_by: list[int] = []
+
+
+@final
+class World:
+    def __init__(
+        self,
+        protocol: Protocol,
+        topology: Topology,
+        network: Network,
+        choices: Choices,
+        *,
+        params: Params | None = None,
+        costs: Costs | None = None,
+        workload: Workload | None = None,
+        recorder: Recorder | None = None,
+        run: str = "sim",
+        skew: list[int] | None = None,
+    ) -> None:
+        if topology.size > int(PID_MASK):
+            raise UsageError(f"{topology.size} processes: expected at most {int(PID_MASK)}")
+        self.protocol = protocol
+        self.topology = topology
+        self.network = network
+        self.choices = choices
+        self.params = params if params is not None else Params(network.delta)
+        self.costs = costs
+        self.workload = workload if workload is not None else Workload()
+        self.codec = Codec(protocol.messages)
+        self.tracer = Tracer(recorder, topology, self.codec, run) if recorder is not None else None
+        self.full = recorder is not None and recorder.full
+        self.out = Effects()
+        self.monitor: object = protocol.monitor(topology) if self.params.checked and protocol.monitor else None
+        self.processes = [self.make_process(pid) for pid in range(topology.size)]
+        self.calendar = Calendar(network.delta // 512)
+        self.now: i64 = 0
+        self.events: i64 = 0  # messages handled
+        self.delivered: i64 = 0
+        self.multicasts: i64 = 0
+        self.background: i64 = 0  # heartbeats and timers in the calendar
+        self.stopped = False
+        self.stalled = False
+        self.last_progress: i64 = 0
+        self.stall: i64 = STALL * self.params.delta
+        self.pending: dict[Mid, Pending] = {}
+        self.clients_up = len(topology.clients)
+        self.next_seq = [0] * topology.size
+        n: i64 = topology.size
+        self.size = n
+        self.state: vec[i64] = vec[i64]([0] * topology.size)
+        self.skew: vec[i64] = vec[i64](skew if skew is not None else [0] * topology.size)
+        self.last_arrival: vec[i64] = vec[i64]([0] if network.constant else [0] * self.channels())
+        self.fifo = not network.constant  # channels need a clamp to stay FIFO
+        self.crashed = False  # somebody has
+        self.cuts: dict[int, list[int]] = {}  # crashed sender -> last arrival per destination
+        self.blocked: dict[int, bool] = {}  # channel -> partitioned
+        self.held: list[tuple[int, int, Message]] = []
+        self.extra_delay: dict[int, int] = {}  # channel -> slow link
+        self.disturbed = False  # some channel is blocked or slow
+        self.incarnation = [0] * topology.size
+        self.durable: list[list[bytes]] = [[] for _ in range(topology.size)]
+        self.busy: list[bool] = [False] * topology.size  # a wake is scheduled
+        self.free_at: vec[i64] = vec[i64]([0] * topology.size)
+        self.card_free_at: vec[i64] = vec[i64]([0] * topology.size)
+        self.inbox: list[deque[tuple[i64, i64, object]]] = [deque() for _ in range(topology.size)]
+        self.deepest_inbox = 0
+
+    # Building
+
+    def make_process(self, pid: int) -> Process:
+        role = self.protocol.replica if pid < self.topology.replicas else self.protocol.client
+        process = role(pid, self.topology, self.params, self.out)
+        if self.monitor is not None:
+            process.on_observe(self.monitor)
+        return process
+
+    def at(self, time: int, action: Action) -> None:
+        """Do this at that time."""
+        self.calendar.push(time, ACTION << KIND_SHIFT, action)
+
+    def call(self, time: int, function: "Callable[[World], None]") -> None:
+        self.at(time, Call(function))
+
+    # Running
+
+    def run(self) -> None:
+        """Until the run is quiescent or stalled, or somebody stops it."""
+        self.begin()
+        while self.run_for(1_000_000):
+            pass
+        self.end()
+
+    def begin(self) -> None:
+        if self.tracer is not None:
+            for pid in range(self.topology.size):
+                self.tracer.record(0, pid, "start")
+        for pid in range(self.topology.size):
+            self.processes[pid].start(int(self.skew[pid]))
+            self.flush(pid)
+        self.workload.begin(self)
+
+    def end(self) -> None:
+        """Write the end row, unless the run was stopped from outside."""
+        if self.tracer is not None and not self.stopped:
+            self.tracer.end(int(self.now), self.stalled)
+
+    def step(self) -> bool:
+        """Handle one event. False when the run is over."""
+        calendar = self.calendar
+        if not calendar.pop():
+            return False
+        self.now = calendar.now
+        code = calendar.code
+        kind = code >> KIND_SHIFT
+        dest = (code >> DEST_SHIFT) & PID_MASK
+        if kind <= BACKGROUND:
+            if kind == BACKGROUND:
+                self.background -= 1
+            sender = code & PID_MASK
+            msg = calendar.payload
+            assert isinstance(msg, Message)
+            if self.state[dest] == UP and self.state[sender] != CRASHED and self.costs is None and not self.full:
+                self.events += 1
+                self.processes[dest].receive(int(self.now + self.skew[dest]), int(sender), msg)
+                self.flush(dest)
+            else:
+                self.arrive(int(dest), int(sender), kind, msg)
+        elif kind == TIMER:
+            self.background -= 1
+            if self.incarnation[dest] == code & PID_MASK:
+                self.arrive(int(dest), int(dest), kind, calendar.payload)
+            if self.now - self.last_progress > self.stall and self.pending_actions() == 0:
+                self.stalled = True
+                return False
+        elif kind == WAKE:
+            self.wake(int(dest))
+        else:
+            action = calendar.payload
+            assert isinstance(action, Action)
+            self.last_progress = self.now
+            action.act(self)
+        return not self.quiescent()
+
+    def run_for(self, events: int) -> bool:
+        """Handle up to so many events. False when the run is over. Runs make no cyclic garbage, so none is sought."""
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            for _ in range(events):
+                if self.stopped or not self.step():
+                    return False
+            return True
+        finally:
+            if collecting:
+                gc.enable()
+
+    def pending_actions(self) -> int:
+        return len(self.calendar) - int(self.background)
+
+    def quiescent(self) -> bool:
+        if self.pending or len(self.calendar) > self.background or not self.workload.finished(self):
+            return False
+        for pid in range(self.topology.size):
+            if self.state[pid] != CRASHED and not self.processes[pid].idle():
+                return False
+        return True
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    # Arrivals
+
+    def arrive(self, dest: int, sender: int, kind: i64, payload: object) -> None:
+        """The general case of a message or timer that reaches a process."""
+        state = self.state[dest]
+        if kind != TIMER and sender in self.cuts and self.now > self.cuts[sender][dest]:
+            return
+        if state == CRASHED:
+            return
+        if state == PAUSED or (self.costs is not None and dest < self.topology.replicas):
+            self.inbox[dest].append((kind, sender, payload))
+            if len(self.inbox[dest]) > self.deepest_inbox:
+                self.deepest_inbox = len(self.inbox[dest])
+            if state != PAUSED and not self.busy[dest]:
+                self.wake_later(dest)
+            return
+        self.handle(dest, sender, kind, payload)
+        self.flush(dest)
+
+    def handle(self, dest: int, sender: int, kind: i64, payload: object) -> None:
+        clock = int(self.now + self.skew[dest])
+        if kind == TIMER:
+            assert isinstance(payload, str)
+            self.processes[dest].timer(clock, payload)
+            return
+        assert isinstance(payload, Message)
+        self.events += 1
+        if self.full and dest != sender and self.tracer is not None:
+            self.tracer.message(int(self.now), dest, "receive", sender, payload)
+        self.processes[dest].receive(clock, sender, payload)
+
+    def wake_later(self, pid: int) -> None:
+        """Handle the inbox after the CPU time that it takes."""
+        self.busy[pid] = True
+        start = max(self.now, self.free_at[pid])
+        costs = self.costs
+        cost: i64 = 0
+        if costs is not None and pid < self.topology.replicas:
+            for kind, _, _ in self.inbox[pid]:
+                if kind != TIMER:
+                    cost += costs.receive
+        self.calendar.push(start + cost, (WAKE << KIND_SHIFT) | (pid << DEST_SHIFT) | len(self.inbox[pid]), None)
+
+    def wake(self, pid: int) -> None:
+        """A busy period ends: what it covered takes effect together."""
+        self.busy[pid] = False
+        if self.state[pid] == CRASHED or self.state[pid] == PAUSED:
+            return
+        inbox = self.inbox[pid]
+        for _ in range(int(self.calendar.code & PID_MASK)):
+            if not inbox or self.state[pid] == CRASHED:
+                break
+            kind, sender, payload = inbox.popleft()
+            self.handle(pid, int(sender), kind, payload)
+        self.flush(pid)
+        if inbox and not self.busy[pid]:
+            self.wake_later(pid)
+
+    # Effects
+
+    def flush(self, pid: i64) -> None:
+        """Act on what a step wants done."""
+        out = self.out
+        if out.records:
+            self.durable[pid].extend(out.records)
+            out.records.clear()
+        if out.sends:
+            if self.state[pid] == DYING:
+                self.cut_sends(int(pid))
+            for to, msg in out.sends:
+                self.transmit(pid, to, msg)
+            out.sends.clear()
+        if out.timers:
+            for name, earliest, latest in out.timers:
+                self.background += 1
+                wait: i64 = self.choices.between(earliest, latest)
+                code = (TIMER << KIND_SHIFT) | (pid << DEST_SHIFT) | self.incarnation[pid]
+                self.calendar.push(self.now + wait, code, name)
+            out.timers.clear()
+        if out.notes:
+            if self.tracer is not None:
+                for kind, detail in out.notes:
+                    self.tracer.record(int(self.now), int(pid), kind, detail=detail or None)
+            out.notes.clear()
+        if out.optimistic:
+            if self.tracer is not None:
+                for m in out.optimistic:
+                    self.tracer.record(int(self.now), int(pid), "optdeliver", mid=m.mid)
+            out.optimistic.clear()
+        if out.deliveries:
+            for m, ts in out.deliveries:
+                self.on_delivery(int(pid), m, ts)
+            out.deliveries.clear()
+        if out.completed:
+            completed = out.completed
+            out.completed = []
+            for mid in completed:
+                self.last_progress = self.now
+                self.workload.completed(self, int(pid), mid)
+        if self.state[pid] == DYING:
+            self.crash(int(pid))
+
+    def transmit(self, pid: i64, to: tuple[int, ...], msg: Message) -> None:
+        kind = BACKGROUND if isinstance(msg, Background) else MESSAGE
+        code = (kind << KIND_SHIFT) | pid
+        if kind == BACKGROUND:
+            self.background += len(to)
+        size: i64 = 0
+        costs = self.costs
+        if self.full or costs is not None:
+            size = self.codec.size(msg)
+        for to_pid in to:
+            dest: i64 = to_pid
+            arrival = self.now
+            if dest != pid:
+                if self.full and self.tracer is not None:
+                    self.tracer.message(int(self.now), int(pid), "send", to_pid, msg)
+                if costs is not None and pid < self.topology.replicas:
+                    arrival = self.leave(pid, size, costs)
+                if self.network.constant:
+                    arrival += self.network.delta
+                else:
+                    delay: i64 = self.network.delay(int(pid), to_pid, msg, self.choices)
+                    if delay == LOST:
+                        self.background -= kind
+                        continue
+                    arrival += delay
+                if self.disturbed:
+                    channel = int(self.channel(pid, dest))
+                    if channel in self.blocked:
+                        self.held.append((int(pid), to_pid, msg))
+                        continue
+                    arrival += self.extra_delay.get(channel, 0)
+                if self.fifo:
+                    channel_at = self.channel(pid, dest)
+                    if arrival < self.last_arrival[channel_at]:
+                        arrival = self.last_arrival[channel_at]
+                    self.last_arrival[channel_at] = arrival
+            self.calendar.push(arrival, code | (dest << DEST_SHIFT), msg)
+
+    def leave(self, pid: i64, size: i64, costs: Costs) -> i64:
+        """When a message of this size has left the machine, after its CPU time and what the card still transmits."""
+        self.free_at[pid] = max(self.free_at[pid], self.now) + costs.send
+        departure = self.free_at[pid]
+        if costs.bytes_per_second:
+            departure = max(departure, self.card_free_at[pid]) + size * 1_000_000_000 // costs.bytes_per_second
+            self.card_free_at[pid] = departure
+        return departure
+
+    def on_delivery(self, pid: int, m: AppMessage, ts: int) -> None:
+        self.delivered += 1
+        self.last_progress = self.now
+        if self.tracer is not None:
+            self.tracer.record(int(self.now), pid, "deliver", mid=m.mid, ts=ts)
+        pending = self.pending.get(m.mid)
+        if pending is None:
+            return
+        pending.delivered_by.append(pid)
+        pending.left -= 1
+        if pending.left == 0:
+            del self.pending[m.mid]
+
+    # What workloads and fault plans do
+
+    def multicast(self, client: int, dest: tuple[int, ...], payload: bytes) -> Mid:
+        """A process multicasts its next message; its id."""
+        mid = message_id(client, self.next_seq[client])
+        self.next_seq[client] += 1
+        m = AppMessage(mid, dest, payload)
+        self.multicasts += 1
+        self.last_progress = self.now
+        if self.tracer is not None:
+            self.tracer.record(int(self.now), client, "multicast", mid=mid, dest=dest)
+        members = self.topology.members_of(dest)
+        left = len([p for p in members if self.state[p] != CRASHED]) if self.crashed else len(members)
+        self.pending[mid] = Pending(m, left)
+        self.processes[client].multicast(int(self.now + self.skew[client]), m)
+        self.flush(client)
+        return mid
+
+    def crash(self, pid: int, cut: Callable[[int], int] | None = None) -> None:
+        """Stop a process for good. `cut` gives, per destination, the last arrival of what it had under way."""
+        if self.state[pid] == CRASHED:
+            return
+        dying = self.state[pid] == DYING
+        self.state[pid] = CRASHED
+        self.crashed = True
+        self.last_progress = self.now
+        self.incarnation[pid] += 1
+        self.inbox[pid].clear()
+        if not dying:
+            self.cuts[pid] = [cut(q) if cut is not None else self.random_cut() for q in range(self.topology.size)]
+        if self.tracer is not None:
+            self.tracer.record(int(self.now), pid, "crash")
+        is_client = pid >= self.topology.replicas
+        if is_client:
+            self.clients_up -= 1
+        for mid in list(self.pending):
+            pending = self.pending[mid]
+            if is_client and sender_of(mid) == pid and not pending.delivered_by:
+                pending.left = 0  # may be lost, so nobody waits for it
+            elif not is_client and self.topology.group_of[pid] in pending.m.dest and pid not in pending.delivered_by:
+                pending.left -= 1
+            if pending.left == 0:
+                del self.pending[mid]
+
+    def crash_mid_step(self, pid: int) -> None:
+        """Crash in the middle of the next step's sends: on each channel a suffix of them never leaves."""
+        if self.state[pid] == UP:
+            self.state[pid] = DYING
+
+    def random_cut(self) -> int:
+        """The last arrival that survives on a channel: all, none, or some of what is under way."""
+        choice = self.choices.below(3)
+        if choice == 0:
+            return int(self.now) - 1
+        if choice == 1:
+            return int(FOR_EVER)
+        return int(self.now) + self.choices.below(4 * self.network.delta)
+
+    def cut_sends(self, pid: int) -> None:
+        """Keep a prefix of the pending sends on each channel, chosen anew per channel."""
+        kept: dict[int, int] = {}
+        total: dict[int, int] = {}
+        for to, _ in self.out.sends:
+            for dest in to:
+                total[dest] = total.get(dest, 0) + 1
+        for dest, count in total.items():
+            kept[dest] = self.choices.below(count + 1)
+        sends: list[tuple[tuple[int, ...], Message]] = []
+        for to, msg in self.out.sends:
+            left: list[int] = []
+            for dest in to:
+                if kept[dest] > 0 and dest != pid:
+                    kept[dest] -= 1
+                    left.append(dest)
+            sends.append((tuple(left), msg))
+        self.out.sends = sends
+
+    def restart(self, pid: int) -> None:
+        """Start a crashed process again from what it made durable."""
+        if self.state[pid] != CRASHED:
+            return
+        self.state[pid] = UP
+        self.cuts.pop(pid, None)
+        if self.tracer is not None:
+            self.tracer.record(int(self.now), pid, "restart")
+        self.processes[pid] = self.make_process(pid)
+        self.processes[pid].recover(int(self.now + self.skew[pid]), list(self.durable[pid]))
+        self.flush(pid)
+
+    def pause(self, pid: int) -> None:
+        if self.state[pid] == UP:
+            self.state[pid] = PAUSED
+
+    def resume(self, pid: int) -> None:
+        if self.state[pid] == PAUSED:
+            self.state[pid] = UP
+            if self.inbox[pid] and not self.busy[pid]:
+                self.wake_later(pid)
+
+    def block(self, sender: int, dest: int) -> None:
+        """Hold back what is sent on a channel from now on."""
+        if self.is_channel(sender, dest):
+            self.blocked[int(self.channel(sender, dest))] = True
+        self.disturbed = True
+        self.need_fifo()
+
+    def slow(self, sender: int, dest: int, extra: int) -> None:
+        """Every message on this channel takes so much longer; 0 makes it normal again."""
+        if self.is_channel(sender, dest):
+            self.extra_delay[int(self.channel(sender, dest))] = extra
+        self.disturbed = True
+        self.need_fifo()
+
+    def heal(self) -> None:
+        """All channels work again; what was held back goes out in order."""
+        self.blocked.clear()
+        self.extra_delay.clear()
+        self.disturbed = False
+        held = self.held
+        self.held = []
+        for sender, dest, msg in held:
+            channel = int(self.channel(sender, dest))
+            if isinstance(msg, Background):
+                self.background -= 1
+            if self.state[sender] == CRASHED and self.choices.below(2) == 0:
+                self.blocked[channel] = True  # this one and all after it are lost
+            if channel not in self.blocked:
+                self.transmit(sender, (dest,), msg)
+        self.blocked.clear()
+
+    def channels(self) -> int:
+        """How many there are: from and to every replica. Clients do not talk to each other."""
+        return self.topology.replicas * (self.topology.size + len(self.topology.clients))
+
+    def channel(self, sender: i64, dest: i64) -> i64:
+        """Its number."""
+        replicas: i64 = self.topology.replicas
+        if sender < replicas:
+            return sender * self.size + dest
+        return replicas * self.size + (sender - replicas) * replicas + dest
+
+    def is_channel(self, sender: int, dest: int) -> bool:
+        return sender < self.topology.replicas or dest < self.topology.replicas
+
+    def need_fifo(self) -> None:
+        """From now on delays differ: clamp each channel."""
+        if not self.fifo:
+            self.fifo = True
+            longest: i64 = self.now + self.network.delta
+            self.last_arrival = vec[i64]([int(longest)] * self.channels())
+
+    def suspect(self, pid: int) -> None:
+        """A spurious suspicion: this process tries to become leader."""
+        if self.state[pid] == UP:
+            self.processes[pid].suspect(int(self.now + self.skew[pid]))
+            self.flush(pid)
+
+    def up(self, pid: int) -> bool:
+        return self.state[pid] != CRASHED

@@ -1,0 +1,64 @@
+"""The folder that a run writes to: made, or emptied when it holds an old trace and the user says so."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from amcast.core.errors import UsageError
+
+# What a run may leave in the folder of its trace beside the kind=* folders.
+RUN_FILES: Final = frozenset(("summary.json", "_SUCCESS", "._SUCCESS.crc"))
+
+
+def prepare_out(path: str | Path, force: bool) -> Path:
+    """Make `path` an empty folder. What is in it is removed only with `force`, and only if it is an old trace."""
+    folder = Path(path)
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder}: is a file; expected a folder for the trace; choose another --out")
+        folder.mkdir(parents=True, exist_ok=True)
+        entries = sorted(folder.iterdir())
+        if not entries:
+            return folder
+        stranger = next(_not_of_a_trace(entries), None)
+        if stranger is not None:
+            raise UsageError(
+                f"{folder}: is not empty and is not a trace either (it holds {stranger.relative_to(folder)}); "
+                f"expected an empty or new folder; choose another --out"
+            )
+        if not force:
+            raise UsageError(
+                f"{folder}: holds an older trace; expected an empty or new folder; "
+                f"use --force to replace it or choose another --out"
+            )
+        for entry in entries:
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: cannot be used as the folder of a trace ({error.strerror or error}); "
+            f"expected a folder that can be written; choose another --out"
+        ) from error
+    return folder
+
+
+def _not_of_a_trace(entries: list[Path]) -> Iterator[Path]:
+    for entry in entries:
+        if entry.is_symlink():
+            yield entry
+        elif entry.is_file():
+            if entry.name not in RUN_FILES:
+                yield entry
+        elif not entry.name.startswith("kind="):
+            yield entry
+        else:
+            for file in sorted(entry.iterdir()):
+                if file.is_symlink() or not file.is_file() or not _is_written_by_a_recorder(file.name):
+                    yield file
+
+
+def _is_written_by_a_recorder(name: str) -> bool:
+    return name.endswith((".parquet", ".parquet.tmp", ".parquet.crc"))

@@ -1,0 +1,215 @@
+"""Reads a trace in any of its forms as a stream of events, batch by batch, and says clearly what is wrong with it."""
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from amcast.core.errors import TraceError
+from amcast.core.trace import KINDS, REQUIRED_COLUMNS, Event
+from amcast.tracefile.schema import COLUMN_TYPES, KINDS_WITH_MESSAGE, fault_of, unknown_kind
+from amcast.tracefile.text import read_csv, read_jsonl
+
+_ROWS_PER_BATCH: Final = 32_768
+_TEXT_READERS: Final[dict[str, Callable[[Path], Iterator[Event]]]] = {".jsonl": read_jsonl, ".csv": read_csv}
+
+
+def read_events(path: str | Path) -> Iterator[Event]:
+    """The events of a trace: a Parquet folder, or one `.parquet`, `.jsonl` or `.csv` file. Raises TraceError."""
+    trace = Path(path)
+    try:
+        if trace.is_dir():
+            files = _files_of_folder(trace)
+            return _not_empty(trace, _read_parquet(files))
+        if not trace.exists():
+            raise TraceError(
+                f"{trace}: does not exist; expected a trace (a Parquet folder or a .parquet, .jsonl or .csv file); "
+                f"check the path"
+            )
+        if trace.suffix == ".parquet":
+            return _not_empty(trace, _read_parquet([(trace, _kind_of_folder(trace.parent))]))
+        if trace.suffix in _TEXT_READERS:
+            return _not_empty(trace, _TEXT_READERS[trace.suffix](trace))
+    except OSError as error:
+        _cannot_be_read(trace, error)
+    raise TraceError(
+        f"{trace}: has the suffix {trace.suffix!r}; expected a Parquet folder or a .parquet, .jsonl or .csv file; "
+        f"rename or convert it"
+    )
+
+
+def _not_empty(trace: Path, events: Iterator[Event]) -> Iterator[Event]:
+    try:
+        first = next(events, None)
+        if first is None:
+            raise TraceError(f"{trace}: is empty; expected at least one event; record the run again")
+        yield first
+        yield from events
+    except OSError as error:
+        _cannot_be_read(trace, error)
+
+
+def _files_of_folder(folder: Path) -> list[tuple[Path, str | None]]:
+    """Each file with the kind its folder gives it, in a fixed order: multicasts before what refers to them."""
+    by_kind: dict[str | None, list[Path]] = {None: _parquet_files(folder)}
+    for entry in sorted(folder.iterdir()):
+        kind = _kind_of_folder(entry) if entry.is_dir() else None
+        if kind is not None:
+            if kind not in KINDS:
+                raise TraceError(f"{entry}: {unknown_kind(kind)}")
+            by_kind[kind] = _parquet_files(entry)
+    files = [(file, kind) for kind in (None, *KINDS) for file in by_kind.get(kind, ())]
+    if files:
+        return files
+    if next(folder.glob("kind=*/.*.parquet.tmp"), None) is not None:
+        raise TraceError(
+            f"{folder}: holds only unfinished files (.parquet.tmp): its writer is still running or was killed; "
+            f"expected finished .parquet files; wait for it or record the run again"
+        )
+    raise TraceError(
+        f"{folder}: is not a trace or an empty one: there is no .parquet file in it; "
+        f"expected kind=<kind>/*.parquet; check the path"
+    )
+
+
+def _parquet_files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.glob("*.parquet") if not file.name.startswith((".", "_")))
+
+
+def _kind_of_folder(folder: Path) -> str | None:
+    name = folder.name
+    return name.removeprefix("kind=") if name.startswith("kind=") else None
+
+
+def _read_parquet(files: Iterable[tuple[Path, str | None]]) -> Iterator[Event]:
+    for path, kind in files:
+        for batch in _batches(path, kind):
+            yield from batch
+
+
+def _batches(path: Path, kind: str | None) -> Iterator[list[Event]]:
+    try:
+        with pq.ParquetFile(path) as file:
+            names = _columns_to_read(path, file.schema_arrow, kind)
+            first_row = 1
+            for batch in file.iter_batches(_ROWS_PER_BATCH, columns=names):
+                yield _events_of_batch(path, batch, kind, first_row)
+                first_row += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        _cannot_be_read(path, error)
+
+
+def _columns_to_read(path: Path, schema: pa.Schema, kind: str | None) -> list[str]:
+    names = []
+    for name, expected in COLUMN_TYPES.items():
+        if name == "kind" and kind is not None:
+            continue
+        index = schema.get_field_index(name)
+        if index >= 0:
+            if not _is_readable_as(schema.field(index).type, expected):
+                raise TraceError(
+                    f"{path}: column {name!r} has the type {schema.field(index).type}; expected {expected}; "
+                    f"write it with that type"
+                )
+            names.append(name)
+        elif name in schema.names:
+            raise TraceError(f"{path}: column {name!r} is there twice; expected it once; remove one")
+        elif name in REQUIRED_COLUMNS:
+            raise TraceError(
+                f"{path}: column {name!r} is missing; expected at least {', '.join(REQUIRED_COLUMNS)}; add it"
+            )
+    return names
+
+
+def _is_readable_as(seen: pa.DataType, expected: pa.DataType) -> bool:
+    """Whether a column can stand for the expected one without guessing: another width or encoding of the same."""
+    if pa.types.is_dictionary(seen):
+        seen = seen.value_type
+    if pa.types.is_null(seen):
+        return True
+    if pa.types.is_string(expected):
+        return bool(pa.types.is_string(seen) or pa.types.is_large_string(seen))
+    if pa.types.is_integer(expected):
+        return bool(pa.types.is_integer(seen))
+    if pa.types.is_list(expected):
+        is_list = pa.types.is_list(seen) or pa.types.is_large_list(seen)
+        return is_list and _is_readable_as(seen.value_type, expected.value_type)
+    names = {field.name: field.type for field in seen} if pa.types.is_struct(seen) else {}
+    return all(field.name in names and _is_readable_as(names[field.name], field.type) for field in expected)
+
+
+def _events_of_batch(path: Path, batch: pa.RecordBatch, kind: str | None, first_row: int) -> list[Event]:
+    columns: list[Iterable[Any]] = []
+    for name, expected in COLUMN_TYPES.items():
+        if name == "kind" and kind is not None:
+            columns.append([kind] * len(batch))
+        elif name in batch.schema.names:
+            columns.append(_values(path, name, batch.column(name), expected, first_row))
+        else:
+            columns.append(repeat(None))
+    events = list(map(Event, *columns))
+    if _may_have_faults(batch, kind):
+        for row, event in enumerate(events, start=first_row):
+            fault = fault_of(event)
+            if fault is not None:
+                raise TraceError(f"{path}: row {row}: {fault}")
+    return events
+
+
+def _may_have_faults(batch: pa.RecordBatch, kind: str | None) -> bool:
+    """Whether the rows must be looked at one by one: not so for deliveries, which are most of a trace."""
+    return kind in (None, "multicast") or (kind in KINDS_WITH_MESSAGE and batch.column("message").null_count > 0)
+
+
+def _values(path: Path, name: str, column: pa.Array, expected: pa.DataType, first_row: int) -> Iterable[Any]:
+    if column.null_count and name in ("run", "kind", "process", "seq"):
+        row = first_row + column.is_null().index(True).as_py()
+        raise TraceError(f"{path}: row {row}: column {name!r} is null; expected a value in every row; fill it in")
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if pa.types.is_struct(column.type):
+        times, ties = _integers(column.field("time")), _strings(column.field("tie"))
+        absent = column.is_null().to_pylist() if column.null_count else repeat(False)
+        return [
+            None if none or time is None else (time, tie or "")
+            for time, tie, none in zip(times, ties, absent, strict=False)
+        ]
+    if pa.types.is_list(expected):
+        return [None if value is None else tuple(value) for value in column.to_pylist()]
+    if pa.types.is_string(expected):
+        return _strings(column)
+    try:
+        return _integers(column.cast(expected))
+    except pa.ArrowInvalid as error:
+        raise TraceError(f"{path}: column {name!r} does not fit ({error}); expected {expected}; correct it") from error
+
+
+def _integers(column: pa.Array) -> Sequence[int | None]:
+    """What to_pylist gives, but several times faster where there is no null."""
+    column = column.cast(pa.int64())
+    if column.null_count:
+        values: list[int | None] = column.to_pylist()
+        return values
+    numbers = array("q")
+    numbers.frombytes(memoryview(column.buffers()[1])[8 * column.offset : 8 * (column.offset + len(column))])
+    return numbers.tolist()
+
+
+def _strings(column: pa.Array) -> Iterable[str | None]:
+    """What to_pylist gives, but faster, and equal strings are one object."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    words: list[str | None] = [*column.dictionary.to_pylist(), None]
+    places = column.indices.fill_null(len(words) - 1) if column.null_count else column.indices
+    return map(words.__getitem__, _integers(places))  # type: ignore[arg-type]
+
+
+def _cannot_be_read(path: Path, error: Exception) -> NoReturn:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
+    raise TraceError(
+        f"{path}: cannot be read ({reason}); expected a complete trace; check the file or record the run again"
+    ) from error

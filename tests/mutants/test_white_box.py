@@ -1,0 +1,108 @@
+"""Every guard of White-Box that we know to matter, broken one at a time."""
+
+import pytest
+
+from amcast.protocols import protocol, white_box
+from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
+from tests.scenarios import test_white_box as scenarios
+
+SEEDS = range(250)
+
+MUTANTS = [
+    mutant(
+        "delivered_not_cleared_at_a_new_leader",
+        ("            entry.delivered = False\n            entry.votes = None", "            entry.votes = None"),
+        (
+            "            if entry.phase == COMMITTED:\n                self.queue.commit(Slot",
+            "            if entry.phase == COMMITTED and not entry.delivered:\n                self.queue.commit(Slot",
+        ),
+    ),
+    mutant(
+        "no_wait_for_new_state_acks",
+        ("        if len(self.new_state_acks) + 1 < self.quorum[self.g0]:\n            return\n", ""),
+    ),
+    mutant("acks_counted_without_comparing_vectors", ("if vote.bal is bal or vote.bal == bal:", "if True:")),
+    mutant("clock_not_raised_at_accept", ("            self.clock = time_of(gts)  # l.14", "            pass")),
+    mutant("own_clock_at_recovery", ("clock = max([ack.clock for ack in acks.values()])", "clock = self.clock")),
+    mutant(
+        "duplicates_forgotten_too_early",
+        ("if entry is None and not self.done.contains(m.mid):", "if entry is None:"),
+        ('        assert entry is not None, "a message above max_delivered_gts was delivered before"\n', ""),
+    ),
+    mutant("third_vote_counts", (" or self.cballot == msg.b:  # l.43, once per ballot", ":")),
+    mutant("gap_in_deliveries_accepted", ("if msg.prev_gts > self.max_delivered_gts:", "if False:")),
+    mutant(
+        "no_retry_after_recovery",
+        (
+            "            self.retry(entry)\n            self.retry_later(entry, RETRY",
+            "            self.retry_later(entry, 10**6 * RETRY",
+        ),
+    ),
+    mutant("no_retry_by_timer", ("            if entry.retry_at <= self.now:", "            if False:")),
+    mutant(
+        "collection_by_own_floor",
+        (
+            "                if self.floors[g] < floor:\n                    floor = self.floors[g]\n",
+            "                pass\n",
+        ),
+        ("floor = self.floors[dest[0]]", "floor = self.floors[self.g0]"),
+    ),
+    mutant("stuck_follower_not_heard", ("        self.seen_ballot = max(self.seen_ballot, msg.ballot)\n", "")),
+    mutant("delivers_of_old_ballots_taken", ("self.cballot != msg.b or msg.gts <= ", "msg.gts <= ")),
+    mutant("accepts_of_other_ballots_taken", (" or entry.bal[i] != self.cballot:  # l.11", ":")),
+    mutant(
+        "accepted_in_any_ballot_survives",
+        ("elif ack.cballot == newest and m.mid not in merged:", "elif m.mid not in merged:"),
+    ),
+    mutant("delivered_twice", (" or msg.gts <= self.max_delivered_gts:  # l.25", ":")),
+    mutant("timestamp_used_twice", ("            self.clock += 1  # l.6\n", "")),
+    mutant("duplicate_not_answered", ("        elif entry.delivered:\n            self.reply(m.mid)\n", "")),
+    mutant("old_ballot_joined", ("        if b <= self.ballot:  # l.38", "        if b <= self.cballot:")),
+    mutant(
+        "quorum_too_small", ("if vote.counts[i] == self.quorum[msg.g]:", "if vote.counts[i] == self.quorum[msg.g] - 1:")
+    ),
+    mutant(
+        "own_acceptance_not_needed",
+        ("if vote.mine and vote.quorums == len(msg.bal):", "if vote.quorums == len(msg.bal):"),
+    ),
+    mutant(
+        "committed_forgotten_at_a_new_state",
+        (
+            "            if entry.phase != COMMITTED:\n                entry.phase = START",
+            "            entry.phase = START",
+        ),
+        ("if known is not None and known.phase != COMMITTED:", "if known is not None:"),
+    ),
+    mutant(
+        "forgotten_message_delivered",
+        (
+            "            entry = self.entries.get(mid)\n            if entry is not None:  # else",
+            "            entry = self.entries[mid]\n            if entry is not None:  # else",
+        ),
+    ),
+]
+
+
+def caught(broken: Mutant, monkeypatch: pytest.MonkeyPatch) -> str:
+    module = load(white_box, broken)
+    table = replace(protocol("white_box"), module.WhiteBox)
+    monkeypatch.setattr(scenarios, "UNDER_TEST", [table])
+    for name in scenarios.SCENARIOS:
+        try:
+            scenarios.run(name)
+        except CRASHES as error:
+            return f"{name}: {type(error).__name__}"
+    return caught_by_swarm(table, SEEDS)
+
+
+@pytest.mark.parametrize("broken", MUTANTS, ids=lambda broken: broken.name)
+def test_mutant_is_caught(broken: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    how = caught(broken, monkeypatch)
+    print(how)
+    assert how, f"{broken.name} survived all scenarios and {len(SEEDS)} seeds"
+
+
+def test_unbroken_protocol_is_not_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machinery itself finds nothing wrong with the shipped source."""
+    monkeypatch.setattr("tests.mutants.test_white_box.SEEDS", range(20))
+    assert caught(mutant("unbroken"), monkeypatch) == ""

@@ -1,0 +1,534 @@
+"""Guards the rules of ARCHITECTURE.md and STYLE.md that a machine can check.
+
+A rule is a function from a parsed file to complaints. RULES says where each one holds; EXAMPLES shows for each one a
+snippet that it must reject and the nearest one that it must accept, so that no rule passes by being blind.
+"""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "amcast"
+
+
+@dataclass(frozen=True)
+class File:
+    path: str  # below src/amcast, with slashes
+    text: str
+    tree: ast.Module
+
+
+def parsed(path: str, text: str) -> File:
+    return File(path, text, ast.parse(text))
+
+
+Complaints = Iterator[tuple[int, str]]
+Rule = Callable[[File], Complaints]
+
+# ---------------------------------------------------------------- imports and calls
+
+
+def imports(file: File) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.lineno, node.module or ""
+
+
+def imports_of(file: File, banned: frozenset[str]) -> Complaints:
+    return ((line, f"imports {name}") for line, name in imports(file) if name.split(".")[0] in banned)
+
+
+CLOCKS_RANDOMNESS_IO = frozenset(
+    "asyncio builtins concurrent ctypes datetime fcntl fileinput glob http importlib inspect io logging mmap "
+    "multiprocessing os pathlib platform queue random sched secrets select selectors shutil signal socket sqlite3 ssl "
+    "subprocess sys tempfile threading time urllib uuid weakref zoneinfo".split()
+)
+
+
+def no_clock_randomness_or_io(file: File) -> Complaints:
+    yield from imports_of(file, CLOCKS_RANDOMNESS_IO)
+    yield from calls_of(file, frozenset({"open", "print", "input", "id", "breakpoint"}))
+    hashes = [node for node in ast.walk(file.tree) if isinstance(node, ast.FunctionDef) and node.name == "__hash__"]
+    for line, complaint in calls_of(file, frozenset({"hash"})):
+        if not any(node.lineno <= line <= (node.end_lineno or 0) for node in hashes):
+            yield line, complaint
+
+
+def calls_of(file: File, banned: frozenset[str]) -> Complaints:
+    for node in ast.walk(file.tree):
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in banned:
+                yield node.lineno, f"calls {name}()"
+
+
+YAML_THAT_RUNS_CODE = {"load", "load_all", "unsafe_load", "unsafe_load_all", "full_load", "full_load_all"}
+
+
+def no_code_from_data(file: File) -> Complaints:
+    yield from imports_of(file, frozenset({"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}))
+    yield from calls_of(file, frozenset({"eval", "exec", "compile", "__import__"}))
+    for node in ast.walk(file.tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="yaml"), attr=name) if name in YAML_THAT_RUNS_CODE:
+                yield node.lineno, f"uses yaml.{name}"
+            case ast.ImportFrom(module="yaml", names=names) if YAML_THAT_RUNS_CODE & {alias.name for alias in names}:
+                yield node.lineno, "imports a loader of yaml that runs code"
+
+
+def pyspark_only_in_pipeline(file: File) -> Complaints:
+    return imports_of(file, frozenset({"pyspark"}))
+
+
+def asyncio_only_in_runtime_apps_web(file: File) -> Complaints:
+    return imports_of(file, frozenset({"asyncio", "uvloop"}))
+
+
+# ---------------------------------------------------------------- iteration over sets
+
+SET_NAMES = {"set", "frozenset", "Set", "FrozenSet", "AbstractSet", "MutableSet"}
+SET_METHODS = {"union", "intersection", "difference", "symmetric_difference", "copy"}
+OF_SETS_METHODS = {"get", "setdefault", "pop"}
+ORDER_FREE = {"sorted", "set", "frozenset", "any", "all", "sum", "len", "min", "max"}
+ORDERED = {"list", "tuple", "enumerate", "iter", "deque", "zip", "map", "filter", "reversed", "dict", "fromkeys"}
+REASON = re.compile(r"# any order: \w")
+
+
+def head(annotation: ast.expr | None) -> str:
+    """set of set[int], collections.abc.Set or "set[int]"; of X | None the X."""
+    match annotation:
+        case ast.Constant(value=str(text)):
+            return head(ast.parse(text, mode="eval").body)
+        case ast.Subscript(value=value, slice=slice_) if head(value) in {"Final", "ClassVar", "Optional", "Annotated"}:
+            return head(slice_.elts[0] if isinstance(slice_, ast.Tuple) else slice_)
+        case ast.Subscript(value=value):
+            return head(value)
+        case ast.BinOp(left=left, right=right):
+            return head(left) if head(left) != "None" else head(right)
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return "None"
+
+
+def element(annotation: ast.expr | None) -> ast.expr | None:
+    """The type of what is looked up in a dict[K, V] or list[V]: V."""
+    match annotation:
+        case ast.Constant(value=str(text)):
+            return element(ast.parse(text, mode="eval").body)
+        case ast.Subscript(slice=slice_) if head(annotation) in {"dict", "defaultdict", "list", "Mapping", "Sequence"}:
+            return slice_.elts[-1] if isinstance(slice_, ast.Tuple) else slice_
+        case ast.Subscript(slice=slice_) if head(annotation.value) in {"Final", "ClassVar"}:
+            return element(slice_)
+    return None
+
+
+class SetIteration(ast.NodeVisitor):
+    """Best effort by what is written in the file: annotations, literals, and names assigned from them."""
+
+    def __init__(self, file: File) -> None:
+        self.found: list[tuple[int, str]] = []
+        self.lines = file.text.splitlines()
+        self.attributes: dict[str, ast.expr] = {}  # of any class here: name -> annotation
+        self.functions: dict[str, ast.expr] = {}  # name -> annotated result
+        self.scopes: list[dict[str, ast.expr]] = [{}]  # name -> annotation, or the set expression assigned
+        for node in ast.walk(file.tree):
+            match node:
+                case ast.ClassDef(body=body):
+                    for part in body:
+                        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                            self.attributes[part.target.id] = part.annotation
+                case ast.AnnAssign(target=ast.Attribute(attr=name), annotation=annotation):
+                    self.attributes[name] = annotation
+                case ast.FunctionDef(name=name, returns=ast.expr() as returns):
+                    self.functions[name] = returns
+        for node in ast.walk(file.tree):
+            match node:
+                case ast.Assign(targets=[ast.Attribute(attr=name)], value=value) if name not in self.attributes:
+                    if self.is_set(value):
+                        self.attributes[name] = ast.Name("set")
+        self.visit(file.tree)
+
+    def annotation(self, node: ast.expr) -> ast.expr | None:
+        match node:
+            case ast.Name(id=name):
+                return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
+            case ast.Attribute(attr=name):
+                return self.attributes.get(name)
+            case ast.Call(func=ast.Name(id=name)) | ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)):
+                return self.functions.get(name)
+            case ast.Subscript(value=value):
+                return element(self.annotation(value))
+            case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in OF_SETS_METHODS:
+                return element(self.annotation(value))
+        return None
+
+    def is_set(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Set() | ast.SetComp():
+                return True
+            case ast.Call(func=ast.Name(id="set" | "frozenset")):
+                return True
+            case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in SET_METHODS and self.is_set(value):
+                return True
+            case ast.BinOp(left=left, op=ast.BitOr() | ast.BitAnd() | ast.Sub() | ast.BitXor(), right=right):
+                return any(self.is_set(side) or self.is_keys(side) for side in (left, right))
+            case ast.BoolOp(values=values):
+                return any(self.is_set(value) for value in values)
+            case ast.IfExp(body=body, orelse=orelse):
+                return self.is_set(body) or self.is_set(orelse)
+            case ast.NamedExpr(value=value):
+                return self.is_set(value)
+        return head(self.annotation(node)) in SET_NAMES
+
+    @staticmethod
+    def is_keys(node: ast.expr) -> bool:
+        return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "keys"
+
+    def check(self, iterated: ast.expr, how: str) -> None:
+        if self.is_set(iterated) and not REASON.search(self.lines[iterated.lineno - 1]):
+            self.found.append((iterated.lineno, f"{how} a set, {ast.unparse(iterated)}: wrap it in sorted()"))
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        self.scopes.append({argument.arg: argument.annotation for argument in arguments if argument.annotation})
+        self.generic_visit(node)
+        self.scopes.pop()
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            self.scopes[-1][node.target.id] = node.annotation
+        self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self.scopes[-1].pop(target.id, None)
+                if self.is_set(node.value):
+                    self.scopes[-1][target.id] = ast.Name("set")
+                elif annotation := self.annotation(node.value):
+                    self.scopes[-1][target.id] = annotation
+        self.generic_visit(node)
+
+    def visit_For(self, node: ast.For) -> None:
+        self.check(node.iter, "iterates over")
+        match node.target, node.iter:  # for x in d.values(), for k, x in d.items()
+            case (
+                (ast.Name(id=name), ast.Call(func=ast.Attribute(value=mapping, attr="values")))
+                | (ast.Tuple(elts=[_, ast.Name(id=name)]), ast.Call(func=ast.Attribute(value=mapping, attr="items")))
+            ):  # fmt: skip
+                if annotation := element(self.annotation(mapping)):
+                    self.scopes[-1][name] = annotation
+        self.generic_visit(node)
+
+    def visit_ListComp(self, node: ast.ListComp | ast.DictComp | ast.GeneratorExp) -> None:
+        for generator in node.generators:
+            self.check(generator.iter, "iterates over")
+        self.generic_visit(node)
+
+    visit_DictComp = visit_GeneratorExp = visit_ListComp
+
+    def visit_Starred(self, node: ast.Starred) -> None:
+        self.check(node.value, "unpacks")
+        self.generic_visit(node)
+
+    def visit_Set(self, node: ast.Set) -> None:
+        for part in node.elts:  # {*a, *b} is a set again
+            self.visit(part.value if isinstance(part, ast.Starred) else part)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in ORDERED:
+                for argument in node.args:
+                    self.check(argument, f"{name}() of")
+            case ast.Call(func=ast.Name(id="min" | "max"), keywords=[_, *_]):
+                for argument in node.args:
+                    self.check(argument, "a tie in min() or max() with a key picks by the order of")
+            case ast.Call(func=ast.Attribute(attr="join" | "extend" | "extendleft" | "fromkeys"), args=[argument, *_]):
+                self.check(argument, "iterates over")
+            case ast.Call(func=ast.Attribute(value=value, attr="pop"), args=[]):
+                self.check(value, "takes any element of")
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        free = name in ORDER_FREE and (name == "sorted" or not node.keywords)
+        for part in ast.iter_child_nodes(node):
+            if free and isinstance(part, ast.GeneratorExp | ast.ListComp):
+                self.generic_visit(part)
+            else:
+                self.visit(part)
+
+
+def no_iteration_over_sets(file: File) -> Complaints:
+    return iter(SetIteration(file).found)
+
+
+# ---------------------------------------------------------------- size and names
+
+FILE_LINES = 600
+FUNCTION_LINES = 80
+
+
+def small_files(file: File) -> Complaints:
+    if (lines := file.text.count("\n")) > FILE_LINES:
+        yield lines, f"has {lines} lines: at most {FILE_LINES}"
+
+
+def small_functions(file: File) -> Complaints:
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_LINES:
+                yield node.lineno, f"{node.name} has {lines} lines: at most {FUNCTION_LINES}"
+
+
+EMPTY_NAMES = re.compile(r"(utils?|helpers?|common|managers?|misc)")
+
+
+def module_names_say_something(file: File) -> Complaints:
+    for part in re.split(r"[/_.]", file.path):
+        if EMPTY_NAMES.fullmatch(part):
+            yield 1, f"{part!r} says nothing: name it for its one idea"
+
+
+def nothing_left_to_do(file: File) -> Complaints:
+    for number, line in enumerate(file.text.splitlines(), 1):
+        if re.search(r"\b(TODO|FIXME|XXX)\b", line):
+            yield number, "a note to do: do it or file an issue"
+
+
+def no_struct_where_compiled(file: File) -> Complaints:
+    """mypyc drops the class keywords of a msgspec.Struct without a word, and the wire format with them."""
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.ClassDef) and any(head(base) == "Struct" for base in node.bases):
+            yield node.lineno, f"{node.name} is a msgspec.Struct in a package that mypyc compiles"
+
+
+# ---------------------------------------------------------------- the rules on the sources
+
+DETERMINISTIC = ("core/", "protocols/")
+COMPILED = ("core/", "protocols/", "sim/")
+
+
+def everywhere(path: str) -> bool:
+    return True
+
+
+RULES: dict[Rule, Callable[[str], bool]] = {
+    no_clock_randomness_or_io: lambda path: path.startswith(DETERMINISTIC),
+    no_iteration_over_sets: lambda path: path.startswith(DETERMINISTIC),
+    no_struct_where_compiled: lambda path: path.startswith(COMPILED),
+    no_code_from_data: everywhere,
+    pyspark_only_in_pipeline: lambda path: not path.startswith("pipeline/"),
+    asyncio_only_in_runtime_apps_web: lambda path: not path.startswith(("runtime/", "apps/", "web/")),
+    small_files: everywhere,
+    small_functions: everywhere,
+    module_names_say_something: everywhere,
+    nothing_left_to_do: everywhere,
+}
+
+
+@pytest.fixture(scope="module")
+def sources() -> list[File]:
+    found = [
+        parsed(path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")
+    ]
+    assert any(file.path.startswith("core/") for file in found)
+    return sorted(found, key=lambda file: file.path)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_sources_follow(rule: Rule, sources: list[File]) -> None:
+    broken = [
+        f"src/amcast/{file.path}:{line}: {complaint}"
+        for file in sources
+        if RULES[rule](file.path)
+        for line, complaint in rule(file)
+    ]
+    assert not broken, "\n" + "\n".join(broken)
+
+
+# ---------------------------------------------------------------- each rule can fail
+
+LONG_FUNCTION = "def f():\n" + "    x = 1\n" * FUNCTION_LINES
+LONG_FILE = "x = 1\n" * (FILE_LINES + 1)
+
+# s is a set, many a dict of sets, maybe a set or None, row a list; so are the attributes
+KNOWN = """
+class P:
+    many: dict[int, set[int]]
+    def __init__(self):
+        self.s: Final[set[int]] = g()
+        self.row: list[int] = []
+        self.guessed = set()
+    def some(self) -> set[int]: ...
+    def all(self) -> list[int]: ...
+    def f(self, s: set[int], many: "dict[int, set[int]]", row: list[int], maybe: set[int] | None = None):
+        """
+
+SET_EXAMPLES: list[tuple[str, str]] = [
+    ("for x in {1, 2}: pass", "for x in (1, 2): pass"),
+    ("for x in set(row): pass", "for x in sorted(set(row)): pass"),
+    ("for x in frozenset(row): pass", "for x in dict.fromkeys(row): pass"),
+    ("for x in s: pass", "for x in row: pass"),
+    ("for x in self.s: pass", "for x in self.row: pass"),
+    ("for x in self.guessed: pass", "for x in sorted(self.guessed): pass"),
+    ("for x in other.s: pass", "for x in other.row: pass"),
+    ("for x in self.some(): pass", "for x in self.all(): pass"),
+    ("for x in many[1]: pass", "for x in many: pass"),
+    ("for x in self.many.get(1, ()): pass", "for x in self.many.get(1, ()) == s: pass"),
+    ("for x in s - self.s: pass", "for x in sorted(s - self.s): pass"),
+    ("for x in s.union(row): pass", "for x in row.copy(): pass"),
+    ("for x in many.keys() - row: pass", "for x in many.keys(): pass"),
+    ("for x in maybe or (): pass", "for x in row or (): pass"),
+    ("for k, v in many.items(): list(v)", "for k, v in many.items(): len(v)"),
+    ("for v in self.many.values(): tuple(v)", "for v in self.many.values(): sorted(v)"),
+    ("a = s; list(a)", "a = s; a = row; list(a)"),
+    ("a = set(); enumerate(a)", "a = []; enumerate(a)"),
+    ("a: set[int] = g(); next(iter(a))", "a: list[int] = g(); next(iter(a))"),
+    ("[x for x in s]", "{x for x in s}"),
+    ("{x: 1 for x in s}", "sorted(x for x in s)"),
+    ("g(x for x in s)", "any(x for x in s)"),
+    ("[*s]", "{*s}"),
+    ("max(s, key=g)", "max(s)"),
+    ("row.extend(s)", "s.update(s)"),
+    ("s.pop()", "row.pop()"),
+    ("self.s.pop()", "self.many.pop(1)"),
+    ("for x in s: n += x  # any order:", "for x in s: n += x  # any order: a sum"),
+]
+
+EXAMPLES: list[tuple[Rule, str, str]] = [  # rule, rejected, accepted
+    (no_clock_randomness_or_io, "import time", "import math"),
+    (no_clock_randomness_or_io, "from datetime import datetime", "from dataclasses import dataclass"),
+    (no_clock_randomness_or_io, "import random as r", "import heapq as h"),
+    (no_clock_randomness_or_io, "import os.path", "import struct"),
+    (no_clock_randomness_or_io, "def f():\n    import io", "def f():\n    import bisect"),
+    (no_clock_randomness_or_io, "import collections, sys", "import collections, enum"),
+    (no_clock_randomness_or_io, "import socket", "from .socket import x"),
+    (no_clock_randomness_or_io, "import asyncio", "import itertools"),
+    (no_clock_randomness_or_io, "import threading", "import typing"),
+    (no_clock_randomness_or_io, "import uuid", "import abc"),
+    (no_clock_randomness_or_io, "import secrets", "import zlib"),
+    (no_clock_randomness_or_io, "from pathlib import Path", "from typing import Final"),
+    (no_clock_randomness_or_io, "import subprocess", "import functools"),
+    (no_clock_randomness_or_io, "f = open('x')", "f = door.open('x')"),
+    (no_clock_randomness_or_io, "print(1)", "page.print(1)"),
+    (no_clock_randomness_or_io, "input()", "self.input()"),
+    (no_clock_randomness_or_io, "key = id(x)", "key = x.id"),
+    (no_clock_randomness_or_io, "h = hash('a')", "class A:\n    def __hash__(self):\n        return hash(self.n)"),
+    *((no_iteration_over_sets, KNOWN + rejected, KNOWN + accepted) for rejected, accepted in SET_EXAMPLES),
+    (no_struct_where_compiled, "class A(msgspec.Struct, tag=True): pass", "class A(Message): pass"),
+    (no_struct_where_compiled, "class A(Struct): pass", "class Struct: pass"),
+    (no_code_from_data, "import pickle", "import msgspec"),
+    (no_code_from_data, "from pickle import loads", "from json import loads"),
+    (no_code_from_data, "eval('1')", "model.eval()"),
+    (no_code_from_data, "exec('1')", "cursor.exec('1')"),
+    (no_code_from_data, "compile('1', '', 'eval')", "re.compile('1')"),
+    (no_code_from_data, "import yaml\nyaml.load(f)", "import yaml\nyaml.safe_load(f)"),
+    (no_code_from_data, "from yaml import load", "import yaml"),
+    (pyspark_only_in_pipeline, "from pyspark.sql import SparkSession", "import pyarrow"),
+    (pyspark_only_in_pipeline, "def f():\n    import pyspark", "def f():\n    import numpy"),
+    (asyncio_only_in_runtime_apps_web, "import asyncio", "import heapq"),
+    (asyncio_only_in_runtime_apps_web, "from asyncio import Queue", "from queue import Queue"),
+    (small_files, LONG_FILE, LONG_FILE.removesuffix("x = 1\n")),
+    (small_functions, LONG_FUNCTION, LONG_FUNCTION.removesuffix("    x = 1\n")),
+    (small_functions, "class A:\n    async " + LONG_FUNCTION.replace("\n", "\n    ").strip(), "class A: ..."),
+    (nothing_left_to_do, "x = 1  # TODO later", "x = 1  # the todo list of the scheduler"),
+    (nothing_left_to_do, "# FIXME", "# fixed point"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "rejected", "accepted"), EXAMPLES, ids=[rule.__name__ for rule, _, _ in EXAMPLES])
+def test_rule_can_fail(rule: Rule, rejected: str, accepted: str) -> None:
+    assert list(rule(parsed("core/snippet.py", rejected))), rejected
+    assert not list(rule(parsed("core/snippet.py", accepted))), accepted
+
+
+@pytest.mark.parametrize("name", ["sim/utils.py", "core/test_helper.py", "common/clock.py", "sim/link_manager.py"])
+def test_empty_module_names_are_rejected(name: str) -> None:
+    assert list(module_names_say_something(parsed(name, "")))
+    assert not list(module_names_say_something(parsed("sim/utility_functions_of_economics.py", "")))
+
+
+def test_every_rule_has_an_example() -> None:
+    assert RULES.keys() - {rule for rule, _, _ in EXAMPLES} == {module_names_say_something}
+
+
+def test_rules_hold_where_they_should() -> None:
+    assert [rule for rule in RULES if not RULES[rule]("core/a.py")] == []
+    assert [rule for rule in RULES if not RULES[rule]("pipeline/a.py")] == [
+        no_clock_randomness_or_io, no_iteration_over_sets, no_struct_where_compiled, pyspark_only_in_pipeline,
+    ]  # fmt: skip
+    assert not RULES[asyncio_only_in_runtime_apps_web]("runtime/node.py")
+
+
+# ---------------------------------------------------------------- who may import whom: import-linter's contracts
+
+
+def lint_imports(folder: Path, *, package_in: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--no-logo"]
+    environment = os.environ | {"PYTHONPATH": str(package_in)}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_imports_keep_the_contracts() -> None:
+    done = lint_imports(ROOT, package_in=ROOT / "src")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+PACKAGES = "core protocols sim explore check runtime apps pipeline web cli".split()
+
+
+@pytest.mark.parametrize(
+    ("module", "imported", "kept"),
+    [
+        ("sim", "amcast.core", True),
+        ("check", "amcast.core", True),
+        ("pipeline", "amcast.sim", True),
+        ("pipeline", "amcast.protocols", True),
+        ("pipeline", "pyspark.sql", True),
+        ("runtime", "asyncio", True),
+        ("cli", "amcast.pipeline", True),
+        ("cli", "amcast.protocols", True),
+        ("core", "amcast.sim", False),
+        ("core", "amcast.cli", False),
+        ("protocols", "amcast.sim", False),
+        ("sim", "amcast.protocols", False),
+        ("sim", "amcast.check", False),
+        ("check", "amcast.sim", False),
+        ("explore", "amcast.sim", False),
+        ("runtime", "amcast.protocols", False),
+        ("apps", "amcast.runtime", False),
+        ("sim", "amcast.pipeline", False),
+        ("check", "pyspark.sql", False),
+        ("sim", "asyncio", False),
+        ("pipeline", "asyncio", False),
+    ],
+)
+def test_contracts_can_fail(tmp_path: Path, module: str, imported: str, kept: bool) -> None:
+    for package in PACKAGES:
+        (tmp_path / "amcast" / package).mkdir(parents=True)
+        (tmp_path / "amcast" / package / "__init__.py").touch()
+    (tmp_path / "amcast" / "__init__.py").touch()
+    (tmp_path / "amcast" / module / "part.py").write_text(f"import {imported}\n")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    done = lint_imports(tmp_path, package_in=tmp_path)
+    assert (done.returncode == 0) == kept, done.stdout + done.stderr
+    assert kept or "BROKEN" in done.stdout, done.stdout + done.stderr
+
+
+def test_contracts_hold_where_packages_are_missing(tmp_path: Path) -> None:
+    (tmp_path / "amcast" / "core").mkdir(parents=True)
+    for package in ("amcast", "amcast/core"):
+        (tmp_path / package / "__init__.py").touch()
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    assert lint_imports(tmp_path, package_in=tmp_path).returncode == 0
