@@ -1,5 +1,7 @@
 """One simulation from one description: what `amcast sim` and every row of a sweep run."""
 
+import dataclasses
+import json
 from dataclasses import dataclass, field
 
 from amcast.core.errors import TopologyError, UsageError
@@ -47,7 +49,14 @@ class Simulation:
     payload: int = 20
     checked: bool = False
 
-    def world(self, recorder: Recorder | None = None, choices: Choices | None = None) -> World:
+    def describe(self, delta: int) -> str:
+        """The run as JSON, for its trace: how the numbers of a trace get their context, δ above all."""
+        crashes = [f"{crash.process}@{crash.time}ns" for crash in self.crashes]
+        return json.dumps({**dataclasses.asdict(self), "crashes": crashes, "delta": delta}, sort_keys=True)
+
+    def world(
+        self, recorder: Recorder | None = None, choices: Choices | None = None, run: str | None = None
+    ) -> World:
         """The world of this run, ready to `run()`; raises UsageError for what cannot be."""
         table = protocol(self.protocol)
         if table.single_replica and self.replicas != 1:
@@ -81,7 +90,8 @@ class Simulation:
             if self.rate is None
             else OpenLoop(destinations, self.rate, messages, self.duration, payload),
             recorder=recorder,
-            run=f"{self.protocol}-{self.seed}",
+            run=run or f"{self.protocol}-{self.seed}",
+            config=self.describe(network.delta),
             skew=[source.below(2 * self.skew + 1) for _ in range(topology.size)] if self.skew else None,
         )
         for crash in self.crashes:

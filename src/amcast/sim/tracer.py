@@ -18,6 +18,12 @@ class Tracer:
         self.groups: list[str | None] = [topology.group_name(g) if g >= 0 else None for g in topology.group_of]
         self.seq = [0] * topology.size
 
+    def start(self, config: str | None) -> None:
+        """Everybody joins; the driver's own row says what kind of run this is."""
+        self.recorder.record(Event(self.run, "start", "sim", None, 1, 0, detail=config))
+        for pid in range(self.topology.size):
+            self.record(0, pid, "start")
+
     def record(
         self,
         now: int,
@@ -58,4 +64,4 @@ class Tracer:
     def end(self, now: int, stalled: bool) -> None:
         """Nothing more will happen."""
         detail = '{"stalled": true}' if stalled else None
-        self.recorder.record(Event(self.run, "end", "sim", None, 1, now, detail=detail))
+        self.recorder.record(Event(self.run, "end", "sim", None, 2, now, detail=detail))

@@ -102,6 +102,7 @@ class World:
         workload: Workload | None = None,
         recorder: Recorder | None = None,
         run: str = "sim",
+        config: str | None = None,
         skew: list[int] | None = None,
     ) -> None:
         if topology.size > int(PID_MASK):
@@ -116,6 +117,7 @@ class World:
         self.codec = Codec(protocol.messages)
         self.tracer = Tracer(recorder, topology, self.codec, run) if recorder is not None else None
         self.full = recorder is not None and recorder.full
+        self.config = config  # a description of the run as JSON, for the trace
         self.out = Effects()
         self.monitor: object = protocol.monitor(topology) if self.params.checked and protocol.monitor else None
         self.processes = [self.make_process(pid) for pid in range(topology.size)]
@@ -179,8 +181,7 @@ class World:
 
     def begin(self) -> None:
         if self.tracer is not None:
-            for pid in range(self.topology.size):
-                self.tracer.record(0, pid, "start")
+            self.tracer.start(self.config)
         for pid in range(self.topology.size):
             self.processes[pid].start(int(self.skew[pid]))
             self.flush(pid)
