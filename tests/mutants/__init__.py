@@ -2,7 +2,6 @@
 
 import inspect
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -43,11 +42,11 @@ def load(module: ModuleType, broken: Mutant) -> ModuleType:
     return loaded
 
 
-def replace(table: Protocol, replica: Callable[..., object]) -> Protocol:
-    """The protocol's row of the table with another replica in it."""
+def replace(table: Protocol, **classes: object) -> Protocol:
+    """The protocol's row of the table with other classes in it."""
     names = list(inspect.signature(Protocol).parameters)
     values = {name: getattr(table, name) for name in names}
-    return Protocol(**{**values, "replica": replica})
+    return Protocol(**{**values, **classes})
 
 
 def caught_by_swarm(table: Protocol, seeds: range) -> str:

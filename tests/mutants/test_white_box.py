@@ -26,7 +26,7 @@ MUTANTS = [
     mutant("own_clock_at_recovery", ("clock = max([ack.clock for ack in acks.values()])", "clock = self.clock")),
     mutant(
         "duplicates_forgotten_too_early",
-        ("if entry is None and not self.done.contains(m.mid):", "if entry is None:"),
+        ("            if session.contains(seq_of(m.mid)):\n                return None\n", ""),
         ('        assert entry is not None, "a message above max_delivered_gts was delivered before"\n', ""),
     ),
     mutant("third_vote_counts", (" or self.cballot == msg.b:  # l.43, once per ballot", ":")),
@@ -39,14 +39,7 @@ MUTANTS = [
         ),
     ),
     mutant("no_retry_by_timer", ("            if entry.retry_at <= self.now:", "            if False:")),
-    mutant(
-        "collection_by_own_floor",
-        (
-            "                if self.floors[g] < floor:\n                    floor = self.floors[g]\n",
-            "                pass\n",
-        ),
-        ("floor = self.floors[dest[0]]", "floor = self.floors[self.g0]"),
-    ),
+    mutant("collection_by_own_floor", ("            if self.floors[g] < entry.gts:", "            if False:")),
     mutant("stuck_follower_not_heard", ("        self.seen_ballot = max(self.seen_ballot, msg.ballot)\n", "")),
     mutant("delivers_of_old_ballots_taken", ("self.cballot != msg.b or msg.gts <= ", "msg.gts <= ")),
     mutant("accepts_of_other_ballots_taken", (" or entry.bal[i] != self.cballot:  # l.11", ":")),
@@ -85,7 +78,7 @@ MUTANTS = [
 
 def caught(broken: Mutant, monkeypatch: pytest.MonkeyPatch) -> str:
     module = load(white_box, broken)
-    table = replace(protocol("white_box"), module.WhiteBox)
+    table = replace(protocol("white_box"), replica=module.WhiteBox)
     monkeypatch.setattr(scenarios, "UNDER_TEST", [table])
     for name in scenarios.SCENARIOS:
         try:

@@ -18,6 +18,25 @@ class Session:
         self.done = 0
         self.above: list[int] = []  # delivered seqs from `done` on, in increasing order
 
+    def contains(self, seq: int) -> bool:
+        if seq < self.done:
+            return True
+        above = self.above
+        if not above or above[-1] < seq:
+            return False
+        return above[bisect_left(above, seq)] == seq
+
+    def add(self, seq: int, done: int) -> None:
+        """A message with this seq is delivered, and says that all below `done` are."""
+        above = self.above
+        if not above or above[-1] < seq:
+            above.append(seq)
+        else:
+            insort(above, seq)
+        if done > self.done:
+            self.done = done
+            del above[: bisect_left(above, done)]
+
 
 @final
 class DeliveredMessages:
@@ -26,33 +45,21 @@ class DeliveredMessages:
     def __init__(self) -> None:
         self._sessions: dict[int, Session] = {}
 
-    def add(self, m: AppMessage) -> None:
-        sender = sender_of(m.mid)
+    def session(self, mid: Mid) -> Session:
+        """The session that this message belongs to."""
+        sender = sender_of(mid)
         session = self._sessions.get(sender)
         if session is None:
             session = Session()
             self._sessions[sender] = session
-        seq = seq_of(m.mid)
-        above = session.above
-        if not above or above[-1] < seq:
-            above.append(seq)
-        else:
-            insort(above, seq)
-        if m.done > session.done:
-            session.done = m.done
-            del above[: bisect_left(above, m.done)]
+        return session
+
+    def add(self, m: AppMessage) -> None:
+        self.session(m.mid).add(seq_of(m.mid), m.done)
 
     def contains(self, mid: Mid) -> bool:
         session = self._sessions.get(sender_of(mid))
-        if session is None:
-            return False
-        seq = seq_of(mid)
-        if seq < session.done:
-            return True
-        above = session.above
-        if not above or above[-1] < seq:
-            return False
-        return above[bisect_left(above, seq)] == seq
+        return session is not None and session.contains(seq_of(mid))
 
     def mids(self) -> list[Mid]:
         """Every id in the set, spelt out: for checks."""

@@ -29,10 +29,10 @@ from typing import Final, final
 
 from amcast.core.order import BOTTOM, DeliveryQueue, Slot, ballot, leader_of, round_of, time_of, timestamp
 from amcast.core.process import Effects, Params, Process
-from amcast.core.topology import Mid, Topology, sender_of
+from amcast.core.topology import Mid, Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message
 from amcast.protocols.leader_election import Heartbeat, LeaderElection
-from amcast.protocols.sessions import DeliveredMessages
+from amcast.protocols.sessions import DeliveredMessages, Session
 from amcast.protocols.white_box_invariants import Monitor
 from amcast.protocols.white_box_messages import (
     Accept,
@@ -80,9 +80,10 @@ class Vote:
 class Entry:
     """What a process knows of one application message."""
 
-    def __init__(self, m: AppMessage) -> None:
+    def __init__(self, m: AppMessage, session: Session) -> None:
         k = len(m.dest)
         self.m = m
+        self.session = session
         self.phase = START
         self.lts = BOTTOM
         self.gts = BOTTOM
@@ -157,7 +158,7 @@ class WhiteBox(Process):
         self.floors = [BOTTOM] * len(topology.groups)
         self.shared_with = [BOTTOM] * len(topology.groups)  # the last delivery shared with each group
         self.floor_sent = [BOTTOM] * len(topology.groups)
-        self.history: dict[tuple[int, ...], list[Entry]] = {}  # delivered, not yet forgotten, by destinations
+        self.waiting: dict[int, list[Entry]] = {self.g0: []}  # delivered, to be forgotten when this group's floor rises
         self.monitor: Monitor | None = None
 
     def on_start(self) -> None:
@@ -199,8 +200,11 @@ class WhiteBox(Process):
     def entry_of(self, m: AppMessage) -> Entry | None:
         """What is known of m, from now on something; None if it was delivered and forgotten."""
         entry = self.entries.get(m.mid)
-        if entry is None and not self.done.contains(m.mid):
-            entry = Entry(m)
+        if entry is None:
+            session = self.done.session(m.mid)
+            if session.contains(seq_of(m.mid)):
+                return None
+            entry = Entry(m, session)
             self.entries[m.mid] = entry
             self.retry_later(entry, RETRY_AFTER * self.params.delta)
             if self.status == LEADER:
@@ -508,34 +512,33 @@ class WhiteBox(Process):
                 self.send(self.topology.groups[g], Floor(self.g0, floor))
 
     def remember(self, entry: Entry) -> None:
-        self.done.add(entry.m)
-        dest = entry.m.dest
-        for g in dest:
+        entry.session.add(seq_of(entry.m.mid), entry.m.done)
+        for g in entry.m.dest:
             self.shared_with[g] = entry.gts
-        queue = self.history.get(dest)
-        if queue is None:
-            queue = []
-            self.history[dest] = queue
-        queue.append(entry)
+        self.waiting[self.g0].append(entry)
 
     def forget(self) -> None:
-        """Drop what every member of all its destination groups has delivered."""
-        emptied: list[tuple[int, ...]] = []
-        for dest, queue in self.history.items():
-            floor = self.floors[dest[0]]
-            for g in dest:
-                if self.floors[g] < floor:
-                    floor = self.floors[g]
+        """Drop what every member of all its destination groups has delivered.
+
+        An entry waits for one group at a time, its own first: so a group that stands still holds up only what is
+        addressed to it, and nothing is looked at twice in vain.
+        """
+        for g in list(self.waiting):
+            queue = self.waiting[g]
             n = 0
-            while n < len(queue) and queue[n].gts <= floor:
-                del self.entries[queue[n].m.mid]
+            while n < len(queue) and queue[n].gts <= self.floors[g]:
+                self.forget_or_wait(queue[n])
                 n += 1
-            if n == len(queue):
-                emptied.append(dest)
-            elif n:
-                del queue[:n]
-        for dest in emptied:
-            del self.history[dest]
+            del queue[:n]
+
+    def forget_or_wait(self, entry: Entry) -> None:
+        for g in entry.m.dest:
+            if self.floors[g] < entry.gts:
+                if g not in self.waiting:
+                    self.waiting[g] = []
+                self.waiting[g].append(entry)
+                return
+        del self.entries[entry.m.mid]
 
     # What drivers and people look at
 

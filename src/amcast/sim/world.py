@@ -196,6 +196,7 @@ class World:
         """Handle one event. False when the run is over."""
         calendar = self.calendar
         if not calendar.pop():
+            self.stalled = not self.quiescent()
             return False
         self.now = calendar.now
         code = calendar.code
