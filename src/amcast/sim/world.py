@@ -295,8 +295,8 @@ class World:
         costs = self.costs
         cost: i64 = 0
         if costs is not None and pid < self.topology.replicas:
-            for kind, _, _ in self.inbox[pid]:
-                if kind != TIMER:
+            for kind, sender, _ in self.inbox[pid]:
+                if kind != TIMER and sender != pid:
                     cost += costs.receive
         self.calendar.push(start + cost, (WAKE << KIND_SHIFT) | (pid << DEST_SHIFT) | len(self.inbox[pid]), None)
 

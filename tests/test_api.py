@@ -1,0 +1,47 @@
+"""The public names that other people's code may rely on: adding one is a decision, losing one a breaking change."""
+
+import inspect
+
+import amcast
+import amcast.check
+import amcast.protocols
+import amcast.tracefile
+from amcast.core.process import Effects, Process
+from amcast.core.trace import COLUMNS, KINDS
+
+
+def test_package() -> None:
+    assert set(amcast.__all__) == {"__version__", "compiled"}
+
+
+def test_protocol_interface() -> None:
+    verbs = ("start", "receive", "timer", "multicast", "recover", "suspect")
+    hooks = ("on_start", "on_message", "on_timer", "on_multicast", "on_recover", "on_suspect", "on_observe")
+    says = ("send", "send_one", "set_timer", "deliver", "note", "idle", "footprint")
+    public = {name for name in dir(Process) if not name.startswith("_")}
+    data = {"pid", "topology", "params", "out", "now"}  # slots of the compiled class
+    assert public - data == {*verbs, *hooks, *says}
+    parts = ("records", "sends", "timers", "optimistic", "deliveries", "completed", "notes")
+    assert all(hasattr(Effects(), name) for name in parts)
+
+
+def test_trace_format() -> None:
+    assert COLUMNS == (
+        "run", "kind", "process", "group", "seq", "time", "message", "sender", "dest", "ts", "peer", "type", "size",
+        "about", "detail",
+    )  # fmt: skip
+    assert len(KINDS) == 14
+
+
+def test_checks_and_trace_files() -> None:
+    assert list(amcast.check.PROPERTIES) == [
+        "integrity", "validity", "order", "agreement", "agreement-nonuniform", "termination", "fifo", "causal",
+        "genuine", "optimistic",
+    ]  # fmt: skip
+    assert list(inspect.signature(amcast.check.check).parameters) == ["events", "properties"]
+    for name in ("ParquetRecorder", "prepare_out", "read_events", "write_jsonl", "write_csv"):
+        assert hasattr(amcast.tracefile, name)
+
+
+def test_table_of_protocols() -> None:
+    assert list(amcast.protocols.PROTOCOLS) == ["skeen", "white_box"]
