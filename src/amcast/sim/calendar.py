@@ -30,12 +30,13 @@ class Bucket:
     def add(self, offset: i64, code: i64, payload: object) -> None:
         n = self.n
         key = (offset << INDEX_BITS) | n
-        if n < len(self.keys):
-            self.keys[n] = key
+        keys = self.keys
+        if n < len(keys):
+            keys[n] = key
             self.codes[n] = code
             self.payloads[n] = payload
         else:
-            self.keys = append(self.keys, key)
+            self.keys = append(keys, key)
             self.codes = append(self.codes, code)
             self.payloads.append(payload)
         self.n = n + 1

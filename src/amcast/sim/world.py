@@ -117,6 +117,7 @@ class World:
         self.codec = Codec(protocol.messages)
         self.tracer = Tracer(recorder, topology, self.codec, run) if recorder is not None else None
         self.full = recorder is not None and recorder.full
+        self.plain = costs is None and not self.full  # a message that arrives can be handled at once
         self.config = config  # a description of the run as JSON, for the trace
         self.out = Effects()
         self.monitor: object = protocol.monitor(topology) if self.params.checked and protocol.monitor else None
@@ -198,8 +199,9 @@ class World:
         if not calendar.pop():
             self.stalled = not self.quiescent()
             return False
-        self.now = calendar.now
+        now = calendar.now
         code = calendar.code
+        self.now = now
         kind = code >> KIND_SHIFT
         dest = (code >> DEST_SHIFT) & PID_MASK
         if kind <= BACKGROUND:
@@ -208,27 +210,28 @@ class World:
             sender = code & PID_MASK
             msg = calendar.payload
             assert isinstance(msg, Message)
-            if self.state[dest] == UP and self.state[sender] != CRASHED and self.costs is None and not self.full:
+            state = self.state
+            if self.plain and state[dest] == UP and state[sender] != CRASHED:
                 self.events += 1
-                self.processes[dest].receive(int(self.now + self.skew[dest]), int(sender), msg)
+                self.processes[dest].receive(now + self.skew[dest], sender, msg)
                 self.flush(dest)
             else:
-                self.arrive(int(dest), int(sender), kind, msg)
+                self.arrive(dest, sender, kind, msg)
         elif kind == TIMER:
             self.background -= 1
             if self.incarnation[dest] == code & PID_MASK:
-                self.arrive(int(dest), int(dest), kind, calendar.payload)
-            if self.now - self.last_progress > self.stall and self.pending_actions() == 0:
+                self.arrive(dest, dest, kind, calendar.payload)
+            if now - self.last_progress > self.stall and self.pending_actions() == 0:
                 self.stalled = True
                 return False
         elif kind == WAKE:
-            self.wake(int(dest))
+            self.wake(dest)
         else:
             action = calendar.payload
             assert isinstance(action, Action)
-            self.last_progress = self.now
+            self.last_progress = now
             action.act(self)
-        return not self.quiescent()
+        return bool(self.pending) or not self.quiescent()
 
     def run_for(self, events: int) -> bool:
         """Handle up to so many events. False when the run is over. Runs make no cyclic garbage, so none is sought."""
@@ -325,7 +328,7 @@ class World:
             out.records.clear()
         if out.sends:
             if self.state[pid] == DYING:
-                self.cut_sends(int(pid))
+                self.cut_sends(pid)
             for to, msg in out.sends:
                 self.transmit(pid, to, msg)
             out.sends.clear()
@@ -339,25 +342,25 @@ class World:
         if out.notes:
             if self.tracer is not None:
                 for kind, detail in out.notes:
-                    self.tracer.record(int(self.now), int(pid), kind, detail=detail or None)
+                    self.tracer.record(self.now, pid, kind, detail=detail or None)
             out.notes.clear()
         if out.optimistic:
             if self.tracer is not None:
                 for m in out.optimistic:
-                    self.tracer.record(int(self.now), int(pid), "optdeliver", mid=m.mid)
+                    self.tracer.record(self.now, pid, "optdeliver", mid=m.mid)
             out.optimistic.clear()
         if out.deliveries:
             for m, ts in out.deliveries:
-                self.on_delivery(int(pid), m, ts)
+                self.on_delivery(pid, m, ts)
             out.deliveries.clear()
         if out.completed:
             completed = out.completed
             out.completed = []
             for mid in completed:
                 self.last_progress = self.now
-                self.workload.completed(self, int(pid), mid)
+                self.workload.completed(self, pid, mid)
         if self.state[pid] == DYING:
-            self.crash(int(pid))
+            self.crash(pid)
 
     def transmit(self, pid: i64, to: tuple[int, ...], msg: Message) -> None:
         kind = BACKGROUND if isinstance(msg, Background) else MESSAGE
@@ -373,21 +376,21 @@ class World:
             arrival = self.now
             if dest != pid:
                 if self.full and self.tracer is not None:
-                    self.tracer.message(int(self.now), int(pid), "send", to_pid, msg)
+                    self.tracer.message(self.now, pid, "send", to_pid, msg)
                 if costs is not None and pid < self.topology.replicas:
                     arrival = self.leave(pid, size, costs)
                 if self.network.constant:
                     arrival += self.network.delta
                 else:
-                    delay: i64 = self.network.delay(int(pid), to_pid, msg, self.choices)
+                    delay: i64 = self.network.delay(pid, to_pid, msg, self.choices)
                     if delay == LOST:
                         self.background -= kind
                         continue
                     arrival += delay
                 if self.disturbed:
-                    channel = int(self.channel(pid, dest))
+                    channel = self.channel(pid, dest)
                     if channel in self.blocked:
-                        self.held.append((int(pid), to_pid, msg))
+                        self.held.append((pid, to_pid, msg))
                         continue
                     arrival += self.extra_delay.get(channel, 0)
                 if self.fifo:
@@ -410,7 +413,7 @@ class World:
         self.delivered += 1
         self.last_progress = self.now
         if self.tracer is not None:
-            self.tracer.record(int(self.now), pid, "deliver", mid=m.mid, ts=ts)
+            self.tracer.record(self.now, pid, "deliver", mid=m.mid, ts=ts)
         pending = self.pending.get(m.mid)
         if pending is None:
             return
