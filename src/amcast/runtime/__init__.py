@@ -1,0 +1,1 @@
+"""The same protocol objects on real machines: processes, sockets, disk."""

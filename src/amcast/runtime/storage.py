@@ -1,0 +1,235 @@
+"""What a node must not forget: an append-only log in checksummed frames, cut short by snapshots.
+
+A frame is one group commit: all records that piled up while the previous frame was being made durable. The next frame
+is never written before the previous one is on disk, and that makes damage tell its cause: a broken frame with nothing
+valid behind it was being written when the power went, and is cut off (nothing that depends on it ever left the node);
+a broken frame with a valid one behind it had been durable, so the disk lost it, and the log is refused.
+
+A disk error on the way down is final: the page cache may say anything afterwards. The node stops and starts again
+from what is really there.
+
+Files in the folder of a node: `identity` (cluster and process it belongs to), `snapshot-N` (state after N frames),
+`log-N` (frames from N on).
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from amcast.core.errors import AmcastError, UsageError
+
+MAGIC = b"amf1"
+HEADER = struct.Struct("<4sIIQ")  # magic, checksum of what follows, length of the body, number of the frame
+LENGTH = struct.Struct("<I")
+SEGMENT_BYTES = 64 * 2**20
+LARGEST_FRAME = 2**30
+
+
+class StorageFailure(AmcastError):
+    """The disk refused a write: what was not yet durable is lost, and the node must stop."""
+
+
+class StorageCorrupt(UsageError):
+    """Data that had been durable is damaged."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What a node finds on its disk: the newest snapshot and the records since."""
+
+    snapshot: bytes | None
+    records: list[bytes]
+    cut: int  # bytes of a torn frame that were cut off
+
+
+def encode_frame(number: int, records: list[bytes]) -> bytes:
+    body = b"".join(LENGTH.pack(len(record)) + record for record in records)
+    rest = HEADER.pack(MAGIC, 0, len(body), number)[8:] + body
+    return MAGIC + struct.pack("<I", zlib.crc32(rest)) + rest
+
+
+def decode_frame(data: memoryview, at: int) -> tuple[int, memoryview, int] | None:
+    """The frame at this place: its number, its body and where it ends; None if there is no whole, sound frame."""
+    if at + HEADER.size > len(data):
+        return None
+    magic, checksum, length, number = HEADER.unpack_from(data, at)
+    end = at + HEADER.size + length
+    if magic != MAGIC or length > LARGEST_FRAME or end > len(data) or zlib.crc32(data[at + 8 : end]) != checksum:
+        return None
+    return number, data[at + HEADER.size : end], end
+
+
+def records_of(body: memoryview) -> Iterator[bytes]:
+    at = 0
+    while at < len(body):
+        (length,) = LENGTH.unpack_from(body, at)
+        at += LENGTH.size
+        yield bytes(body[at : at + length])
+        at += length
+
+
+class Storage:
+    """The log of one node. Not for use by two processes at once: the folder is locked."""
+
+    def __init__(self, folder: Path, identity: str, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.folder = folder
+        self.identity = identity
+        self.segment_bytes = segment_bytes
+        self.next_frame = 0
+        self._segment = -1
+        self._segment_size = 0
+        self._failed = False
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.lockf(self._lock, os.F_TLOCK, 0)
+        except OSError:
+            os.close(self._lock)
+            raise UsageError(f"{folder}: another process uses this data folder; stop it first") from None
+        self._check_identity()
+
+    def _check_identity(self) -> None:
+        path = self.folder / "identity"
+        if not path.exists():
+            self._write_whole(path, self.identity.encode())
+        found = path.read_text()
+        if found != self.identity:
+            raise UsageError(f"{self.folder}: data of {found}, expected {self.identity}; check the data folder")
+
+    # Starting
+
+    def recover(self) -> Recovered:
+        """Read what is there, cut off a torn frame, and go on behind it."""
+        snapshots = self._numbered("snapshot-")
+        snapshot = self._read_snapshot(snapshots[-1]) if snapshots else None
+        self.next_frame = snapshots[-1] if snapshots else 0
+        segments = self._numbered("log-")
+        needed = [n for i, n in enumerate(segments) if i + 1 == len(segments) or segments[i + 1] > self.next_frame]
+        records: list[bytes] = []
+        cut = 0
+        for n in needed:
+            cut = self._read_segment(n, records, last=n == segments[-1])
+        self._start_segment(needed[-1] if needed else self.next_frame)
+        return Recovered(snapshot, records, cut)
+
+    def _numbered(self, prefix: str) -> list[int]:
+        names = [path.name.removeprefix(prefix) for path in self.folder.glob(f"{prefix}*")]
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def _read_snapshot(self, n: int) -> bytes:
+        path = self.folder / f"snapshot-{n}"
+        data = memoryview(path.read_bytes())
+        frame = decode_frame(data, 0)
+        if frame is None or frame[0] != n or frame[2] != len(data):
+            raise StorageCorrupt(f"{path}: damaged snapshot; repair this node from its peers")
+        return next(records_of(frame[1]))
+
+    def _read_segment(self, n: int, records: list[bytes], last: bool) -> int:
+        path = self.folder / f"log-{n}"
+        data = memoryview(path.read_bytes())
+        at = 0
+        while at < len(data):
+            frame = decode_frame(data, at)
+            if frame is None or frame[0] != n:
+                self._refuse_if_lost(path, data, at, last)
+                with open(path, "r+b") as file:
+                    file.truncate(at)
+                    os.fsync(file.fileno())
+                return len(data) - at
+            number, body, at = frame
+            n = number + 1
+            if number >= self.next_frame:
+                if number > self.next_frame:
+                    raise StorageCorrupt(
+                        f"{path}: frames {self.next_frame} to {number - 1} are missing; repair this node"
+                    )
+                records.extend(records_of(body))
+                self.next_frame = number + 1
+        return 0
+
+    def _refuse_if_lost(self, path: Path, data: memoryview, at: int, last: bool) -> None:
+        """A broken frame may be cut off only if nothing was written after it."""
+        place = bytes(data).find(MAGIC, at + 1)
+        while last and place >= 0:
+            if decode_frame(data, place) is not None:
+                break
+            place = bytes(data).find(MAGIC, place + 1)
+        if not last or place >= 0:
+            raise StorageCorrupt(
+                f"{path}: damaged at byte {at} with sound data behind it: no torn write but a failing disk; "
+                "replace it, then repair this node from its peers"
+            )
+
+    # Running
+
+    def commit(self, records: list[bytes]) -> None:
+        """Make these records durable, all or none; returns when they are on disk."""
+        if self._failed:
+            raise StorageFailure(f"{self.folder}: the disk failed before; the node must stop")
+        if self._segment_size > self.segment_bytes:
+            self._start_segment(self.next_frame)
+        frame = encode_frame(self.next_frame, records)
+        try:
+            written = 0
+            while written < len(frame):
+                written += os.write(self._segment, frame[written:])
+            os.fdatasync(self._segment)
+        except OSError as error:
+            self._failed = True
+            raise StorageFailure(
+                f"{self.folder}: {error.strerror}; stopping, since the disk cannot be trusted"
+            ) from error
+        self.next_frame += 1
+        self._segment_size += len(frame)
+
+    def snapshot(self, state: bytes) -> None:
+        """Keep this state instead of everything before it."""
+        n = self.next_frame
+        try:
+            self._write_whole(self.folder / f"snapshot-{n}", encode_frame(n, [state]))
+            self._start_segment(n)
+            for old in self._numbered("snapshot-"):
+                if old < n:
+                    (self.folder / f"snapshot-{old}").unlink()
+            for old in self._numbered("log-"):
+                if old < n:
+                    (self.folder / f"log-{old}").unlink()
+            self._sync_folder()
+        except OSError as error:
+            self._failed = True
+            raise StorageFailure(f"{self.folder}: {error.strerror} while taking a snapshot; stopping") from error
+
+    def _start_segment(self, n: int) -> None:
+        if self._segment >= 0:
+            os.close(self._segment)
+        path = self.folder / f"log-{n}"
+        self._segment = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._segment_size = os.fstat(self._segment).st_size
+        os.fsync(self._segment)
+        self._sync_folder()
+
+    def _write_whole(self, path: Path, data: bytes) -> None:
+        """A file appears with all of its content or not at all."""
+        temporary = path.with_name(path.name + ".new")
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        self._sync_folder()
+
+    def _sync_folder(self) -> None:
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        if self._segment >= 0:
+            os.close(self._segment)
+            self._segment = -1
+        os.close(self._lock)

@@ -1,0 +1,222 @@
+"""The durable log on a real disk: what was committed is found again, whatever was cut off or damaged."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amcast.core.errors import UsageError
+from amcast.runtime.storage import Storage, StorageCorrupt, StorageFailure
+
+
+def recovered(folder: Path) -> list[bytes]:
+    storage = Storage(folder, "test g0/0")
+    try:
+        return storage.recover().records
+    finally:
+        storage.close()
+
+
+def filled(folder: Path, batches: list[list[bytes]], **options: int) -> None:
+    storage = Storage(folder, "test g0/0", **options)
+    storage.recover()
+    for batch in batches:
+        storage.commit(batch)
+    storage.close()
+
+
+BATCHES = [[b"a", b"bb"], [b""], [b"ccc" * 50, b"d"], [b"amf1 is no frame"]]
+
+
+def test_what_was_committed_is_found_again(tmp_path: Path) -> None:
+    filled(tmp_path, BATCHES)
+    filled(tmp_path, [[b"later"]])
+    assert recovered(tmp_path) == [record for batch in BATCHES for record in batch] + [b"later"]
+
+
+@pytest.mark.parametrize("lost", range(1, 60))
+def test_a_torn_tail_is_cut_off_and_the_rest_is_kept(tmp_path: Path, lost: int) -> None:
+    filled(tmp_path, BATCHES)
+    path = tmp_path / "log-0"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-lost])
+    kept = [record for batch in BATCHES[:3] for record in batch]
+    if lost <= len(b"amf1 is no frame") + 4 + 20:
+        assert recovered(tmp_path) == kept
+    else:
+        assert recovered(tmp_path) == kept[: len(recovered(tmp_path))]
+    filled(tmp_path, [[b"after"]])
+    assert recovered(tmp_path)[-1] == b"after"
+
+
+def test_damage_in_the_middle_is_refused_and_in_the_last_frame_is_a_torn_write(tmp_path: Path) -> None:
+    filled(tmp_path, BATCHES)
+    path = tmp_path / "log-0"
+    whole = path.read_bytes()
+    last = whole.rfind(b"amf1", 0, whole.rfind(b"amf1"))  # the record also looks like the start of a frame
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x40
+        path.write_bytes(damaged)
+        if place < last:
+            with pytest.raises(StorageCorrupt, match="damaged at byte"):
+                recovered(tmp_path)
+            assert path.read_bytes() == damaged, "a refused log must be left as it is"
+        else:
+            assert recovered(tmp_path) == [record for batch in BATCHES[:3] for record in batch]
+
+
+def test_snapshots_replace_the_log_before_them(tmp_path: Path) -> None:
+    storage = Storage(tmp_path, "test g0/0")
+    storage.recover()
+    for i in range(10):
+        storage.commit([b"%d" % i])
+    storage.snapshot(b"state after ten")
+    storage.commit([b"eleven"])
+    storage.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["identity", "lock", "log-10", "snapshot-10"]
+    storage = Storage(tmp_path, "test g0/0")
+    found = storage.recover()
+    assert (found.snapshot, found.records) == (b"state after ten", [b"eleven"])
+    storage.commit([b"twelve"])
+    storage.close()
+    assert recovered(tmp_path) == [b"eleven", b"twelve"]
+
+
+def test_segments_and_a_missing_one(tmp_path: Path) -> None:
+    filled(tmp_path, [[b"x" * 100] for _ in range(10)], segment_bytes=300)
+    segments = sorted(tmp_path.glob("log-*"), key=lambda path: int(path.name[4:]))
+    assert len(segments) > 2
+    assert len(recovered(tmp_path)) == 10
+    segments[1].unlink()
+    with pytest.raises(StorageCorrupt, match="missing"):
+        recovered(tmp_path)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.one_of(st.lists(st.binary(max_size=30), min_size=1, max_size=4), st.just("snapshot")), max_size=12),
+    st.data(),
+)
+def test_any_history_cut_anywhere(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[list[bytes] | str], data: st.DataObject
+) -> None:
+    """Snapshot plus records is always a prefix of what was committed, and nothing before the cut is lost."""
+    folder = tmp_path_factory.mktemp("log")
+    storage = Storage(folder, "test g0/0", segment_bytes=120)
+    storage.recover()
+    history: list[bytes] = []
+    for step in steps:
+        if isinstance(step, str):
+            storage.snapshot(b"\n".join(record.hex().encode() for record in history))
+        else:
+            storage.commit(step)
+            history += step
+    storage.close()
+    last = max(folder.glob("log-*"), key=lambda path: int(path.name[4:]))
+    size = last.stat().st_size
+    keep = data.draw(st.integers(0, size))
+    os.truncate(last, keep)
+    storage = Storage(folder, "test g0/0")
+    found = storage.recover()
+    storage.close()
+    before = [] if found.snapshot is None else found.snapshot.split(b"\n")
+    known = [bytes.fromhex(line.decode()) for line in before] if found.snapshot else []
+    state = known + found.records
+    assert state == history[: len(state)]
+    if keep == size:
+        assert state == history
+
+
+def test_two_processes_cannot_use_one_folder(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys, pathlib; from amcast.runtime.storage import Storage;"
+            "s = Storage(pathlib.Path(sys.argv[1]), 'test g0/0'); print('held', flush=True); sys.stdin.read()",
+            str(tmp_path),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+    with pytest.raises(UsageError, match="another process uses"):
+        Storage(tmp_path, "test g0/0")
+    holder.communicate(b"")
+    recovered(tmp_path)
+
+
+def test_data_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path, BATCHES)
+    with pytest.raises(UsageError, match="data of test g0/0, expected other g0/0"):
+        Storage(tmp_path, "other g0/0")
+
+
+@pytest.mark.parametrize("call", ["fdatasync", "write"])
+def test_a_failed_write_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    storage = Storage(tmp_path, "test g0/0")
+    storage.recover()
+    storage.commit([b"safe"])
+
+    def fail(*_: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(StorageFailure, match="Input/output error"):
+            storage.commit([b"lost"])
+    with pytest.raises(StorageFailure, match="must stop"):
+        storage.commit([b"never again"])
+    storage.close()
+    assert recovered(tmp_path)[0] == b"safe"
+
+
+CRASH = """
+import os, sys, pathlib
+from amcast.runtime.storage import Storage
+storage = Storage(pathlib.Path(sys.argv[1]), "test g0/0", segment_bytes=200)
+storage.recover()
+for i in range(100000):
+    storage.commit([b"%d" % i])
+    if i % 7 == 6:
+        storage.snapshot(b"%d" % i)
+    print(i, flush=True)
+"""
+
+
+@pytest.mark.parametrize("seen", [1, 5, 7, 20])
+def test_sigkill_loses_nothing_that_was_acknowledged(tmp_path: Path, seen: int) -> None:
+    writer = subprocess.Popen([sys.executable, "-c", CRASH, str(tmp_path)], stdout=subprocess.PIPE)
+    assert writer.stdout is not None
+    acknowledged = [int(writer.stdout.readline()) for _ in range(seen)][-1]
+    writer.kill()
+    writer.wait()
+    storage = Storage(tmp_path, "test g0/0")
+    found = storage.recover()
+    storage.close()
+    first = 0 if found.snapshot is None else int(found.snapshot) + 1
+    numbers = [int(record) for record in found.records]
+    assert numbers == list(range(first, first + len(numbers)))
+    assert first + len(numbers) > acknowledged
+
+
+Damage = Callable[[bytes], bytes]
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b[:10] + b"?" + b[11:], lambda b: b""])
+def test_a_damaged_snapshot_is_refused(tmp_path: Path, damage: Damage) -> None:
+    storage = Storage(tmp_path, "test g0/0")
+    storage.recover()
+    storage.commit([b"x"])
+    storage.snapshot(b"precious")
+    storage.close()
+    path = tmp_path / "snapshot-1"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(StorageCorrupt, match="damaged snapshot"):
+        recovered(tmp_path)
