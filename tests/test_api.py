@@ -17,7 +17,7 @@ def test_package() -> None:
 def test_protocol_interface() -> None:
     verbs = ("start", "receive", "timer", "multicast", "recover", "suspect")
     hooks = ("on_start", "on_message", "on_timer", "on_multicast", "on_recover", "on_suspect", "on_observe")
-    says = ("send", "send_one", "set_timer", "deliver", "note", "idle", "footprint")
+    says = ("send", "send_one", "set_timer", "deliver", "note", "idle", "footprint", "snapshot")
     public = {name for name in dir(Process) if not name.startswith("_")}
     data = {"pid", "topology", "params", "out", "now"}  # slots of the compiled class
     assert public - data == {*verbs, *hooks, *says}

@@ -25,21 +25,29 @@ def mutant(name: str, *edits: tuple[str, str]) -> Mutant:
     return Mutant(name, edits)
 
 
-def load(module: ModuleType, broken: Mutant) -> ModuleType:
-    """The module with the mutant's edits, interpreted even where the original is compiled."""
+def load(broken: Mutant, *modules: ModuleType) -> ModuleType:
+    """The last of these modules with the mutant's edits to any of them, interpreted even where they are compiled."""
+    sources = {module.__name__: source_of(module) for module in modules}
+    for old, new in broken.edits:
+        places = [name for name, source in sources.items() if old in source]
+        assert len(places) == 1 and sources[places[0]].count(old) == 1, f"{broken.name}: not one place for {old!r}"
+        sources[places[0]] = sources[places[0]].replace(old, new)
+    for original, source in sources.items():
+        name = f"mutant_{broken.name}_{original.rpartition('.')[2]}"
+        for other in sources:
+            source = source.replace(
+                f"from {other} import", f"from mutant_{broken.name}_{other.rpartition('.')[2]} import"
+            )
+        loaded = ModuleType(name)
+        sys.modules[name] = loaded
+        exec(compile(source, name, "exec"), loaded.__dict__)
+    return loaded
+
+
+def source_of(module: ModuleType) -> str:
     assert module.__file__ is not None
     path = Path(module.__file__)
-    source_file = path.parent / (path.name.split(".")[0] + ".py")
-    source = source_file.read_text()
-    for old, new in broken.edits:
-        assert source.count(old) == 1, f"{broken.name}: {source.count(old)} places for {old!r}"
-        source = source.replace(old, new)
-    name = f"mutants.{broken.name}"
-    loaded = ModuleType(name)
-    loaded.__file__ = str(source_file)
-    sys.modules[name] = loaded
-    exec(compile(source, f"{source_file.name} [{broken.name}]", "exec"), loaded.__dict__)
-    return loaded
+    return (path.parent / (path.name.split(".")[0] + ".py")).read_text()
 
 
 def replace(table: Protocol, **classes: object) -> Protocol:

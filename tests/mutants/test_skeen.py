@@ -28,7 +28,7 @@ MUTANTS = [
 
 
 def table(broken: Mutant) -> Protocol:
-    module = load(skeen, broken)
+    module = load(broken, skeen)
     return replace(protocol("skeen"), replica=module.Skeen, client=module.SkeenClient, messages=module.MESSAGES)
 
 

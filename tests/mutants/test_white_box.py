@@ -2,7 +2,7 @@
 
 import pytest
 
-from amcast.protocols import protocol, white_box
+from amcast.protocols import protocol, white_box, white_box_state
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.scenarios import test_white_box as scenarios
 
@@ -73,11 +73,42 @@ MUTANTS = [
             "            entry = self.entries[mid]\n            if entry is not None:  # else",
         ),
     ),
+    mutant("promise_not_durable", ("            self.save(Promised(b))\n", "            pass\n")),
+    mutant(
+        "acceptance_not_durable", ("            self.save(Accepted(m, entry.lts, self.clock))\n", "            pass\n")
+    ),
+    mutant(
+        "delivery_not_durable", ("            self.save(Delivered(m.mid, msg.lts, msg.gts))\n", "            pass\n")
+    ),
+    mutant("new_state_not_durable", ("            self.save(Adopted(b, clock, state))\n", "            pass\n")),
+    mutant(
+        "leads_on_after_a_restart",
+        (
+            "        self.status = RECOVERING if leads or self.ballot != self.cballot else FOLLOWER\n",
+            "        self.status = LEADER if leads and self.ballot == self.cballot else FOLLOWER\n",
+        ),
+    ),
+    mutant(
+        "a_member_that_missed_a_delivery_is_not_helped",
+        ("            self.bring_up(self.group[rank], msg.delivered)", "            pass"),
+    ),
+    mutant(
+        "a_member_that_missed_the_new_state_is_not_helped",
+        (
+            "        if msg.cballot < self.cballot:\n            self.must_recover = True",
+            "        if False:\n            pass",
+        ),
+    ),
+    mutant(
+        "snapshot_without_sessions",
+        ("            records.append(Remembered(sender, done, above))", "            pass"),
+    ),
+    mutant("snapshot_without_entries", ("            records.append(Held(", "            (Held(")),
 ]
 
 
 def caught(broken: Mutant, monkeypatch: pytest.MonkeyPatch) -> str:
-    module = load(white_box, broken)
+    module = load(broken, white_box_state, white_box)
     table = replace(protocol("white_box"), replica=module.WhiteBox)
     monkeypatch.setattr(scenarios, "UNDER_TEST", [table])
     for name in scenarios.SCENARIOS:

@@ -16,6 +16,7 @@ from amcast.protocols.white_box_messages import (
     NewLeaderAck,
     Reply,
 )
+from amcast.protocols.white_box_records import RECORDS, Accepted, Delivered, Promised
 
 TOPOLOGY = Topology((3, 3), 1)
 CLIENT = TOPOLOGY.pid("c0")
@@ -111,3 +112,43 @@ def test_delivers_in_order_and_only_the_leader_replies() -> None:
         process.receive(0, 0, Deliver(M, 0, timestamp(1, 0), timestamp(1, 1), BOTTOM))
         assert process.out.deliveries == [(M, timestamp(1, 1))]
         assert process.out.sends == replies
+
+
+def test_what_is_said_is_on_disk_before() -> None:
+    """Records come with the step that sends the promise, the acknowledgement or the delivery they stand for."""
+    follower = WhiteBox(TOPOLOGY.pid("g0/1"), TOPOLOGY, Params(1_000_000, durable=True), Effects())
+    follower.receive(0, 0, Accept(M, 0, 0, timestamp(1, 0)))
+    assert follower.out.records == []
+    follower.receive(0, 3, Accept(M, 1, 0, timestamp(9, 1)))
+    follower.receive(0, 0, Deliver(M, 0, timestamp(1, 0), timestamp(9, 1), BOTTOM))
+    follower.receive(0, 2, NewLeader(ballot(1, 2)))
+    records = [RECORDS.decode(data) for data in follower.out.records]
+    assert records == [
+        Accepted(M, timestamp(1, 0), 9),
+        Delivered(M.mid, timestamp(1, 0), timestamp(9, 1)),
+        Promised(ballot(1, 2)),
+    ]
+
+
+def test_a_replica_comes_back_from_its_records_and_from_a_snapshot() -> None:
+    follower = WhiteBox(TOPOLOGY.pid("g0/1"), TOPOLOGY, Params(1_000_000, durable=True), Effects())
+    follower.receive(0, 0, Accept(M, 0, 0, timestamp(1, 0)))
+    follower.receive(0, 3, Accept(M, 1, 0, timestamp(9, 1)))
+    follower.receive(0, 0, Deliver(M, 0, timestamp(1, 0), timestamp(9, 1), BOTTOM))
+    for records in (list(follower.out.records), follower.snapshot()):
+        again = WhiteBox(TOPOLOGY.pid("g0/1"), TOPOLOGY, Params(1_000_000, durable=True), Effects())
+        again.recover(5, records)
+        assert again.rows() == follower.rows()
+        assert (again.clock, again.max_delivered_gts, again.cballot, again.ballot) == (9, timestamp(9, 1), 0, 0)
+        assert again.done.mids() == [M.mid]
+        again.out.clear()
+        again.receive(6, 0, Deliver(M, 0, timestamp(1, 0), timestamp(9, 1), BOTTOM))
+        assert again.out.deliveries == [], "delivered before the crash"
+
+
+def test_a_leader_does_not_lead_on_after_a_restart() -> None:
+    leader = WhiteBox(TOPOLOGY.pid("g0/0"), TOPOLOGY, Params(1_000_000, durable=True), Effects())
+    leader.recover(0, [])
+    leader.out.clear()
+    leader.receive(0, CLIENT, Multicast(M))
+    assert sends(leader) == [((CLIENT,), Hint(M.mid, 0, 0))]

@@ -19,11 +19,14 @@ from amcast.core.wire import AppMessage, Message
 class Params:
     """The time scale of a run, in nanoseconds. `delta` bounds the delay of a message once the network behaves."""
 
-    def __init__(self, delta: int, heartbeat: int = 0, suspect_after: int = 0, checked: bool = False) -> None:
+    def __init__(
+        self, delta: int, heartbeat: int = 0, suspect_after: int = 0, checked: bool = False, durable: bool = False
+    ) -> None:
         self.delta = delta
         self.heartbeat = heartbeat or max(5 * delta, 1_000_000)
         self.suspect_after = suspect_after or 4 * self.heartbeat
         self.checked = checked  # assert the paper's invariants at run time
+        self.durable = durable  # emit records, so that a crashed process can come back
 
 
 @final
@@ -127,6 +130,10 @@ class Process:
     def on_observe(self, monitor: object) -> None:
         """Report to the observer of a checked run, made by `Protocol.monitor`."""
 
+    def snapshot(self) -> list[bytes]:
+        """Records from which `recover` rebuilds what this process must not forget, instead of all so far."""
+        return []
+
     def idle(self) -> bool:
         """Nothing is unfinished here, so far as this process knows."""
         return True
@@ -172,6 +179,7 @@ class Protocol:
         messages: tuple[type[Message], ...],
         elects: bool = False,
         single_replica: bool = False,
+        durable: bool = False,
         monitor: Callable[[Topology], object] | None = None,
     ) -> None:
         self.name = name
@@ -184,4 +192,5 @@ class Protocol:
         self.messages = messages
         self.elects = elects  # has leaders, so that crashes and spurious suspicions mean something
         self.single_replica = single_replica  # groups are single reliable processes
+        self.durable = durable  # replicas can come back from their records
         self.monitor = monitor  # makes the observer of a run's global invariants

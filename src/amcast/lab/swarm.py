@@ -15,7 +15,7 @@ from amcast.core.topology import Topology
 from amcast.core.trace import ListRecorder, Recorder
 from amcast.protocols import protocol
 from amcast.sim.choices import Choices, Seeded
-from amcast.sim.faults import Storm, Unstable, storm
+from amcast.sim.faults import Restart, Storm, Unstable, storm
 from amcast.sim.network import MILLISECOND, Constant, ExponentialTail, Network, Uniform
 from amcast.sim.workload import ClosedLoop, Destinations, OpenLoop
 from amcast.sim.world import Workload, World
@@ -77,8 +77,10 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     replicas = 1 if table.single_replica else (3, 3, 3, 5, 1)[choices.below(5)]
     topology = Topology((replicas,) * groups, 1 + choices.below(5))
     calm_at = (20 + choices.below(400)) * DELTA
+    durable = table.durable and choices.chance(40)
     kinds = Storm(
-        replicas_crash=table.elects and choices.chance(70),
+        restarts=durable,
+        replicas_crash=table.elects and not durable and choices.chance(70),
         clients_crash=choices.chance(40),
         elections=table.elects and choices.chance(60),
         disturbances=choices.chance(60),
@@ -94,7 +96,7 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
         topology,
         network,
         choices,
-        params=Params(DELTA, checked=True),
+        params=Params(DELTA, checked=True, durable=durable),
         workload=workload,
         recorder=recorder,
         run=f"{table.name}-{seed}",
@@ -104,12 +106,15 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     for time, action in plan:
         world.at(time, action)
     clients_crash = any(repr(action).startswith(f"crash {client}") for client in topology.clients for _, action in plan)
+    for pid in range(topology.replicas) if durable else ():
+        world.at(calm_at, Restart(pid))  # whoever is down, and was to crash in a step that came late
     properties = ["integrity", "validity", "order", "genuine"]
     if table.elects or not clients_crash:
         properties += ["agreement", "termination"]
     config = (
         f"{groups} groups of {replicas}, {len(topology.clients)} clients, {messages} messages, "
         f"{type(network).__name__} network, calm at {calm_at // DELTA}δ, {len(plan) - 1} faults"
+        + (", restarts" if durable else "")
     )
     return Trial(world, calm_at, config, tuple(properties))
 

@@ -25,10 +25,11 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         replica=white_box.WhiteBox,
         client=white_box_client.WhiteBoxClient,
         order="total",
-        tolerates="crash of a minority in each group, any client",
+        tolerates="crash of a minority in each group, any client; durable: any crash and restart",
         latency="leader 3δ, follower 4δ; worst 5δ, 6δ",
         messages=white_box_messages.MESSAGES,
         elects=True,
+        durable=True,
         monitor=Monitor,
     ),
 }

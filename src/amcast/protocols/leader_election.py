@@ -15,12 +15,13 @@ LONGEST_BACKOFF: Final = 64  # in δ: bounds the time to converge after a long d
 
 @final
 class Heartbeat(Background):
-    """`ballot` is the highest one that the sender joined, `delivered` the timestamp of its last delivery."""
+    """The sender joined `ballot` and works in `cballot`; `delivered` is the timestamp of its last delivery."""
 
-    wire: ClassVar[dict[str, object]] = {"ballot": int, "delivered": int}
+    wire: ClassVar[dict[str, object]] = {"ballot": int, "cballot": int, "delivered": int}
 
-    def __init__(self, ballot: int, delivered: int) -> None:
+    def __init__(self, ballot: int, cballot: int, delivered: int) -> None:
         self.ballot = ballot
+        self.cballot = cballot
         self.delivered = delivered
 
 

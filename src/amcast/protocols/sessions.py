@@ -61,6 +61,15 @@ class DeliveredMessages:
         session = self._sessions.get(sender_of(mid))
         return session is not None and session.contains(seq_of(mid))
 
+    def restore(self, sender: int, done: int, above: tuple[int, ...]) -> None:
+        session = self.session(message_id(sender, 0))
+        session.done = done
+        session.above = list(above)
+
+    def rows(self) -> list[tuple[int, int, tuple[int, ...]]]:
+        """Sender, watermark and seqs above it, for a snapshot."""
+        return [(sender, session.done, tuple(session.above)) for sender, session in self._sessions.items()]
+
     def mids(self) -> list[Mid]:
         """Every id in the set, spelt out: for checks."""
         found: list[Mid] = []

@@ -21,6 +21,8 @@ Departures from the figure, each for a reason that a scenario of the tests shows
   a follower convinced by a candidate that died comes back.
 - The highest ACCEPT per group is kept in every status, and acknowledged again when it comes again.
 - Leaders retry what is not committed: at once after a recovery, then by timer.
+- With `Params.durable` a replica records promises, acceptances and deliveries before anybody hears of them and can
+  restart. It missed messages meanwhile: the leader sees from its heartbeats what it lacks and sends that again.
 - A message is forgotten when every member of all its destination groups has delivered it (Floor); a late copy of it
   is answered, not delivered again.
 """
@@ -28,12 +30,9 @@ Departures from the figure, each for a reason that a scenario of the tests shows
 from typing import Final, final
 
 from amcast.core.order import BOTTOM, DeliveryQueue, Slot, ballot, leader_of, round_of, time_of, timestamp
-from amcast.core.process import Effects, Params, Process
-from amcast.core.topology import Mid, Topology, sender_of, seq_of
+from amcast.core.topology import Mid, sender_of
 from amcast.core.wire import AppMessage, Message
 from amcast.protocols.leader_election import Heartbeat, LeaderElection
-from amcast.protocols.sessions import DeliveredMessages, Session
-from amcast.protocols.white_box_invariants import Monitor
 from amcast.protocols.white_box_messages import (
     Accept,
     AcceptAck,
@@ -47,129 +46,39 @@ from amcast.protocols.white_box_messages import (
     NewState,
     NewStateAck,
     Reply,
-    State,
+)
+from amcast.protocols.white_box_records import Accepted, Delivered, Promised
+from amcast.protocols.white_box_state import (
+    ACCEPTED,
+    COMMITTED,
+    FOLLOWER,
+    LEADER,
+    PROPOSED,
+    RECOVERING,
+    RETRY_AFTER,
+    START,
+    Entry,
+    Replica,
+    Route,
+    Vote,
+    by_gts,
+    by_lts,
+    place,
 )
 
-START: Final = 0
-PROPOSED: Final = 1
-ACCEPTED: Final = 2
-COMMITTED: Final = 3
-
-FOLLOWER: Final = 0
-LEADER: Final = 1
-RECOVERING: Final = 2
-
-RETRY_AFTER: Final = 10  # in δ: a failure-free message is through long before
-LONGEST_RETRY: Final = 80  # bounds the time to finish once the network behaves
+BEHIND_TICKS: Final = 4  # heartbeats without progress after which a leader helps a member
+ANNOUNCE_TICKS: Final = 16  # heartbeats after which floors are announced again
 
 
 @final
-class Vote:
-    """The acknowledgements of one vector of ballots."""
-
-    def __init__(self, bal: tuple[int, ...]) -> None:
-        self.bal = bal
-        self.members = [0] * len(bal)  # per destination group, a bit for each member that acknowledged
-        self.counts = [0] * len(bal)
-        self.quorums = 0
-        self.mine = False
-        self.gts = BOTTOM  # known once this process itself accepted the vector
-
-
-@final
-class Entry:
-    """What a process knows of one application message."""
-
-    def __init__(self, m: AppMessage, session: Session) -> None:
-        k = len(m.dest)
-        self.m = m
-        self.session = session
-        self.phase = START
-        self.lts = BOTTOM
-        self.gts = BOTTOM
-        self.delivered = False
-        self.bal = [BOTTOM] * k  # the highest ACCEPT of each destination group: its ballot …
-        self.proposals = [BOTTOM] * k  # … and its local timestamp
-        self.missing = k
-        self.votes: list[Vote] | None = None
-        self.slot: Slot | None = None  # its place in the leader's queue
-        self.retry_at = 0
-        self.retry_delay = 0
-
-    def vote(self, bal: tuple[int, ...]) -> Vote:
-        votes = self.votes
-        if votes is None:
-            votes = []
-            self.votes = votes
-        for vote in votes:
-            if vote.bal is bal or vote.bal == bal:
-                return vote
-        vote = Vote(bal)
-        votes.append(vote)
-        return vote
-
-
-@final
-class Route:
-    """Where acknowledgements of a vector of ballots go: kept, since it hardly ever changes."""
-
-    def __init__(self, bal: tuple[int, ...], leaders: tuple[int, ...]) -> None:
-        self.bal = bal
-        self.leaders = leaders
-
-
-def place(dest: tuple[int, ...], g: int) -> int:
-    """Where g stands in dest."""
-    i = 0
-    while dest[i] != g:
-        i += 1
-    return i
-
-
-@final
-class WhiteBox(Process):
+class WhiteBox(Replica):
     """A member of group g0."""
-
-    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
-        super().__init__(pid, topology, params, out)
-        self.g0 = topology.group_of[pid]
-        self.rank = topology.rank_of[pid]
-        self.group = topology.groups[self.g0]
-        self.others: tuple[int, ...] = tuple([p for p in self.group if p != pid])
-        self.quorum = [topology.quorum(g) for g in range(len(topology.groups))]
-        self.clock = 0
-        self.entries: dict[Mid, Entry] = {}  # Phase, LocalTS, GlobalTS, Delivered
-        self.status = LEADER if self.rank == 0 else FOLLOWER
-        self.cballot = ballot(0, 0)
-        self.ballot = ballot(0, 0)
-        self.max_delivered_gts = BOTTOM
-        self.queue = DeliveryQueue()
-        self.prev_gts = BOTTOM
-        self.done = DeliveredMessages()
-        self.election = LeaderElection(self.rank, len(self.group), params, 0)
-        self.seen_ballot = self.ballot  # the highest one that anybody in the group is known to have joined
-        self.must_recover = False
-        self.nacked = BOTTOM
-        self.new_leader_acks: dict[int, NewLeaderAck] = {}
-        self.new_state_acks: dict[int, bool] = {}
-        self.orphans: dict[Mid, Entry] = {}  # at the leader: known from other groups only, not proposed here
-        self.routes: dict[tuple[int, ...], Route] = {}
-        self.delivered_by = [BOTTOM] * len(self.group)  # max_delivered_gts of each member
-        self.floors = [BOTTOM] * len(topology.groups)
-        self.shared_with = [BOTTOM] * len(topology.groups)  # the last delivery shared with each group
-        self.floor_sent = [BOTTOM] * len(topology.groups)
-        self.waiting: dict[int, list[Entry]] = {self.g0: []}  # delivered, to be forgotten when this group's floor rises
-        self.monitor: Monitor | None = None
 
     def on_start(self) -> None:
         self.election = LeaderElection(self.rank, len(self.group), self.params, self.now)
         self.schedule_tick()
         if self.status == LEADER:
             self.note_leader()
-
-    def on_observe(self, monitor: object) -> None:
-        assert isinstance(monitor, Monitor)
-        self.monitor = monitor
 
     def on_message(self, sender: int, msg: Message) -> None:
         if isinstance(msg, Accept):
@@ -196,20 +105,6 @@ class WhiteBox(Process):
             self.on_nack(msg.b)
         if self.monitor is not None:
             self.monitor.check_process(self.pid, self.cballot, self.ballot, self.clock, self.rows())
-
-    def entry_of(self, m: AppMessage) -> Entry | None:
-        """What is known of m, from now on something; None if it was delivered and forgotten."""
-        entry = self.entries.get(m.mid)
-        if entry is None:
-            session = self.done.session(m.mid)
-            if session.contains(seq_of(m.mid)):
-                return None
-            entry = Entry(m, session)
-            self.entries[m.mid] = entry
-            self.retry_later(entry, RETRY_AFTER * self.params.delta)
-            if self.status == LEADER:
-                self.orphans[m.mid] = entry
-        return entry
 
     # Normal operation
 
@@ -264,6 +159,9 @@ class WhiteBox(Process):
                 gts = lts
         if time_of(gts) > self.clock:
             self.clock = time_of(gts)  # l.14
+        if self.params.durable:
+            entry.recorded = True
+            self.save(Accepted(m, entry.lts, self.clock))
         route = self.route(m.dest, entry.bal)
         bal = route.bal
         if self.monitor is not None:
@@ -344,6 +242,11 @@ class WhiteBox(Process):
         if time_of(msg.gts) > self.clock:
             self.clock = time_of(msg.gts)  # l.29
         self.max_delivered_gts = msg.gts  # l.30
+        if self.params.durable:
+            if not entry.recorded:
+                entry.recorded = True
+                self.save(Accepted(m, msg.lts, self.clock))
+            self.save(Delivered(m.mid, msg.lts, msg.gts))
         self.deliver(m, msg.gts)  # l.31
         self.remember(entry)
         if self.status == LEADER:
@@ -353,10 +256,6 @@ class WhiteBox(Process):
         self.send_one(sender_of(mid), Reply(mid, self.g0, self.pid))
 
     # Message recovery
-
-    def retry_later(self, entry: Entry, delay: int) -> None:
-        entry.retry_at = self.now + delay
-        entry.retry_delay = min(2 * delay, LONGEST_RETRY * self.params.delta)
 
     def retry(self, entry: Entry) -> None:  # l.32
         self.send(self.topology.members_of(entry.m.dest), Multicast(entry.m))  # l.34
@@ -387,6 +286,8 @@ class WhiteBox(Process):
             return
         self.status = RECOVERING  # l.39
         self.ballot = b  # l.40
+        if self.params.durable:
+            self.save(Promised(b))
         self.seen_ballot = max(self.seen_ballot, b)
         self.new_leader_acks = {}
         self.new_state_acks = {}
@@ -421,25 +322,6 @@ class WhiteBox(Process):
         self.adopt(msg.b, msg.clock, msg.state)  # l.60, l.61
         self.send_one(sender, NewStateAck(msg.b))  # l.62
 
-    def adopt(self, b: int, clock: int, state: State) -> None:
-        """Enter ballot b with this state. The ACCEPTs at hand stay: the new leader's own will complete them."""
-        for entry in self.entries.values():
-            entry.delivered = False
-            entry.votes = None
-            if entry.phase != COMMITTED:
-                entry.phase = START
-        for m, phase, lts, gts in state:
-            known = self.entry_of(m)
-            if known is not None and known.phase != COMMITTED:
-                known.phase = phase
-                known.lts = lts
-                known.gts = gts
-        self.clock = clock
-        self.cballot = b
-        self.must_recover = False
-        if self.monitor is not None:
-            self.monitor.adopted(self.pid, b, clock, self.rows(), self.done.mids())
-
     def on_new_state_ack(self, sender: int, b: int) -> None:  # l.63
         if self.status == RECOVERING and self.ballot == b and self.cballot == b:  # l.64
             self.new_state_acks[sender] = True
@@ -453,6 +335,7 @@ class WhiteBox(Process):
         self.note_leader()
         self.prev_gts = BOTTOM
         self.floor_sent = [BOTTOM] * len(self.floor_sent)
+        self.behind = [0] * len(self.group)
         self.queue = DeliveryQueue()
         self.orphans = {e.m.mid: e for e in self.entries.values() if e.phase == START}
         interrupted = [e for e in self.entries.values() if e.phase == ACCEPTED]
@@ -485,7 +368,8 @@ class WhiteBox(Process):
 
     def on_timer(self, name: str) -> None:
         self.schedule_tick()
-        self.send(self.others, Heartbeat(self.ballot, self.max_delivered_gts))
+        self.ticks += 1
+        self.send(self.others, Heartbeat(self.ballot, self.cballot, self.max_delivered_gts))
         for rank in self.election.newly_suspected(self.now):
             self.note("suspect", f'{{"process": "{self.topology.name(self.group[rank])}"}}')
         self.recover_if_nominated()
@@ -501,9 +385,36 @@ class WhiteBox(Process):
         if self.election.heard(rank, self.now):
             self.note("trust", f'{{"process": "{self.topology.name(sender)}"}}')
         self.seen_ballot = max(self.seen_ballot, msg.ballot)
+        if self.status == LEADER:
+            self.watch(rank, msg)
         self.delivered_by[rank] = max(self.delivered_by[rank], msg.delivered)
 
+    def watch(self, rank: int, msg: Heartbeat) -> None:
+        """A member that restarted may have missed what no channel brings again: notice it, and help."""
+        stuck = msg.cballot < self.cballot or (
+            msg.delivered < self.max_delivered_gts and msg.delivered == self.delivered_by[rank]
+        )
+        self.behind[rank] = self.behind[rank] + 1 if stuck else 0
+        if self.behind[rank] < BEHIND_TICKS:
+            return
+        self.behind[rank] = 0
+        if msg.cballot < self.cballot:
+            self.must_recover = True
+        else:
+            self.bring_up(self.group[rank], msg.delivered)
+
+    def bring_up(self, member: int, delivered: int) -> None:
+        """Send a member again what it has not delivered; nothing of that is forgotten before it has."""
+        missed = [e for e in self.entries.values() if e.delivered and e.gts > delivered]
+        missed.sort(key=by_gts)
+        prev_gts = delivered
+        for entry in missed:
+            self.send_one(member, Deliver(entry.m, self.cballot, entry.lts, entry.gts, prev_gts))
+            prev_gts = entry.gts
+
     def publish_floor(self) -> None:
+        if self.ticks % ANNOUNCE_TICKS == 0:
+            self.floor_sent = [BOTTOM] * len(self.floor_sent)
         self.delivered_by[self.rank] = self.max_delivered_gts
         floor = min(self.delivered_by)
         for g in range(len(self.floor_sent)):
@@ -511,58 +422,5 @@ class WhiteBox(Process):
                 self.floor_sent[g] = floor
                 self.send(self.topology.groups[g], Floor(self.g0, floor))
 
-    def remember(self, entry: Entry) -> None:
-        entry.session.add(seq_of(entry.m.mid), entry.m.done)
-        for g in entry.m.dest:
-            self.shared_with[g] = entry.gts
-        self.waiting[self.g0].append(entry)
-
-    def forget(self) -> None:
-        """Drop what every member of all its destination groups has delivered.
-
-        An entry waits for one group at a time, its own first: so a group that stands still holds up only what is
-        addressed to it, and nothing is looked at twice in vain.
-        """
-        for g in list(self.waiting):
-            queue = self.waiting[g]
-            n = 0
-            while n < len(queue) and queue[n].gts <= self.floors[g]:
-                self.forget_or_wait(queue[n])
-                n += 1
-            del queue[:n]
-
-    def forget_or_wait(self, entry: Entry) -> None:
-        for g in entry.m.dest:
-            if self.floors[g] < entry.gts:
-                if g not in self.waiting:
-                    self.waiting[g] = []
-                self.waiting[g].append(entry)
-                return
-        del self.entries[entry.m.mid]
-
-    # What drivers and people look at
-
     def note_leader(self) -> None:
         self.note("leader", f'{{"ballot": [{round_of(self.cballot)}, {self.rank}]}}')
-
-    def rows(self) -> list[tuple[Mid, int, int, int]]:
-        """Phase, LocalTS and GlobalTS of every message that is not in START."""
-        return [(e.m.mid, e.phase, e.lts, e.gts) for e in self.entries.values() if e.phase != START]
-
-    def idle(self) -> bool:
-        if self.status == RECOVERING:
-            return False
-        for entry in self.entries.values():
-            if entry.phase == COMMITTED:
-                if entry.gts > self.max_delivered_gts:
-                    return False
-            elif entry.phase != START or self.status == LEADER:
-                return False
-        return True
-
-    def footprint(self) -> int:
-        return len(self.entries) + self.done.size()
-
-
-def by_lts(entry: Entry) -> int:
-    return entry.lts

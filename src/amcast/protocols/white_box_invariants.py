@@ -35,11 +35,13 @@ class Monitor:
         self.topology = topology
         self._accepts: dict[tuple[Mid, int, int], int] = {}
         self._acks: dict[tuple[Mid, int, tuple[int, ...]], int] = {}
+        self._acked: dict[tuple[Mid, int, tuple[int, ...]], tuple[int, int]] = {}  # own ballot, local timestamp
         self._below: dict[tuple[Mid, int, tuple[int, ...]], dict[Mid, int]] = {}
         self._facts: list[list[Fact]] = [[] for _ in topology.groups]
         self._lts_of: dict[tuple[Mid, int], int] = {}
         self._gts_of: dict[Mid, int] = {}
         self._mid_of: dict[int, Mid] = {}
+        self._joined: dict[int, tuple[int, int]] = {}  # cballot and ballot before a restart
         self._seen: dict[int, tuple[int, int, int, dict[Mid, Row]]] = {}
 
     def fail(self, number: str, text: str) -> None:
@@ -63,6 +65,7 @@ class Monitor:
         if after == before:
             return
         self._acks[key] = after
+        self._acked[key] = (b, lts)
         if rank == b & 0xFFFF:
             self._below[key] = {row[0]: row[2] for row in rows if row[2] < gts}
         quorum = self.topology.quorum(g)
@@ -109,6 +112,21 @@ class Monitor:
                     if lts < fact.gts and fact.below.get(mid) != lts and mid not in forgotten:
                         self.fail("5", f"{who} has {self.name(mid)} at {lts}, unknown when {fact.gts} was accepted")
 
+    def restarted(self, pid: int, cballot: int, rows: list[Row], done: list[Mid]) -> None:
+        """A process came back from its disk: what it acknowledged must be there, what it only proposed is gone."""
+        before = self._seen.pop(pid, None)
+        if before is not None:
+            self._joined[pid] = (before[0], before[1])
+        g = self.topology.group_of[pid]
+        bit = 1 << self.topology.rank_of[pid]
+        held = {row[0]: row[2] for row in rows}
+        forgotten = dict.fromkeys(done, True)
+        for key, members in self._acks.items():
+            mid, group, _ = key
+            b, lts = self._acked[key]
+            if group == g and members & bit and b == cballot and mid not in forgotten and held.get(mid) != lts:
+                self.fail("2b", f"{self.topology.name(pid)} restarted without {self.name(mid)}, which it had accepted")
+
     def check_process(self, pid: int, cballot: int, ballot: int, clock: int, rows: list[Row]) -> None:
         """After every step: what holds at one process, alone and compared with its previous step."""
         who = self.topology.name(pid)
@@ -126,6 +144,9 @@ class Monitor:
                     self.fail("13", f"{who} has {self.name(mid)} with local {lts} above final {gts}")
                 if clock < time_of(gts):
                     self.fail("14", f"{who} has clock {clock} and {self.name(mid)} committed at {gts}")
+        joined = self._joined.pop(pid, None)
+        if joined is not None and (cballot < joined[0] or ballot < joined[1]):
+            self.fail("8", f"{who} restarted from ballots {joined[0]}, {joined[1]} with {cballot}, {ballot}")
         before = self._seen.get(pid)
         if before is not None:
             if cballot < before[0] or ballot < before[1]:

@@ -41,6 +41,23 @@ class Restart(Action):
     def act(self, world: World) -> None:
         world.restart(self.pid)
 
+    def __repr__(self) -> str:
+        return f"restart {self.pid}"
+
+
+@final
+class Snapshot(Action):
+    """A process cuts its log short."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def act(self, world: World) -> None:
+        world.take_snapshot(self.pid)
+
+    def __repr__(self) -> str:
+        return f"snapshot {self.pid}"
+
 
 @final
 class Pause(Action):
@@ -160,7 +177,10 @@ class CalmDown(Action):
 class Storm:
     """How hard a plan drawn by chance may be."""
 
-    def __init__(self, replicas_crash: bool, clients_crash: bool, elections: bool, disturbances: bool) -> None:
+    def __init__(
+        self, replicas_crash: bool, clients_crash: bool, elections: bool, disturbances: bool, restarts: bool
+    ) -> None:
+        self.restarts = restarts
         self.replicas_crash = replicas_crash
         self.clients_crash = clients_crash
         self.elections = elections
@@ -183,9 +203,26 @@ def storm(topology: Topology, choices: Choices, calm_at: int, delta: int, kinds:
         for members in topology.groups:
             for _ in range(choices.below(13) if choices.chance(50) else 0):
                 plan.append((choices.below(calm_at), Suspect(choices.pick(members))))
+    if kinds.restarts:
+        plan += restarts(topology, choices, calm_at)
     if kinds.disturbances:
         plan += disturbances(topology, choices, calm_at, delta)
     plan.append((calm_at, CalmDown()))
+    return plan
+
+
+def restarts(topology: Topology, choices: Choices, calm_at: int) -> list[tuple[int, Action]]:
+    """Any number of replicas crash and come back, all of them at once now and then; some take snapshots."""
+    plan: list[tuple[int, Action]] = []
+    for _ in range(choices.below(6)):
+        crash_at = choices.below(calm_at)
+        everybody = choices.chance(15)
+        for pid in range(topology.replicas):
+            if everybody or choices.chance(20):
+                plan.append((crash_at, Crash(pid, choices.chance(50))))
+                plan.append((choices.between(crash_at, calm_at), Restart(pid)))
+    for _ in range(choices.below(5)):
+        plan.append((choices.below(calm_at), Snapshot(choices.below(topology.replicas))))
     return plan
 
 

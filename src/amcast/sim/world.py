@@ -17,15 +17,17 @@ from mypy_extensions import i64, mypyc_attr
 
 from amcast.core.errors import UsageError
 from amcast.core.process import Effects, Params, Process, Protocol
-from amcast.core.topology import Mid, Topology, message_id, sender_of
+from amcast.core.topology import Mid, Topology, message_id
 from amcast.core.trace import Recorder
 from amcast.core.wire import AppMessage, Background, Codec, Message
 from amcast.sim.calendar import Calendar
 from amcast.sim.choices import Choices
 from amcast.sim.network import LOST, Costs, Network
+from amcast.sim.obligations import Obligations
 from amcast.sim.tracer import Tracer
 
-# What an event is: code = kind, destination, sender.
+# What an event is: code = incarnation of the sender, kind, destination, sender.
+INCARNATION_SHIFT: Final[i64] = 56
 KIND_SHIFT: Final[i64] = 48
 DEST_SHIFT: Final[i64] = 24
 PID_MASK: Final[i64] = (1 << 24) - 1
@@ -79,16 +81,6 @@ class Workload:
 
 
 @final
-class Pending:
-    """A multicast that some process that is up has not delivered."""
-
-    def __init__(self, m: AppMessage, left: int) -> None:
-        self.m = m
-        self.left = left
-        self.delivered_by: list[int] = []
-
-
-@final
 class World:
     def __init__(
         self,
@@ -132,7 +124,8 @@ class World:
         self.stalled = False
         self.last_progress: i64 = 0
         self.stall: i64 = STALL * self.params.delta
-        self.pending: dict[Mid, Pending] = {}
+        self.obligations = Obligations(topology)
+        self.pending = self.obligations.pending
         self.clients_up = len(topology.clients)
         self.next_seq = [0] * topology.size
         n: i64 = topology.size
@@ -148,6 +141,7 @@ class World:
         self.extra_delay: dict[int, int] = {}  # channel -> slow link
         self.disturbed = False  # some channel is blocked or slow
         self.incarnation = [0] * topology.size
+        self.restarted = False  # somebody has
         self.durable: list[list[bytes]] = [[] for _ in range(topology.size)]
         self.busy: list[bool] = [False] * topology.size  # a wake is scheduled
         self.free_at: vec[i64] = vec[i64]([0] * topology.size)
@@ -202,7 +196,7 @@ class World:
         now = calendar.now
         code = calendar.code
         self.now = now
-        kind = code >> KIND_SHIFT
+        kind = (code >> KIND_SHIFT) & 0xFF
         dest = (code >> DEST_SHIFT) & PID_MASK
         if kind <= BACKGROUND:
             if kind == BACKGROUND:
@@ -211,7 +205,9 @@ class World:
             msg = calendar.payload
             assert isinstance(msg, Message)
             state = self.state
-            if self.plain and state[dest] == UP and state[sender] != CRASHED:
+            if self.restarted and self.is_stale(code >> INCARNATION_SHIFT, sender):
+                pass
+            elif self.plain and state[dest] == UP and state[sender] != CRASHED:
                 self.events += 1
                 self.processes[dest].receive(now + self.skew[dest], sender, msg)
                 self.flush(dest)
@@ -245,6 +241,10 @@ class World:
         finally:
             if collecting:
                 gc.enable()
+
+    def is_stale(self, incarnation: i64, sender: i64) -> bool:
+        """Whether a message was sent before its sender crashed and came back: what had not arrived by then is lost."""
+        return self.state[sender] != CRASHED and incarnation != self.incarnation[sender] & 0x7F
 
     def pending_actions(self) -> int:
         return len(self.calendar) - int(self.background)
@@ -364,7 +364,7 @@ class World:
 
     def transmit(self, pid: i64, to: tuple[int, ...], msg: Message) -> None:
         kind = BACKGROUND if isinstance(msg, Background) else MESSAGE
-        code = (kind << KIND_SHIFT) | pid
+        code = ((self.incarnation[pid] & 0x7F) << INCARNATION_SHIFT) | (kind << KIND_SHIFT) | pid
         if kind == BACKGROUND:
             self.background += len(to)
         size: i64 = 0
@@ -414,13 +414,7 @@ class World:
         self.last_progress = self.now
         if self.tracer is not None:
             self.tracer.record(self.now, pid, "deliver", mid=m.mid, ts=ts)
-        pending = self.pending.get(m.mid)
-        if pending is None:
-            return
-        pending.delivered_by.append(pid)
-        pending.left -= 1
-        if pending.left == 0:
-            del self.pending[m.mid]
+        self.obligations.delivered(pid, m.mid)
 
     # What workloads and fault plans do
 
@@ -435,7 +429,7 @@ class World:
             self.tracer.record(int(self.now), client, "multicast", mid=mid, dest=dest)
         members = self.topology.members_of(dest)
         left = len([p for p in members if self.state[p] != CRASHED]) if self.crashed else len(members)
-        self.pending[mid] = Pending(m, left)
+        self.obligations.multicast(m, left)
         self.processes[client].multicast(int(self.now + self.skew[client]), m)
         self.flush(client)
         return mid
@@ -454,17 +448,9 @@ class World:
             self.cuts[pid] = [cut(q) if cut is not None else self.random_cut() for q in range(self.topology.size)]
         if self.tracer is not None:
             self.tracer.record(int(self.now), pid, "crash")
-        is_client = pid >= self.topology.replicas
-        if is_client:
+        if pid >= self.topology.replicas:
             self.clients_up -= 1
-        for mid in list(self.pending):
-            pending = self.pending[mid]
-            if is_client and sender_of(mid) == pid and not pending.delivered_by:
-                pending.left = 0  # may be lost, so nobody waits for it
-            elif not is_client and self.topology.group_of[pid] in pending.m.dest and pid not in pending.delivered_by:
-                pending.left -= 1
-            if pending.left == 0:
-                del self.pending[mid]
+        self.obligations.crashed(pid, self.params.durable)
 
     def crash_mid_step(self, pid: int) -> None:
         """Crash in the middle of the next step's sends: on each channel a suffix of them never leaves."""
@@ -504,12 +490,21 @@ class World:
         if self.state[pid] != CRASHED:
             return
         self.state[pid] = UP
+        self.restarted = True
+        self.last_progress = self.now
         self.cuts.pop(pid, None)
         if self.tracer is not None:
             self.tracer.record(int(self.now), pid, "restart")
+        self.obligations.restarted(pid)
         self.processes[pid] = self.make_process(pid)
         self.processes[pid].recover(int(self.now + self.skew[pid]), list(self.durable[pid]))
+        self.out.deliveries.clear()  # made before the crash, and recorded then
         self.flush(pid)
+
+    def take_snapshot(self, pid: int) -> None:
+        """What the process has made durable is replaced by a snapshot of its state."""
+        if self.state[pid] == UP and self.params.durable:
+            self.durable[pid] = self.processes[pid].snapshot()
 
     def pause(self, pid: int) -> None:
         if self.state[pid] == UP:
