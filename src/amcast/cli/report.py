@@ -16,7 +16,8 @@ from amcast.lab.simulate import Simulation
 from amcast.lab.summary import Latency, Recovery, Summary
 from amcast.protocols import PROTOCOLS
 from amcast.sim.network import MILLISECOND
-from amcast.sim.world import Pending, World
+from amcast.sim.obligations import Pending
+from amcast.sim.world import World
 
 if TYPE_CHECKING:
     from rich.table import Table

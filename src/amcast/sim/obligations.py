@@ -12,57 +12,66 @@ from amcast.core.wire import AppMessage
 
 @final
 class Pending:
-    """A multicast that some process that is up has not delivered."""
+    """A multicast that not everybody has delivered."""
 
     def __init__(self, m: AppMessage, left: int) -> None:
         self.m = m
-        self.left = left
+        self.left = left  # members of its destinations that are up and have not delivered it
         self.delivered_by: list[int] = []
+        self.excused = False  # its client crashed and nobody delivered it so far
+        self.counted = False
 
 
 @final
 class Obligations:
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
+        self.open = 0  # messages that somebody who is up must deliver
         self.pending: dict[Mid, Pending] = {}
         self.missed: dict[int, list[Pending]] = {}  # replica that may restart -> what it may have to deliver then
+
+    def update(self, pending: Pending) -> None:
+        """Count a message while it obliges somebody; let go of it when everybody who is up has delivered it."""
+        obliges = pending.left > 0 and not pending.excused
+        if obliges != pending.counted:
+            pending.counted = obliges
+            self.open += 1 if obliges else -1
+        if pending.left == 0 and pending.delivered_by:
+            self.pending.pop(pending.m.mid, None)
 
     def multicast(self, m: AppMessage, up: int) -> None:
         """m is multicast, `up` members of its destinations are up."""
         pending = Pending(m, up)
         self.pending[m.mid] = pending
+        self.update(pending)
         for pid, missed in self.missed.items():
             if self.topology.group_of[pid] in m.dest:
                 missed.append(pending)
 
     def delivered(self, pid: int, mid: Mid) -> None:
         pending = self.pending.get(mid)
-        if pending is None:
-            return
-        pending.delivered_by.append(pid)
-        pending.left -= 1
-        if pending.left == 0:
-            del self.pending[mid]
+        if pending is not None:
+            pending.delivered_by.append(pid)
+            pending.excused = False
+            pending.left -= 1
+            self.update(pending)
 
     def crashed(self, pid: int, may_restart: bool) -> None:
         g = self.topology.group_of[pid]
         if may_restart and g >= 0:
             self.missed[pid] = []
-        for mid in list(self.pending):
-            pending = self.pending[mid]
+        for pending in list(self.pending.values()):
             if g < 0:
-                if sender_of(mid) == pid and not pending.delivered_by:
-                    pending.left = 0
+                if sender_of(pending.m.mid) == pid and not pending.delivered_by:
+                    pending.excused = True
             elif g in pending.m.dest and pid not in pending.delivered_by:
                 pending.left -= 1
                 if may_restart:
                     self.missed[pid].append(pending)
-            if pending.left == 0:
-                del self.pending[mid]
+            self.update(pending)
 
     def restarted(self, pid: int) -> None:
         for pending in self.missed.pop(pid, []):
-            mid = pending.m.mid
-            if mid in self.pending or pending.delivered_by:
-                pending.left += 1
-                self.pending[mid] = pending
+            pending.left += 1
+            self.pending[pending.m.mid] = pending
+            self.update(pending)

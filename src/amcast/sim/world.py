@@ -23,7 +23,7 @@ from amcast.core.wire import AppMessage, Background, Codec, Message
 from amcast.sim.calendar import Calendar
 from amcast.sim.choices import Choices
 from amcast.sim.network import LOST, Costs, Network
-from amcast.sim.obligations import Obligations
+from amcast.sim.obligations import Obligations, Pending
 from amcast.sim.tracer import Tracer
 
 # What an event is: code = incarnation of the sender, kind, destination, sender.
@@ -125,7 +125,6 @@ class World:
         self.last_progress: i64 = 0
         self.stall: i64 = STALL * self.params.delta
         self.obligations = Obligations(topology)
-        self.pending = self.obligations.pending
         self.clients_up = len(topology.clients)
         self.next_seq = [0] * topology.size
         n: i64 = topology.size
@@ -227,7 +226,7 @@ class World:
             assert isinstance(action, Action)
             self.last_progress = now
             action.act(self)
-        return bool(self.pending) or not self.quiescent()
+        return self.obligations.open > 0 or not self.quiescent()
 
     def run_for(self, events: int) -> bool:
         """Handle up to so many events. False when the run is over. Runs make no cyclic garbage, so none is sought."""
@@ -246,11 +245,16 @@ class World:
         """Whether a message was sent before its sender crashed and came back: what had not arrived by then is lost."""
         return self.state[sender] != CRASHED and incarnation != self.incarnation[sender] & 0x7F
 
+    @property
+    def pending(self) -> dict[Mid, Pending]:
+        """The multicasts that somebody who is up has not delivered and must."""
+        return {mid: p for mid, p in self.obligations.pending.items() if p.counted}
+
     def pending_actions(self) -> int:
         return len(self.calendar) - int(self.background)
 
     def quiescent(self) -> bool:
-        if self.pending or len(self.calendar) > self.background or not self.workload.finished(self):
+        if self.obligations.open > 0 or len(self.calendar) > self.background or not self.workload.finished(self):
             return False
         for pid in range(self.topology.size):
             if self.state[pid] != CRASHED and not self.processes[pid].idle():
@@ -486,7 +490,9 @@ class World:
         self.out.sends = sends
 
     def restart(self, pid: int) -> None:
-        """Start a crashed process again from what it made durable."""
+        """Start a crashed process again from what it made durable; one that was about to crash does not."""
+        if self.state[pid] == DYING:
+            self.state[pid] = UP
         if self.state[pid] != CRASHED:
             return
         self.state[pid] = UP
