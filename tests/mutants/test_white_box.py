@@ -41,7 +41,6 @@ MUTANTS = [
     mutant("no_retry_by_timer", ("            if entry.retry_at <= self.now:", "            if False:")),
     mutant("collection_by_own_floor", ("            if self.floors[g] < entry.gts:", "            if False:")),
     mutant("stuck_follower_not_heard", ("        self.seen_ballot = max(self.seen_ballot, msg.ballot)\n", "")),
-    mutant("delivers_of_old_ballots_taken", ("self.cballot != msg.b or msg.gts <= ", "msg.gts <= ")),
     mutant("accepts_of_other_ballots_taken", (" or entry.bal[i] != self.cballot:  # l.11", ":")),
     mutant(
         "accepted_in_any_ballot_survives",

@@ -106,6 +106,13 @@ def test_refuses_a_delivery_behind_a_gap_once() -> None:
     assert sends(follower) == []
 
 
+def test_ignores_a_delivery_of_another_ballot() -> None:
+    """l.25. The name of the previous delivery protects from gaps as well, so no schedule shows this guard alone."""
+    follower = replica("g0/1")
+    follower.receive(0, 2, Deliver(M, ballot(1, 2), timestamp(1, 0), timestamp(1, 1), BOTTOM))
+    assert follower.out == Effects()
+
+
 def test_delivers_in_order_and_only_the_leader_replies() -> None:
     for name, replies in (("g0/0", [((CLIENT,), Reply(M.mid, 0, 0))]), ("g0/1", [])):
         process = replica(name)

@@ -171,10 +171,8 @@ def s08_old_remote_leader() -> Script:
 def s09_third_vote() -> Script:
     """The vote of g0/0 comes after the quorum, with a message that the others lack: it changes nothing."""
     s = script()
-    s.delay("g0/0", "g0/1", "NewLeaderAck", 20)
-    s.delay("g0/0", "g0/1", "Accept", 15)
-    s.delay("g0/0", "g0/2", "Accept", 15)
-    s.at(1, lambda: s.multicast("c0", 0))
+    s.delay("g0/0", "g0/1", "NewLeaderAck", 2)
+    s.at(2.4, lambda: s.multicast("c0", 0))
     s.at(2.5, lambda: s.recover("g0/1"))
     s.run()
     new_states = [e for e in s.recorder.events if e.kind == "send" and e.type == "NewState"]
