@@ -6,7 +6,7 @@ from amcast.protocols import protocol, white_box, white_box_state
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.scenarios import test_white_box as scenarios
 
-SEEDS = range(250)
+SEEDS = range(400)
 
 MUTANTS = [
     mutant(

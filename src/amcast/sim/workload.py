@@ -38,12 +38,11 @@ class Issue(Action):
         self.client = client
 
     def act(self, world: World) -> None:
-        self.workload.issue(world, self.client)
+        self.workload.next(world, self.client)
 
 
-@final
-class ClosedLoop(Workload):
-    """Every client has one multicast under way and starts the next when it completes."""
+class Clients(Workload):
+    """Clients that multicast until so many messages are sent, or so much time has passed."""
 
     def __init__(
         self, destinations: Destinations, messages: int | None, duration: int | None = None, payload: bytes = b"x" * 20
@@ -53,19 +52,14 @@ class ClosedLoop(Workload):
         self.duration = duration
         self.payload = payload
 
-    def begin(self, world: World) -> None:
-        for client in world.topology.clients:
-            self.issue(world, client)
-
-    def issue(self, world: World, client: int) -> None:
+    def issue(self, world: World, client: int) -> bool:
+        """The client multicasts its next message, if it may."""
         if self.finished(world) or not world.up(client):
-            return
+            return False
         if self.left is not None:
             self.left -= 1
         world.multicast(client, self.destinations.choose(world), self.payload)
-
-    def completed(self, world: World, client: int, mid: Mid) -> None:
-        self.issue(world, client)
+        return True
 
     def finished(self, world: World) -> bool:
         if self.left == 0 or (self.duration is not None and world.now >= self.duration):
@@ -74,7 +68,19 @@ class ClosedLoop(Workload):
 
 
 @final
-class OpenLoop(Workload):
+class ClosedLoop(Clients):
+    """Every client has one multicast under way and starts the next when it completes."""
+
+    def begin(self, world: World) -> None:
+        for client in world.topology.clients:
+            self.issue(world, client)
+
+    def completed(self, world: World, client: int, mid: Mid) -> None:
+        self.issue(world, client)
+
+
+@final
+class OpenLoop(Clients):
     """All clients together multicast `rate` messages per second, whatever happens to them."""
 
     def __init__(
@@ -85,13 +91,10 @@ class OpenLoop(Workload):
         duration: int | None = None,
         payload: bytes = b"x" * 20,
     ) -> None:
+        super().__init__(destinations, messages, duration, payload)
         if not 0 < rate <= SECOND:
             raise UsageError(f"{rate} messages per second: expected a positive number of at most {SECOND}")
-        self.destinations = destinations
         self.gap = int(SECOND / rate)
-        self.left = messages
-        self.duration = duration
-        self.payload = payload
 
     def begin(self, world: World) -> None:
         for client in world.topology.clients:
@@ -101,15 +104,6 @@ class OpenLoop(Workload):
         mean = self.gap * len(world.topology.clients)
         world.at(int(world.now) + world.choices.between(0, 2 * mean), Issue(self, client))
 
-    def issue(self, world: World, client: int) -> None:
-        if self.finished(world) or not world.up(client):
-            return
-        if self.left is not None:
-            self.left -= 1
-        world.multicast(client, self.destinations.choose(world), self.payload)
-        self.plan(world, client)
-
-    def finished(self, world: World) -> bool:
-        if self.left == 0 or (self.duration is not None and world.now >= self.duration):
-            return True
-        return world.clients_up == 0
+    def next(self, world: World, client: int) -> None:
+        if self.issue(world, client):
+            self.plan(world, client)
