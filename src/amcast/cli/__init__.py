@@ -15,10 +15,14 @@ import typer
 from amcast import __version__, compiled
 from amcast.cli.claims import claims
 from amcast.cli.demo import demo
+from amcast.cli.metrics import metrics
 from amcast.cli.output import complain
 from amcast.cli.protocols import protocols
+from amcast.cli.report_page import report
+from amcast.cli.reproduce import reproduce
 from amcast.cli.sim import sim
 from amcast.cli.swarm import swarm
+from amcast.cli.sweep import sweep
 from amcast.cli.verify import verify
 from amcast.core.errors import AmcastError, UsageError
 
@@ -32,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (sim, verify, claims, swarm, protocols, demo):
+for command in (sim, verify, metrics, report, claims, swarm, sweep, reproduce, protocols, demo):
     app.command(no_args_is_help=False)(command)
 
 

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from amcast.cli.output import count, plain_table, print_json, progress_bar, report_console
+from amcast.cli.sweep import Master, Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,36 +17,91 @@ if TYPE_CHECKING:
 
     from amcast.check import Verdict
     from amcast.core.trace import Event
+    from amcast.pipeline.columns import Columns
 
+LARGE_TRACE_BYTES = 60_000_000  # about two million rows of Parquet
 MOST_COUNTEREXAMPLES = 5
 MOST_ROWS = 20
 EVENTS_PER_LOOK = 4_096
 STYLES = {"ok": "green", "violated": "bold red", "unknown": "yellow"}
 
 
+class Engine(StrEnum):
+    """Where a trace is checked."""
+
+    memory = "memory"
+    spark = "spark"
+    auto = "auto"
+
+
 def verify(
     trace: Annotated[
-        Path, typer.Argument(metavar="TRACE", help="A Parquet folder, or a .parquet, .jsonl or .csv file.")
+        str, typer.Argument(metavar="TRACE", help="A Parquet folder, or a .parquet, .jsonl or .csv file.")
     ],
     properties: Annotated[
         str | None,
         typer.Option(metavar="LIST", help="Such as order,integrity. Default: all that atomic multicast promises."),
     ] = None,
+    engine: Annotated[
+        Engine, typer.Option(help="Where to check: in this process, on Spark, or by the size of the trace.")
+    ] = Engine.auto,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="THEIRS=OURS,…", help="Columns of another system, such as node=process,msg=message."),
+    ] = None,
+    master: Master = None,
+    spark_conf: Settings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Check a trace. Exit code: 0 all ok, 1 some violated, 2 unusable input, 3 none violated but some unknown."""
     from amcast.check import exit_code, known_properties
 
     asked = None if properties is None else known_properties([name.strip() for name in properties.split(",")])
-    verdicts = judge(trace, asked)
+    theirs = None
+    if columns is not None:
+        from amcast.pipeline.columns import parse_columns
+
+        theirs = parse_columns(columns)
+    if engine is Engine.spark or (engine is Engine.auto and is_large(trace)):
+        verdicts = judge_on_spark(trace, asked, theirs, master, spark_conf or [])
+    else:
+        verdicts = judge(Path(trace), asked, theirs)
     if as_json:
-        print_json({"trace": str(trace), "verdicts": [verdict.as_dict() for verdict in verdicts]})
+        print_json({"trace": trace, "verdicts": [verdict.as_dict() for verdict in verdicts]})
     else:
         print_verdicts(report_console(), verdicts)
     return exit_code(verdicts)
 
 
-def judge(trace: Path, properties: Sequence[str] | None = None) -> "list[Verdict]":
+def is_large(trace: str) -> bool:
+    """Whether a trace is better checked on Spark; what is no file of this machine is, whatever its size."""
+    path = Path(trace)
+    if not path.exists():
+        return "://" in trace
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return sum(file.stat().st_size for file in files) > LARGE_TRACE_BYTES
+
+
+def judge_on_spark(
+    trace: str,
+    properties: Sequence[str] | None,
+    columns: "Columns | None",
+    master: str | None,
+    spark_conf: Sequence[str],
+) -> "list[Verdict]":
+    """The verdicts of the Spark engine, which are those of the other one."""
+    from amcast.pipeline.session import open_session, settings_of
+    from amcast.pipeline.verify import verify_trace
+
+    with progress_bar() as bar:
+        task = bar.add_task("starting Spark", total=None)
+        with open_session("amcast verify", master=master, settings=settings_of(spark_conf, "--spark-conf")) as spark:
+            return verify_trace(
+                spark, trace, properties, columns=columns, watch=lambda step: bar.update(task, description=step)
+            )
+
+
+def judge(trace: Path, properties: Sequence[str] | None = None, columns: "Columns | None" = None) -> "list[Verdict]":
     """The verdicts on a trace in a file or folder, with a bar while it is read."""
     from amcast.check import check
     from amcast.tracefile import read_events
@@ -59,6 +116,10 @@ def judge(trace: Path, properties: Sequence[str] | None = None) -> "list[Verdict
                 yield event
             bar.update(task, description="checking")
 
+        if columns:
+            from amcast.pipeline.columns import read_renamed_events
+
+            return check(counted(read_renamed_events(trace, columns)), properties)
         return check(counted(read_events(trace)), properties)
 
 

@@ -138,8 +138,13 @@ def parse_network(text: str, topology: Topology) -> tuple[Network, Costs | None]
         return ExponentialTail(times[0], times[1]), None
     if name == "lan" and not times:
         return Constant(LAN_ONE_WAY), Costs(SERVER_COSTS[0], SERVER_COSTS[1], SERVER_COSTS[2])
-    if name == "wan" and not times:
-        # One replica of each group per site, clients spread evenly.
-        site_of = [rank % 3 for rank in topology.rank_of]
+    if name in ("wan", "wan-spread") and not times:
+        # One replica of each group per site, clients spread evenly. The first leaders, of rank 0, are all at the first
+        # site, or spread: that of group g at site g mod 3.
+        shift = 1 if name == "wan-spread" else 0
+        places = zip(topology.rank_of, topology.group_of, strict=True)
+        site_of = [(rank + shift * max(g, 0)) % 3 for rank, g in places]
         return Sites(site_of, WAN_ONE_WAY), Costs(SERVER_COSTS[0], SERVER_COSTS[1], SERVER_COSTS[2])
-    raise UsageError(f"network {text!r}: expected constant:1ms, uniform:1ms,9ms, exponential:0.5ms,0.15ms, lan or wan")
+    raise UsageError(
+        f"network {text!r}: expected constant:1ms, uniform:1ms,9ms, exponential:0.5ms,0.15ms, lan, wan or wan-spread"
+    )

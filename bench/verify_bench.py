@@ -1,0 +1,196 @@
+"""Full verification of one huge run on Spark, beside the in-memory engine on the same trace.
+
+    python bench/verify_bench.py             1 million multicasts to 2 of 10 groups of 3: 6 million deliveries
+    python bench/verify_bench.py --ten       and 10 million, to see how time grows
+    python bench/verify_bench.py --planted   violations hidden in 6 million deliveries must be found
+
+Traces are made with numpy and not simulated: all groups deliver in the order of the messages' numbers, so that every
+property holds until a violation is planted. Each measurement runs in a process of its own.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from amcast.tracefile.schema import FILE_SCHEMA
+
+IN_FLIGHT = 200  # a replica multicasts message i when it has delivered what it must of the messages up to i - IN_FLIGHT
+SLOTS = 4  # of time per message, so that an event can be put between others
+ROWS_PER_GROUP = 131_072
+
+
+class MadeTrace:
+    """A run of `messages` multicasts, each to two groups, by clients and (one in ten) by replicas."""
+
+    def __init__(
+        self, messages: int, *, groups: int = 10, replicas: int = 3, clients: int = 100, seed: int = 1, ts: bool = True
+    ) -> None:
+        random = np.random.default_rng(seed)
+        self.messages, self.groups, self.replicas, self.clients, self.ts = messages, groups, replicas, clients, ts
+        self.members = groups * replicas
+        first = random.integers(0, groups, messages)
+        second = (first + random.integers(1, groups, messages)) % groups
+        self.dest = np.sort(np.stack([first, second], axis=1), axis=1)
+        self.sender = self.members + random.integers(0, clients, messages)
+        by_replica = random.random(messages) < 0.1
+        self.sender[by_replica] = random.integers(0, self.members, int(by_replica.sum()))
+        self.multicast_slot = SLOTS * np.arange(messages, dtype=np.int64)
+        self.swapped: dict[int, list[tuple[int, int]]] = {}  # group -> pairs that it delivers in the other order
+        self.dropped: dict[int, list[int]] = {}  # process -> messages that it never delivers
+        self.repeated: dict[int, list[int]] = {}  # process -> messages that it delivers again, a little later
+        self.strangers: list[tuple[int, int]] = []  # a process that sends something about a message
+
+    # -- planting
+
+    def set_message(self, number: int, sender: int, *dest: int) -> None:
+        self.sender[number] = sender
+        self.dest[number] = sorted(dest)
+
+    def client_sends_around(self, number: int, distance: int = 3 * IN_FLIGHT) -> None:
+        """No replica multicasts near this message, so that what is planted there has no side effects."""
+        near = slice(max(0, number - distance), number + distance)
+        is_replica = self.sender[near] < self.members
+        self.sender[near][is_replica] = self.members + np.arange(int(is_replica.sum())) % self.clients
+
+    def plant_duplicate(self, number: int) -> None:
+        self.repeated.setdefault(self._replica(number), []).append(number)
+
+    def plant_gap(self, number: int) -> None:
+        self.dropped.setdefault(self._replica(number), []).append(number)
+
+    def plant_three_group_cycle(self, number: int) -> None:
+        """a < b in group 1, b < c in group 2, c < a in group 0, and no two groups disagree on two messages."""
+        for offset, dest in enumerate([(0, 1), (1, 2), (0, 2)]):
+            self.set_message(number + offset, self.members + offset, *dest)
+        self.swapped.setdefault(0, []).append((number, number + 2))
+
+    def plant_late_fifo(self, number: int) -> None:
+        """One client multicasts the second message before the first, which the groups deliver in their order."""
+        self.set_message(number, self.members, 3, 4)
+        self.set_message(number + 1, self.members, 3, 4)
+        slots = self.multicast_slot
+        slots[number], slots[number + 1] = slots[number + 1], slots[number]
+
+    def plant_causal_chain(self, number: int) -> None:
+        """The last message is delivered by a replica of group 1, which then multicasts the first; that is delivered by
+        a replica of group 2, which then multicasts the second; group 0 delivers the second before the last."""
+        self.client_sends_around(number)
+        self.set_message(number, self.replicas * 1, 2, 3)
+        self.set_message(number + 1, self.replicas * 2, 0, 3)
+        self.set_message(number + 2, self.members, 0, 1)
+        self.multicast_slot[number] = SLOTS * (number + 2 + IN_FLIGHT) + 1
+        self.multicast_slot[number + 1] = SLOTS * (number + IN_FLIGHT) + 1
+
+    def plant_stranger(self, number: int) -> None:
+        outside = next(group for group in range(self.groups) if group not in self.dest[number])
+        self.strangers.append((outside * self.replicas, number))
+
+    def _replica(self, number: int) -> int:
+        return int(self.dest[number][0]) * self.replicas + 1
+
+    # -- writing
+
+    def process_name(self, process: int) -> str:
+        if process >= self.members:
+            return f"c{process - self.members}"
+        return f"g{process // self.replicas}/{process % self.replicas}"
+
+    def message_name(self, number: int) -> str:
+        return f"{self.process_name(int(self.sender[number]))}:{number}"
+
+    def write(self, folder: Path) -> None:
+        processes = pa.array([self.process_name(process) for process in range(self.members + self.clients)])
+        numbers = pa.array(np.arange(self.messages))
+        self._names = pc.binary_join_element_wise(processes.take(pa.array(self.sender)), numbers.cast("string"), ":")
+        self._multicast_seq = np.empty(self.messages, dtype=np.int64)
+        for group in range(self.groups):
+            sequence = self._sequence(group)
+            for process in range(group * self.replicas, (group + 1) * self.replicas):
+                self._write_deliveries(folder, process, sequence)
+        for process in range(self.members, self.members + self.clients):
+            mine = np.flatnonzero(self.sender == process)
+            mine = mine[np.argsort(self.multicast_slot[mine], kind="stable")]
+            self._multicast_seq[mine] = np.arange(1, len(mine) + 1)
+        self._write_multicasts(folder, processes)
+        self._write_sends(folder, processes)
+        names = [self.process_name(process) for process in range(self.members)]
+        groups = [name.split("/")[0] for name in names]
+        self._write(
+            folder, "start", "part-0", process=pa.array(names), group=pa.array(groups), seq=np.zeros(len(names))
+        )
+        self._write(folder, "end", "part-0", process=pa.array(["driver"]), seq=np.zeros(1))
+
+    def _sequence(self, group: int) -> np.ndarray:
+        sequence = np.flatnonzero((self.dest == group).any(axis=1))
+        for one, other in self.swapped.get(group, ()):
+            places = np.searchsorted(sequence, [one, other])
+            sequence[places] = sequence[places[::-1]]
+        return sequence
+
+    def _write_deliveries(self, folder: Path, process: int, sequence: np.ndarray) -> None:
+        slots = SLOTS * (np.sort(sequence) + IN_FLIGHT)
+        if process in self.dropped:
+            kept = ~np.isin(sequence, self.dropped[process])
+            sequence, slots = sequence[kept], slots[kept]
+        for number in self.repeated.get(process, ()):
+            place = int(np.flatnonzero(sequence == number)[0]) + 3
+            sequence, slots = np.insert(sequence, place, number), np.insert(slots, place, slots[place])
+        mine = np.flatnonzero(self.sender == process)
+        every_slot = np.concatenate([slots, self.multicast_slot[mine]])
+        seq = np.empty(len(every_slot), dtype=np.int64)
+        seq[np.argsort(every_slot, kind="stable")] = np.arange(1, len(every_slot) + 1)
+        self._multicast_seq[mine] = seq[len(slots) :]
+        name = self.process_name(process)
+        columns: dict[str, object] = {
+            "process": pa.array([name]).take(pa.array(np.zeros(len(slots), dtype=np.int32))),
+            "group": pa.array([name.split("/")[0]]).take(pa.array(np.zeros(len(slots), dtype=np.int32))),
+            "seq": seq[: len(slots)],
+            "time": slots * 1000,
+            "message": self._names.take(pa.array(sequence)),
+        }
+        if self.ts:
+            times = np.maximum.accumulate(sequence) if process in self.repeated else sequence
+            ties = pa.array(["g"]).take(pa.array(np.zeros(len(slots), dtype=np.int32)))
+            columns["ts"] = pa.StructArray.from_arrays([pa.array(times.astype(np.int64)), ties], ["time", "tie"])
+        self._write(folder, "deliver", name.replace("/", "-"), **columns)
+
+    def _write_multicasts(self, folder: Path, processes: pa.Array) -> None:
+        by_time = np.argsort(self.multicast_slot, kind="stable")
+        senders = processes.take(pa.array(self.sender[by_time]))
+        names = pa.array([f"g{group}" for group in range(self.groups)])
+        groups = names.take(pa.array(np.minimum(self.sender[by_time] // self.replicas, self.groups - 1)))
+        is_replica = pa.array(self.sender[by_time] < self.members)
+        dest = names.take(pa.array(self.dest[by_time].reshape(-1)))
+        offsets = pa.array(np.arange(0, 2 * self.messages + 1, 2, dtype=np.int32))
+        self._write(
+            folder, "multicast", "part-0", process=senders, sender=senders,
+            group=pc.if_else(is_replica, groups, None), seq=self._multicast_seq[by_time],
+            time=self.multicast_slot[by_time] * 1000, message=self._names.take(pa.array(by_time)),
+            dest=pa.ListArray.from_arrays(offsets, dest),
+        )  # fmt: skip
+
+    def _write_sends(self, folder: Path, processes: pa.Array) -> None:
+        """One row for each message, to the first replica of its first group; `seq` is not looked at in these rows."""
+        numbers = np.concatenate([np.arange(self.messages), np.array([m for _, m in self.strangers], dtype=np.int64)])
+        senders = np.concatenate([self.sender, np.array([p for p, _ in self.strangers], dtype=np.int64)])
+        offsets = pa.array(np.arange(len(numbers) + 1, dtype=np.int32))
+        self._write(
+            folder, "send", "part-0", process=processes.take(pa.array(senders)), seq=np.arange(len(numbers)),
+            peer=processes.take(pa.array(self.dest[numbers, 0] * self.replicas)),
+            about=pa.ListArray.from_arrays(offsets, self._names.take(pa.array(numbers))),
+        )  # fmt: skip
+
+    def _write(self, folder: Path, kind: str, part: str, **columns: object) -> None:
+        rows = len(columns["process"])  # type: ignore[arg-type]
+        columns["run"] = pa.array(["r"]).take(pa.array(np.zeros(rows, dtype=np.int32)))
+        arrays = [
+            pa.array(columns[field.name]).cast(field.type) if field.name in columns else pa.nulls(rows, field.type)
+            for field in FILE_SCHEMA
+        ]
+        path = folder / f"kind={kind}" / f"{part}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        table = pa.Table.from_arrays(arrays, schema=FILE_SCHEMA)
+        pq.write_table(table, path, compression="zstd", compression_level=1, row_group_size=ROWS_PER_GROUP)

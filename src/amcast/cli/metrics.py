@@ -1,0 +1,102 @@
+"""`amcast metrics`: the numbers of a trace, as tables."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Option
+
+from amcast.cli.output import complain, count, duration, plain_table, print_json, progress_bar, report_console
+from amcast.cli.sweep import Master, Settings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from amcast.pipeline.metrics import Collected
+
+TRACE = "A Parquet folder, a .parquet, .jsonl or .csv file, or anything that Spark can read."
+COLUMNS = "Columns of another system, such as node=process,msg=message."
+MOST_RUNS = 20  # in what is printed
+ROLES = {"leader": "first delivery in a group", "follower": "last delivery in a group", "optimistic": "optimistic one"}
+
+
+def metrics(
+    trace: Annotated[str, typer.Argument(metavar="TRACE", help=TRACE)],
+    out: Annotated[Path | None, Option(metavar="DIR", help="Write the tables there, as Parquet and CSV.")] = None,
+    columns: Annotated[str | None, Option(metavar="THEIRS=OURS,…", help=COLUMNS)] = None,
+    bin_width: Annotated[
+        str | None, Option("--bin", metavar="TIME", help="Of the timeline, such as 10ms. Default: 1/100 of the run.")
+    ] = None,
+    master: Master = None,
+    spark_conf: Settings = None,
+    force: Annotated[bool, Option("--force", help="Replace older tables in DIR.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print all tables as one JSON document.")] = False,
+) -> int:
+    """Latency, throughput, delays, recovery, protocol messages and queues of a trace, on Spark."""
+    from amcast.core.errors import UsageError
+    from amcast.pipeline.columns import parse_columns
+    from amcast.pipeline.metrics import check_out, collect_from, save
+    from amcast.pipeline.session import settings_of
+    from amcast.sim.network import nanoseconds
+
+    theirs = None if columns is None else parse_columns(columns)
+    settings = settings_of(spark_conf or (), "--spark-conf")
+    bin_ns = None if bin_width is None else nanoseconds(bin_width)
+    if bin_ns == 0:
+        raise UsageError("--bin 0: expected a positive time, such as 10ms")
+    if out is not None:
+        check_out(out, force)
+    with progress_bar() as bar:
+        bar.add_task("measuring on Spark", total=None)
+        found = collect_from(trace, columns=theirs, bin_ns=bin_ns, master=master, settings=settings)
+    if out is not None:
+        save(found.tables, out, force)
+    for note in found.notes:
+        complain(note)
+    if as_json:
+        print_json(document(trace, out, found))
+    else:
+        print_metrics(report_console(), out, found)
+    return 0
+
+
+def document(trace: str, out: Path | None, found: "Collected") -> dict[str, object]:
+    """For JSON."""
+    return {
+        "trace": trace,
+        "out": None if out is None else str(out),
+        "notes": list(found.notes),
+        "tables": {name: table.to_pylist() for name, table in found.tables.items()},
+    }
+
+
+def print_metrics(console: "Console", out: Path | None, found: "Collected") -> None:
+    from rich.text import Text
+
+    runs = found.tables["runs"].to_pylist()
+    latency = {(row["run"], row["role"]): row for row in found.tables["latency"].to_pylist() if row["group"] is None}
+    for run in runs[:MOST_RUNS]:
+        console.print(Text(f"{run['run']}: {in_all(run)}", style="bold"))
+        rows = [(ROLES[role], latency[run["run"], role]) for role in ROLES if (run["run"], role) in latency]
+        if rows:
+            numbers = ("p50", "p95", "p99", "max", "mean")
+            table = plain_table(
+                "latency in ms, from the multicast to the", *numbers, "p50 in δ", right=(*numbers, "p50 in δ")
+            )
+            for what, row in rows:
+                cells = [f"{row[f'{name}_ms']:,.2f}" for name in numbers]
+                table.add_row(what, *cells, "" if row["p50_delta"] is None else f"{row['p50_delta']:,.2f}")
+            console.print(table)
+    if len(runs) > MOST_RUNS:
+        console.print(f"and {count(len(runs) - MOST_RUNS, 'more run')}")
+    if out is not None:
+        console.print(Text(f"{len(found.tables)} tables in {out}, as Parquet and CSV: {', '.join(found.tables)}"))
+
+
+def in_all(run: dict[str, Any]) -> str:
+    text = f"{count(run['multicasts'], 'message')}, {run['deliveries']:,} deliveries"
+    if run["duration_ms"] is not None:
+        text += f" in {duration(run['duration_ms'])}"
+    if run["messages_per_second"] is not None:
+        text += f": {run['messages_per_second']:,.0f} messages/s"
+    return text

@@ -1,0 +1,37 @@
+"""`amcast report`: one HTML page about a trace or a sweep."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Option
+
+from amcast.cli.output import complain, progress_bar, report_console
+from amcast.cli.sweep import Master, Settings
+
+SOURCE = "A trace, or the folder of a sweep."
+OUT = "Default: DIR-report.html, with tables and plots in the folder DIR-report."
+VERDICTS = "What 'amcast verify --json' printed. Default: DIR/verdicts.json or DIR-verdicts.json, if there is one."
+
+
+def report(
+    source: Annotated[Path, typer.Argument(metavar="DIR", help=SOURCE)],
+    out: Annotated[Path | None, Option(metavar="FILE.html", help=OUT)] = None,
+    verdicts: Annotated[Path | None, Option(metavar="FILE", help=VERDICTS)] = None,
+    master: Master = None,
+    spark_conf: Settings = None,
+) -> int:
+    """Write one self-contained HTML page with tables and plots; CSV and PNG beside it."""
+    from rich.text import Text
+
+    from amcast.pipeline.report import report as write_report
+    from amcast.pipeline.session import settings_of
+
+    settings = settings_of(spark_conf or (), "--spark-conf")
+    with progress_bar() as bar:
+        bar.add_task("measuring on Spark", total=None)
+        done = write_report(source, out, verdicts=verdicts, master=master, settings=settings)
+    for note in done.notes:
+        complain(note)
+    report_console().print(Text(f"report in {done.page}, its tables and plots in {done.folder}"))
+    return 0

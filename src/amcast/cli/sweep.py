@@ -1,0 +1,118 @@
+"""`amcast sweep`: many simulations on Spark, from one file."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+from amcast.cli.output import complain, count, duration, print_json, progress_bar, report_console
+
+if TYPE_CHECKING:
+    from amcast.pipeline.sweep import Sweep, Watch
+
+SPEC = "Values, lists of them (all combinations are run), or ranges with a table [sample]."
+MASTER = "Where Spark runs, such as spark://host:7077. Default: $AMCAST_SPARK_MASTER, or all cores of this machine."
+SETTING = "A setting of Spark, such as spark.driver.memory=8g; repeatable. Also: $AMCAST_SPARK_CONF, separated by ';'."
+MOST_ERRORS = 5
+
+Master = Annotated[str | None, Option(metavar="URL", help=MASTER)]
+Settings = Annotated[list[str] | None, Option("--spark-conf", metavar="KEY=VALUE", help=SETTING)]
+
+
+def sweep(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help=SPEC)],
+    out: Annotated[Path, Option(metavar="DIR", help="For traces and results; an unfinished sweep there is resumed.")],
+    master: Master = None,
+    spark_conf: Settings = None,
+    force: Annotated[bool, Option("--force", help="Start anew, replacing the sweep in DIR.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Run every combination of a specification. Exit code: 0 all ok, 1 some failed, 3 some stalled or out of time."""
+    from amcast.pipeline.session import settings_of
+    from amcast.pipeline.spec import load_spec
+    from amcast.pipeline.sweep import Interrupted
+    from amcast.pipeline.sweep import sweep as run_sweep
+
+    settings = settings_of(spark_conf or (), "--spark-conf")
+    asked = load_spec(spec)
+    try:
+        with terminated_as_interrupted() as stop, rows_bar() as watch_for:
+            done = run_sweep(asked, out, force=force, master=master, settings=settings, watch=watch_for(asked.name))
+    except Interrupted as interrupted:
+        complain(f"interrupted: {interrupted}; the same command runs the rest")
+        return 128 + (stop or [signal.SIGINT])[0]
+    if as_json:
+        print_json(done.document())
+    else:
+        print_sweep(done)
+    return exit_code(done)
+
+
+@contextmanager
+def rows_bar() -> Iterator[Callable[[str], "Watch"]]:
+    """Rows done, rate and time left, of one sweep after the other."""
+    from rich.progress import TimeRemainingColumn
+
+    with progress_bar("{task.fields[rows]}", TimeRemainingColumn()) as bar:
+        waiting = bar.add_task("starting Spark", rows="", total=None)
+
+        def watch_for(name: str) -> "Watch":
+            task = bar.add_task(name, rows="", visible=False)
+            before: int | None = None
+
+            def watch(done: int, rows: int) -> None:
+                nonlocal before
+                before = done if before is None else before
+                speed = bar.tasks[task].speed
+                text = f"{done:,}/{rows:,} rows" + (f", {speed:,.1f}/s" if speed else "")
+                bar.update(task, completed=done, total=rows, rows=text, visible=before < done < rows)
+                bar.update(waiting, visible=not before < done)
+
+            return watch
+
+        yield watch_for
+
+
+@contextmanager
+def terminated_as_interrupted() -> Iterator[list[int]]:
+    """SIGTERM ends the work in order, as Ctrl-C does; the list holds its number then."""
+    seen: list[int] = []
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, on_signal)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def exit_code(done: "Sweep") -> int:
+    from amcast.pipeline.row import CRASHED, FAILED, OK
+
+    if done.statuses.get(FAILED) or done.statuses.get(CRASHED):
+        return 1
+    return 0 if done.statuses.get(OK) == done.rows else 3
+
+
+def print_sweep(done: "Sweep") -> None:
+    from amcast.pipeline.row import OK
+    from amcast.pipeline.sweep import read_runs
+
+    console = report_console()
+    table = read_runs(done.out, ["run", "status", "error"])
+    problems = [row for row in table.to_pylist() if row["status"] != OK]
+    for row in problems[:MOST_ERRORS]:
+        console.print(f"{row['run']} {row['status']}: {row['error']}", soft_wrap=True)
+    if len(problems) > MOST_ERRORS:
+        console.print(f"and {len(problems) - MOST_ERRORS:,} more")
+    tally = ", ".join(f"{number:,} {status}" for status, number in sorted(done.statuses.items()))
+    before = f", {done.done_before:,} of them before" if done.done_before else ""
+    console.print(f"{count(done.rows, 'row')} in {done.out}: {tally}{before}; {duration(1000 * done.seconds)}")

@@ -1,0 +1,109 @@
+"""A figure of a paper as one small file: what to run, what to draw, and what the paper says about it.
+
+`figures/<name>.toml` has a `title`, the `paper` and, if need be, `notes` for the reader, and then
+
+- `[sweep.<name>]`: one or more sweeps, as in a file for `amcast sweep`, and `[scale.small.<name>]` and
+  `[scale.paper.<name>]` with the values that depend on the scale;
+- `[plot]`, of `kind = "curves"`: columns of the runs for `x` and `y`, a panel per value of `panel`, a line per value of
+  `line`, points in the order of `along`; or of `kind = "timeline"`: throughput and latency over time, in bins, at
+  `places` (groups, or "clients" for all of them);
+- `[[claim]]`: `what`, what the `paper` says, the value `expected` from a model, and how to measure it: a `column` of
+  the runs, where the columns named in `where` have those values ("most" and "least" are the extremes), their mean
+  unless `how` is "max" or "min"; with `over`, the ratio to another selection, point by point.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Final
+
+from amcast.core.errors import UsageError
+from amcast.pipeline.spec import Spec, meant, spec_of
+
+SCALES: Final = ("small", "paper")
+KEYS: Final = ("title", "paper", "notes", "sweep", "scale", "plot", "claim")
+
+
+@dataclass(frozen=True)
+class Plot:
+    kind: str
+    sweep: str = ""  # "": the only one
+    x: str = ""
+    y: str = ""
+    panel: str = ""
+    line: tuple[str, ...] = ()
+    along: str = ""
+    bin: str = "300ms"
+    places: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Claim:
+    what: str
+    paper: str
+    column: str
+    expected: float | None = None
+    unit: str = "×"
+    sweep: str = ""
+    how: str = "mean"
+    where: Mapping[str, Any] | None = None
+    over: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    title: str
+    paper: str
+    notes: tuple[str, ...]
+    sweeps: Mapping[str, Spec]
+    plot: Plot
+    claims: tuple[Claim, ...]
+
+
+def figure_names() -> list[str]:
+    """Those that can be reproduced."""
+    files = resources.files("amcast.pipeline.figures").iterdir()
+    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+
+
+def read_figure(name: str) -> dict[str, Any]:
+    """The file of a figure; UsageError, with the closest name, if there is none."""
+    known = figure_names()
+    if name not in known:
+        raise UsageError(f"unknown figure {name!r}: {meant(name, known)} 'amcast reproduce --list' lists them")
+    file = resources.files("amcast.pipeline.figures").joinpath(f"{name}.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def load_figure(name: str, scale: str) -> Figure:
+    """The figure with this name at this scale."""
+    return figure_of(read_figure(name), name, scale)
+
+
+def figure_of(document: Mapping[str, Any], name: str, scale: str) -> Figure:
+    """A figure from what was read from its file."""
+    for key in document:
+        if key not in KEYS:
+            raise UsageError(f"{name}.toml: unknown key {key!r}; {meant(key, KEYS)}")
+    scaled = document["scale"][scale]
+    for sweep in scaled:
+        if sweep not in document["sweep"]:
+            raise UsageError(f"{name}.toml: scale.{scale}.{sweep}: {meant(sweep, document['sweep'])}")
+    sweeps = {
+        sweep: spec_of({**fixed, **scaled.get(sweep, {})}, f"{name}-{sweep}", f"{name}.toml: sweep.{sweep}")
+        for sweep, fixed in document["sweep"].items()
+    }
+    plot = dict(document["plot"])
+    line = plot.pop("line", ())
+    places = tuple(plot.pop("places", ()))
+    return Figure(
+        name=name,
+        title=document["title"],
+        paper=document["paper"],
+        notes=tuple(document.get("notes", ())),
+        sweeps=sweeps,
+        plot=Plot(line=(line,) if isinstance(line, str) else tuple(line), places=places, **plot),
+        claims=tuple(Claim(**claim) for claim in document.get("claim", ())),
+    )

@@ -1,0 +1,116 @@
+"""What a crash does to throughput and latency over time, from the rows of a trace.
+
+In a group a message counts when it is first delivered there (by the leader, as a rule); at the clients it counts when
+it was first delivered in every one of its groups. Both are put in the bin of that moment, with the time since the
+multicast.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CLIENTS: Final = "clients"
+LAST: Final = 7  # bins at the end of a run that show whether and where it has settled
+STEADY: Final = 1.5  # times that latency is still steady
+OTHER: Final = 3.0  # times the latency before the crash is too much to have settled
+SECOND: Final = 1e9
+MILLISECOND: Final = 1e6
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def delivery_bins(trace: "DataFrame", bin_ns: int) -> "DataFrame":
+    """Per run, place (a group, or all clients) and bin in which something was delivered: rate and mean latency."""
+    from pyspark.sql import functions as F
+
+    sent = trace.where("kind = 'multicast'").select(
+        *("run", "message"), F.col("time").alias("sent"), F.size("dest").alias("k")
+    )
+    firsts = trace.where("kind = 'deliver'").groupBy("run", "message", "group").agg(F.min("time").alias("at"))
+    in_groups = firsts.join(sent, ["run", "message"])
+    whole = (
+        in_groups.groupBy("run", "message", "sent", "k")
+        .agg(F.max("at").alias("at"), F.count("*").alias("reached"))
+        .where("reached = k")
+        .withColumn("place", F.lit(CLIENTS))
+    )
+    places = in_groups.withColumnRenamed("group", "place")
+    columns = ("run", "place", "sent", "at")
+    return (
+        places.select(*columns)
+        .unionByName(whole.select(*columns))
+        .groupBy("run", "place", F.floor(F.col("at") / bin_ns).alias("bin"))
+        .agg(F.count("*").alias("messages"), (F.avg(F.col("at") - F.col("sent")) / MILLISECOND).alias("latency_ms"))
+        .select(
+            *("run", "place", "bin"),
+            (F.col("bin") * bin_ns / SECOND).alias("start_s"),
+            (F.col("messages") * SECOND / bin_ns).alias("messages_per_second"),
+            "latency_ms",
+        )
+        .orderBy("run", "place", "bin")
+    )
+
+
+def with_empty_bins(bins: Rows, bin_ns: int) -> list[dict[str, Any]]:
+    """The same with the bins in between, of which nothing is known but that nothing was delivered."""
+    found = {(row["run"], row["place"], row["bin"]): row for row in bins}
+    places = dict.fromkeys((row["run"], row["place"]) for row in bins)
+    last = {run: max(row["bin"] for row in bins if row["run"] == run) for run, _ in places}
+    nothing = {"messages_per_second": 0.0, "latency_ms": None}
+    return [
+        {"run": run, "place": place, "bin": n, "start_s": n * bin_ns / SECOND, **nothing}
+        | dict(found.get((run, place, n), {}))
+        for run, place in places
+        for n in range(last[run] + 1)
+    ]
+
+
+def crashes(trace: "DataFrame") -> "DataFrame":
+    """Per run and crash of a replica: when it was, and in seconds from there when its group had another leader, when it
+    delivered again, and when all that had been multicast before the new leader was delivered."""
+    from pyspark.sql import functions as F
+
+    crashed = trace.where("kind = 'crash' and `group` is not null").select(
+        *("run", "group", "process", F.col("time").alias("crash"))
+    )
+    keys = ["run", "group", "process", "crash"]
+    leaders = trace.where("kind = 'leader'").select("run", "group", F.col("time").alias("leader"))
+    later = crashed.join(leaders, ["run", "group"]).where("leader > crash")
+    led = crashed.join(later.groupBy(*keys).agg(F.min("leader").alias("leader")), keys, "left")
+    sent = trace.where("kind = 'multicast'").select("run", "message", F.col("time").alias("sent"))
+    firsts = trace.where("kind = 'deliver'").groupBy("run", "message", "group").agg(F.min("time").alias("at"))
+    again = firsts.join(F.broadcast(crashed), ["run", "group"]).where("at > crash")
+    old = firsts.drop("group").join(sent, ["run", "message"]).join(F.broadcast(led), "run").where("sent <= leader")
+    return (
+        led.join(again.groupBy(*keys).agg(F.min("at").alias("again")), keys, "left")
+        .join(old.groupBy(*keys).agg(F.max("at").alias("cleared")), keys, "left")
+        .select(
+            *("run", "group", "process"),
+            (F.col("crash") / SECOND).alias("crash_s"),
+            ((F.col("leader") - F.col("crash")) / SECOND).alias("leader_s"),
+            ((F.col("again") - F.col("crash")) / SECOND).alias("recovery_s"),
+            ((F.col("cleared") - F.col("leader")) / SECOND).alias("cleared_s"),
+        )
+        .orderBy("run", "crash_s", "process")
+    )
+
+
+def settled_s(bins: Rows, bin_s: float, crash_s: float, led_s: float, end_s: float) -> float | None:
+    """From the new leader to the bin from which the latency at clients is steady. None: it is not, by the end.
+
+    It may be another one than before, for the new leader may be elsewhere. So steady is what it is in the last bins, if
+    that is at most a few times what it was before. `bins` are those of one run at the clients, the empty ones included;
+    only whole bins while the clients still multicast are looked at, and not the first one, in which all start at once.
+    """
+    whole = [row for row in bins if bin_s <= row["start_s"] <= end_s - bin_s]
+    before = sorted(row["latency_ms"] or inf for row in whole if row["start_s"] <= crash_s - bin_s)
+    after = [row for row in whole if row["start_s"] >= led_s]
+    last = sorted(row["latency_ms"] or inf for row in after[-LAST:])
+    if not before or len(last) < LAST or last[LAST // 2] > OTHER * before[len(before) // 2]:
+        return None
+    unsteady = [row["start_s"] for row in after if (row["latency_ms"] or inf) > STEADY * last[LAST // 2]]
+    settled = max(unsteady, default=led_s - bin_s) + bin_s
+    return float(settled - led_s) if settled <= after[-LAST]["start_s"] else None

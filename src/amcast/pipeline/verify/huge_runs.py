@@ -1,0 +1,220 @@
+"""Huge runs: every property as operations on tables, so that neither a task nor the driver ever holds a run.
+
+All huge runs of a trace are worked on at once, their processes numbered one after the other. What is found is the names
+of a few messages for each broken property; `examples` makes verdicts of them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from amcast.check import Verdict, check
+from amcast.check.agreement import CUT_OFF
+from amcast.core.errors import TraceError
+from amcast.core.trace import Event
+from amcast.pipeline.tables import refuse_faults
+from amcast.pipeline.verify import messages as marks
+from amcast.pipeline.verify.blocks import Batches, collect, unpack
+from amcast.pipeline.verify.causal import past_ignored, runs_with_chains
+from amcast.pipeline.verify.cuts import PLACES_PER_BLOCK, Steps
+from amcast.pipeline.verify.examples import events_about, unknown, verdicts_on
+from amcast.pipeline.verify.fifo import overtaken
+from amcast.pipeline.verify.gather import FACTS_BUCKET, gather
+from amcast.pipeline.verify.histories import SEQUENCED, Timestamps, judge_histories
+from amcast.pipeline.verify.optimistic import mistakes
+from amcast.pipeline.verify.order import disordered, runs_without_proof
+from amcast.pipeline.verify.survey import Facts, Survey, survey_of
+
+ALWAYS: Final = ("integrity", "validity", "order", "agreement", "termination")
+NEED_END: Final = ("agreement", "agreement-nonuniform", "termination")
+MARK_OF: Final = {
+    "integrity": marks.INTEGRITY,
+    "validity": marks.VALIDITY,
+    "agreement": marks.AGREEMENT,
+    "agreement-nonuniform": marks.NONUNIFORM,
+    "termination": marks.TERMINATION,
+    "genuine": marks.STRANGER,
+    "optimistic": marks.GUESSED_WRONG,
+}
+ROWS_PER_BUCKET: Final = 600_000
+PLACES_PER_SEARCH: Final = 2_000_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked, and how the work is divided; tests divide it more finely."""
+
+    path: str
+    properties: Sequence[str] | None
+    trust_nothing: bool = False  # not even timestamps that are checked
+    rows_per_bucket: int = ROWS_PER_BUCKET
+    places_per_block: int = PLACES_PER_BLOCK
+    watch: Callable[[str], None] = field(default=lambda step: None)
+
+    def asked_of(self, facts: Facts) -> Sequence[str]:
+        if self.properties is not None:
+            return self.properties
+        names = list(ALWAYS)
+        if facts.traffic_about:
+            names.append("genuine")
+        if facts.guesses:
+            names.append("optimistic")
+        return names
+
+
+def judge_huge_runs(rows: DataFrame, count: int, plan: Plan) -> list[Verdict]:
+    """The verdicts on all runs in these rows, of which there are `count`, by the name of the run. Raises TraceError."""
+    buckets = _parts(rows, count, plan.rows_per_bucket)
+    with_traffic = plan.properties is None or "genuine" in plan.properties
+    plan.watch("reading the trace")
+    with _kept(gather(rows, buckets, with_traffic)) as gathered:
+        facts = collect(gathered.where(F.col("bucket") == FACTS_BUCKET))
+        assert facts is not None, "there are rows, and there are none"
+        if pc.sum(facts["faults"]).as_py():
+            refuse_faults(plan.path, rows)
+        survey = survey_of(facts)
+        ts = judge_histories(facts, rows, survey, plan.path)
+        if survey.too_long:
+            return judge_huge_runs(_numbered_again(rows), count, plan)
+        plan.watch("gathering what happened to each message")
+        certify = not plan.trust_nothing and any(facts.without_ts < facts.deliveries for facts in survey.facts)
+        table = marks.message_table(gathered, buckets, survey, ts if certify else None)
+        with _kept(table) as messages:
+            judgement = _Judgement(rows, survey, ts if certify else None, plan)
+            judgement.read_marks(messages)
+            gathered.unpersist()
+            return judgement.verdicts(messages)
+
+
+def _parts(rows: DataFrame, count: int, per_part: int) -> int:
+    """At least one for each core, so that none is idle."""
+    return max(rows.sparkSession.sparkContext.defaultParallelism, -(-count // per_part))
+
+
+@contextmanager
+def _kept(table: DataFrame) -> Iterator[DataFrame]:
+    """Computed once, on first use, and kept for the time of the block."""
+    table = table.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield table
+    finally:
+        table.unpersist()
+
+
+def _numbered_again(rows: DataFrame) -> DataFrame:
+    """With dense `seq`, where its values are too far apart to be put on one line."""
+    is_sequenced = F.col("kind").isin(*SEQUENCED)
+    place = F.row_number().over(Window.partitionBy("run", "process", is_sequenced).orderBy("seq"))
+    return rows.withColumn("seq", place.cast("long"))
+
+
+class _Judgement:
+    """Collects what is found about each run and property."""
+
+    def __init__(self, rows: DataFrame, survey: Survey, ts: Timestamps | None, plan: Plan) -> None:
+        self.rows, self.survey, self.ts, self.plan = rows, survey, ts, plan
+        self.asked = [plan.asked_of(facts) for facts in survey.facts]
+        self.suspects: dict[tuple[int, str], Sequence[str]] = {}
+        self.uncertified: set[int] = set()
+        self.figures: dict[int, dict[str, int | float]] = {}
+        self.cuts: Steps | None = None
+
+    def verdicts(self, messages: DataFrame) -> list[Verdict]:
+        if self.is_asked("order"):
+            self.plan.watch("order")
+            self.judge_order(messages)
+        if self.is_asked("fifo") or self.is_asked("causal"):
+            self.plan.watch("fifo and causal order")
+            self.judge_fifo_and_causal(messages)
+        if self.is_asked("optimistic") and any(facts.guesses for facts in self.survey.facts):
+            self.plan.watch("optimistic delivery")
+            self.judge_guesses(messages)
+        self.plan.watch("fetching counter-examples")
+        wanted = {key: found for key, found in self.suspects.items() if self.is_judged(*key)}
+        examples = verdicts_on(self.rows, self.survey, wanted)
+        return [
+            self.verdict(run, name, examples.get((run, name)))
+            for run in range(len(self.survey.runs))
+            for name in self.asked[run]
+        ]
+
+    def is_asked(self, name: str) -> bool:
+        return any(name in names for names in self.asked)
+
+    def is_judged(self, run: int, name: str) -> bool:
+        return name in self.asked[run] and (name not in NEED_END or bool(self.survey.processes.ended[run]))
+
+    def read_marks(self, messages: DataFrame) -> None:
+        """Note what is wrong with messages by themselves."""
+        found = messages.mapInArrow(_marked, "run int, marks int, message string").toArrow().to_pylist()
+        for row in sorted(found, key=lambda row: str(row["message"])):
+            run, message = row["run"], row["message"]
+            if row["marks"] & marks.CONFLICT:
+                self.refuse_conflict(run, message)
+            if row["marks"] & marks.UNCERTIFIED:
+                self.uncertified.add(run)
+            for name, mark in MARK_OF.items():
+                if row["marks"] & mark:
+                    self.suspects.setdefault((run, name), [message])
+
+    def refuse_conflict(self, run: int, message: str) -> None:
+        events = events_about(self.rows, {(self.survey.runs[run], message)})
+        try:
+            check([event for of_message in events.values() for event in of_message], ["integrity"])
+        except TraceError as error:
+            raise TraceError(f"{self.plan.path}: {error}") from None
+        raise AssertionError(f"{message} is multicast twice, and is not")
+
+    def judge_order(self, messages: DataFrame) -> None:
+        runs = runs_without_proof(self.survey, self.ts, self.uncertified)
+        partitions = _parts(self.rows, sum(self.survey.facts[run].deliveries for run in runs), PLACES_PER_SEARCH)
+        found, self.cuts = disordered(messages, self.survey, runs, self.plan.places_per_block, partitions)
+        self.note("order", found)
+
+    def judge_fifo_and_causal(self, messages: DataFrame) -> None:
+        chains, senders = self.survey.chains["deliver"], self.survey.chains["multicast"]
+        partitions = _parts(self.rows, sum(facts.deliveries for facts in self.survey.facts), PLACES_PER_SEARCH)
+        broken = overtaken(messages, senders, chains, partitions)
+        self.note("fifo", broken)
+        if self.is_asked("causal"):
+            runs = runs_with_chains(self.survey) - set(broken)
+            found = past_ignored(messages, self.survey, runs, self.plan.places_per_block, partitions, self.cuts)
+            self.note("causal", {**found, **broken})
+
+    def judge_guesses(self, messages: DataFrame) -> None:
+        chains, senders = self.survey.chains["optdeliver"], self.survey.chains["multicast"]
+        partitions = _parts(self.rows, sum(facts.guesses for facts in self.survey.facts), PLACES_PER_SEARCH)
+        self.note("optimistic", overtaken(messages, senders, chains, partitions, guesses=True))
+        self.figures = mistakes(messages, self.survey, partitions)
+
+    def note(self, name: str, found: dict[int, list[str]]) -> None:
+        for run, messages in found.items():
+            self.suspects.setdefault((run, name), messages)
+
+    def verdict(self, run: int, name: str, violated: Verdict | None) -> Verdict:
+        facts, of_run = self.survey.facts[run], self.survey.runs[run]
+        if name in NEED_END and not self.survey.processes.ended[run]:
+            return Verdict(name, of_run, "unknown", CUT_OFF)
+        if name == "genuine" and (facts.traffic == 0 or (facts.traffic_about == 0 and facts.multicasts)):
+            some = [Event(of_run, "multicast", "", None, 1, None, "", "", ()), Event(of_run, "send", "", None, 2)]
+            return unknown(name, of_run, *(some if facts.traffic else ()))
+        if name == "optimistic" and not facts.guesses:
+            return unknown(name, of_run)
+        verdict = violated or Verdict(name, of_run, "ok")
+        return replace(verdict, figure=self.figures[run]) if name == "optimistic" else verdict
+
+
+def _marked(batches: Batches) -> Batches:
+    """For each run and sum of marks the first message by name."""
+    for piece in unpack(batches):
+        marked = piece.select(["run", "marks", "message"]).filter(pc.field("marks") != 0)
+        if marked.num_rows:
+            found = pa.Table.from_batches([marked]).group_by(["run", "marks"]).aggregate([("message", "min")])
+            yield from found.rename_columns(["run", "marks", "message"]).to_batches()
