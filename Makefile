@@ -16,7 +16,7 @@ help:
 	@echo "make demo     simulate White-Box, crash a leader, verify the trace, print a report"
 	@echo "make test     check, compile, then run all tests"
 	@echo "make check    ruff, mypy, import-linter"
-	@echo "make bench    simulator events per second beside SimPy"
+	@echo "make bench    simulator beside SimPy, sweeps beside a process pool, Spark beside memory"
 	@echo "make swarm    SEEDS=$(SEEDS) random runs of each protocol"
 	@echo "make compile  compile core, protocols and sim in place if they changed"
 	@echo "make format   sort imports and apply ruff's safe fixes"
@@ -38,6 +38,8 @@ check: $(INSTALLED)
 
 bench: compile
 	@$(BIN)/python bench/run.py
+	@$(BIN)/python bench/sweep_bench.py
+	@$(BIN)/python bench/verify_bench.py
 
 swarm: compile
 	@$(BIN)/amcast swarm skeen --seeds $(SEEDS)

@@ -15,7 +15,7 @@ from amcast.cli.output import complain, count, duration, print_json, progress_ba
 if TYPE_CHECKING:
     from amcast.pipeline.sweep import Sweep, Watch
 
-SPEC = "Values, lists of them (all combinations are run), or ranges with a table [sample]."
+SPEC = "Values, lists of them (all combinations are run), or ranges with a table \\[sample]."
 MASTER = "Where Spark runs, such as spark://host:7077. Default: $AMCAST_SPARK_MASTER, or all cores of this machine."
 SETTING = "A setting of Spark, such as spark.driver.memory=8g; repeatable. Also: $AMCAST_SPARK_CONF, separated by ';'."
 MOST_ERRORS = 5
