@@ -1,8 +1,8 @@
 """A sweep of CPU-bound simulations on Spark, `local[2]`, beside `multiprocessing.Pool(2)` with the same rows.
 
 Both run the same function on the same rows, which writes the same lines, and both have their two processes up before
-the clock starts: what is compared is what Spark adds to a row. They take turns, and the table shows medians. The time that
-Spark needs to start, once per command, is shown beside it.
+the clock starts: what is compared is what Spark adds to a row. They take turns, and the table shows medians. The time
+that Spark needs to start, once per command, is shown beside it.
 """
 
 import argparse
