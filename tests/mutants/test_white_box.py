@@ -72,6 +72,22 @@ MUTANTS = [
             "            entry = self.entries[mid]\n            if entry is not None:  # else",
         ),
     ),
+    mutant(
+        "old_acks_count_again",
+        (
+            "        self.new_leader_acks = {}\n        self.new_state_acks = {}\n",
+            "        self.new_leader_acks = {}\n",
+        ),
+    ),
+    mutant(
+        "leads_again_in_its_old_ballot",
+        ("        recovers = self.pid in self.new_leader_acks", "        recovers = True"),
+    ),
+    mutant(
+        "snapshot_leaves_out_what_counts_as_recorded",
+        ("            entry.recorded = entry.phase >= ACCEPTED\n", "            pass\n"),
+        ("if e.recorded]", "if e.phase >= ACCEPTED]"),
+    ),
     mutant("promise_not_durable", ("            self.save(Promised(b))\n", "            pass\n")),
     mutant(
         "acceptance_not_durable", ("            self.save(Accepted(m, entry.lts, self.clock))\n", "            pass\n")

@@ -27,8 +27,8 @@ def scenario(build: Scenario) -> Scenario:
 UNDER_TEST = [protocol("white_box")]  # the tests of the tests put a broken one here
 
 
-def script(*sizes: int, heartbeat: float = 10_000) -> Script:
-    return Script(UNDER_TEST[0], sizes or (3, 3), heartbeat=heartbeat)
+def script(*sizes: int, heartbeat: float = 10_000, durable: bool = False) -> Script:
+    return Script(UNDER_TEST[0], sizes or (3, 3), heartbeat=heartbeat, durable=durable)
 
 
 def process(s: Script, name: str) -> Any:
@@ -131,12 +131,13 @@ def s06_stuck_follower() -> Script:
 @scenario
 def s07_mixed_vectors() -> Script:
     """g1 changes its leader between the ACCEPTs that different members of g0 see: one vector counts, one gts."""
-    s = script()
+    s = script(3, 5)
     s.delay("g1/0", "g0/1", "Accept", NEVER)
     s.delay("g1/0", "g0/2", "Accept", NEVER)
-    s.delay("g1/0", "g1/1", None, NEVER)
-    s.delay("g1/0", "g1/2", None, NEVER)
+    for rank in range(1, 5):
+        s.delay("g1/0", f"g1/{rank}", None, NEVER)
     s.delay("c1", "g1/0", None, NEVER)
+    s.delay("g1/1", "g0/0", None, 30)
     s.at(0.5, lambda: s.multicast("c1", 1))
     s.at(1, lambda: s.multicast("c0", 0, 1))
     s.at(2.5, lambda: s.crash("g1/0", lose=False))
@@ -323,6 +324,80 @@ def s18_reply_lost() -> Script:
     s.run()
     same_everywhere(s, 0, ["c0:0"])
     assert process(s, "c0").idle(), "the client was to get its answer"
+    return s
+
+
+@scenario
+def s19_old_acks() -> Script:
+    """As s04, but g0/1 has led before and holds an acknowledgement of that ballot: it must not count again."""
+    s = script(3, 3, 3)
+    for i in range(6):
+        s.at(1 + 10 * i, lambda: s.multicast("c0", 2))
+    s.at(70, lambda: s.recover("g0/1"))
+    s.at(80, lambda: s.recover("g0/0"))
+    s.at(90, lambda: [s.delay("g1/0", name, "Accept", 200) for name in ("g0/0", "g0/1")])
+    s.at(90, lambda: [s.delay("g0/1", None, "NewState", NEVER), s.delay("g0/1", "g0/2", "NewLeader", NEVER)])
+    s.at(100, lambda: s.multicast("c1", 0, 1))
+    s.at(110, lambda: s.multicast("c2", 0, 2))
+    s.at(120, lambda: s.recover("g0/1"))
+    s.at(130, lambda: s.crash("g0/1"))
+    s.at(140, lambda: s.recover("g0/2"))
+    s.run()
+    assert s.deliveries("g0/1") == []
+    same_everywhere(s, 0, ["c1:0", "c2:0"], but=("g0/1",))
+    return s
+
+
+@scenario
+def s20_leader_restarts() -> Script:
+    """g0/1 restarts while an acknowledgement of its ballot is still under way: that ballot is over for it."""
+    s = script(durable=True)
+    s.delay("g0/2", "g0/1", "NewStateAck", 20)
+    s.at(1, lambda: s.recover("g0/1"))
+    for client in ("c0", "c1"):
+        process(s, client).cur_leader[0] = s.topology.pid("g0/1")
+    s.delay("g1/0", "g0/1", "Accept", 50)
+    s.at(6, lambda: s.multicast("c0", 0, 1))
+    s.at(10, lambda: s.crash("g0/1", lose=False))
+    s.at(12, lambda: s.world.restart(s.topology.pid("g0/1")))
+    s.at(30, lambda: s.multicast("c1", 0))
+    s.at(35, lambda: s.recover("g0/2"))
+    s.run()
+    same_everywhere(s, 0, s.deliveries("g0/0"))
+    assert sorted(s.deliveries("g0/0")) == ["c0:0", "c1:0"]
+    return s
+
+
+@scenario
+def s21_snapshot_forgets_what_a_new_state_dropped() -> Script:
+    """m was accepted in an old ballot, dropped by the next, left out of a snapshot, then delivered: it is on disk."""
+    s = script(durable=True)
+    s.delay("g1/0", "g0/0", "Accept", 12)
+    s.delay("g1/0", "g0/1", "Accept", 12)
+    s.at(1, lambda: s.multicast("c0", 0, 1))
+    s.delay("g0/2", "g0/1", "NewLeaderAck", 5)
+    s.at(4, lambda: s.recover("g0/1"))
+    s.at(11, lambda: s.crash("g0/2", lose=False))
+    s.at(11.5, lambda: s.world.restart(s.topology.pid("g0/2")))
+    s.at(12, lambda: s.world.take_snapshot(s.topology.pid("g0/2")))
+    s.at(12, lambda: s.delay("g1/0", "g0/2", "Accept", 100))
+    s.at(61, lambda: s.crash("g0/2", lose=False))
+    s.at(62, lambda: s.world.restart(s.topology.pid("g0/2")))
+    s.run()
+    same_everywhere(s, 0, ["c0:0"])
+    return s
+
+
+@scenario
+def s22_many_false_suspicions() -> Script:
+    """Suspicions that no silence explains do not make the members patient: a real crash is noticed in time."""
+    s = script(3, heartbeat=5)
+    for i in range(9):
+        s.at(10 + 40 * i, lambda: s.recover("g0/1"))
+    s.at(410, lambda: s.crash("g0/0"))
+    s.at(411, lambda: s.multicast("c0", 0))
+    s.run()
+    assert s.latency("g0/1", "c0:0") < 60
     return s
 
 

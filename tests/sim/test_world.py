@@ -129,6 +129,34 @@ def test_a_paused_process_catches_up_when_it_resumes() -> None:
     assert times(w, 1, 0)[4:14] == [15] * 10
 
 
+def test_what_arrives_at_the_moment_of_the_resume_is_handled_after_what_waited() -> None:
+    w = world()
+    w.at(5 * MS + 1, Pause(1, 10 * MS - 1))
+    w.run()
+    assert heard(w, 1, 0) == EVERY
+
+
+def test_a_crash_and_a_restart_lose_a_suffix_of_what_was_sent_before_also_of_what_a_partition_held() -> None:
+    w = world()
+    w.at(5 * MS + 1, SlowLink(0, 1, 20 * MS))  # 6 and 7 are under way for long
+    w.at(7 * MS + 1, Partition((0,)))  # 8 and 9 are held back
+    w.at(9 * MS + 1, Crash(0))
+    w.at(9 * MS + 2, Restart(0))
+    w.at(10 * MS, Heal())
+    w.run()
+    assert heard(w, 1, 0) == [1, 2, 3, 4, 5, *range(10, 21)]
+
+
+def test_a_run_does_not_end_while_an_action_is_to_come() -> None:
+    """Messages that a partition holds back, heartbeats among them, hide nothing that is still planned."""
+    done: list[int] = []
+    w = world(replicas=2)
+    w.at(MS, Partition((0,)))
+    w.call(500 * MS, lambda w: done.append(int(w.now)))
+    w.run()
+    assert done == [500 * MS]
+
+
 def test_a_partition_holds_messages_back_until_it_heals() -> None:
     w = world()
     w.at(5 * MS + 1, Partition((0,)))

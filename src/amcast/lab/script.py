@@ -49,12 +49,18 @@ class Script:
     """A world to be told what to do. Nothing happens by itself: heartbeats are rare unless asked for."""
 
     def __init__(
-        self, protocol: Protocol, sizes: tuple[int, ...], clients: int = 3, heartbeat: float = 10_000, full: bool = True
+        self,
+        protocol: Protocol,
+        sizes: tuple[int, ...],
+        clients: int = 3,
+        heartbeat: float = 10_000,
+        full: bool = True,
+        durable: bool = False,
     ) -> None:
         self.topology = Topology(sizes, clients)
         self.network = Scripted(self.topology)
         self.recorder = ListRecorder(full=full)
-        params = Params(DELTA, heartbeat=int(heartbeat * DELTA), checked=True)
+        params = Params(DELTA, heartbeat=int(heartbeat * DELTA), checked=True, durable=durable)
         self.world = World(
             protocol, self.topology, self.network, Seeded(0), params=params, recorder=self.recorder, run="script"
         )

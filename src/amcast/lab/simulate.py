@@ -54,9 +54,7 @@ class Simulation:
         crashes = [f"{crash.process}@{crash.time}ns" for crash in self.crashes]
         return json.dumps({**dataclasses.asdict(self), "crashes": crashes, "delta": delta}, sort_keys=True)
 
-    def world(
-        self, recorder: Recorder | None = None, choices: Choices | None = None, run: str | None = None
-    ) -> World:
+    def world(self, recorder: Recorder | None = None, choices: Choices | None = None, run: str | None = None) -> World:
         """The world of this run, ready to `run()`; raises UsageError for what cannot be."""
         table = protocol(self.protocol)
         if table.single_replica and self.replicas != 1:

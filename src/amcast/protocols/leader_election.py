@@ -40,11 +40,13 @@ class LeaderElection:
 
     def heard(self, rank: int, now: int) -> bool:
         """A heartbeat arrived. True if the member was suspected until now."""
+        silence = now - self._heard[rank]
         self._heard[rank] = now
         if not self._suspected[rank]:
             return False
         self._suspected[rank] = False
-        self._patience[rank] *= 2
+        if silence > self._patience[rank]:  # it was really late: patience was too short
+            self._patience[rank] *= 2
         return True
 
     def newly_suspected(self, now: int) -> list[int]:

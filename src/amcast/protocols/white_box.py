@@ -323,7 +323,8 @@ class WhiteBox(Replica):
         self.send_one(sender, NewStateAck(msg.b))  # l.62
 
     def on_new_state_ack(self, sender: int, b: int) -> None:  # l.63
-        if self.status == RECOVERING and self.ballot == b and self.cballot == b:  # l.64
+        recovers = self.pid in self.new_leader_acks  # or it restarted: then ballot b is over for it
+        if self.status == RECOVERING and self.ballot == b and self.cballot == b and recovers:  # l.64
             self.new_state_acks[sender] = True
             self.lead_if_followed()
 

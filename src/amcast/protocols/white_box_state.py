@@ -223,7 +223,9 @@ class Replica(Process):
         ]
         for sender, done, above in self.done.rows():
             records.append(Remembered(sender, done, above))
-        kept = [e for e in self.entries.values() if e.phase >= ACCEPTED]
+        for entry in self.entries.values():
+            entry.recorded = entry.phase >= ACCEPTED
+        kept = [e for e in self.entries.values() if e.recorded]
         kept.sort(key=by_gts)
         for entry in kept:
             records.append(Held(entry.m, entry.phase, entry.lts, entry.gts))

@@ -136,7 +136,7 @@ class World:
         self.crashed = False  # somebody has
         self.cuts: dict[int, list[int]] = {}  # crashed sender -> last arrival per destination
         self.blocked: dict[int, bool] = {}  # channel -> partitioned
-        self.held: list[tuple[int, int, Message]] = []
+        self.held: list[tuple[int, int, int, Message]] = []  # sender, destination, incarnation, message
         self.extra_delay: dict[int, int] = {}  # channel -> slow link
         self.disturbed = False  # some channel is blocked or slow
         self.incarnation = [0] * topology.size
@@ -366,7 +366,7 @@ class World:
         if self.state[pid] == DYING:
             self.crash(pid)
 
-    def transmit(self, pid: i64, to: tuple[int, ...], msg: Message) -> None:
+    def transmit(self, pid: i64, to: tuple[int, ...], msg: Message, held_back: bool = False) -> None:
         kind = BACKGROUND if isinstance(msg, Background) else MESSAGE
         code = ((self.incarnation[pid] & 0x7F) << INCARNATION_SHIFT) | (kind << KIND_SHIFT) | pid
         if kind == BACKGROUND:
@@ -379,7 +379,7 @@ class World:
             dest: i64 = to_pid
             arrival = self.now
             if dest != pid:
-                if self.full and self.tracer is not None:
+                if self.full and not held_back and self.tracer is not None:
                     self.tracer.message(self.now, pid, "send", to_pid, msg)
                 if costs is not None and pid < self.topology.replicas:
                     arrival = self.leave(pid, size, costs)
@@ -394,7 +394,8 @@ class World:
                 if self.disturbed:
                     channel = self.channel(pid, dest)
                     if channel in self.blocked:
-                        self.held.append((pid, to_pid, msg))
+                        self.background -= kind
+                        self.held.append((pid, to_pid, self.incarnation[pid], msg))
                         continue
                     arrival += self.extra_delay.get(channel, 0)
                 if self.fifo:
@@ -496,6 +497,7 @@ class World:
         if self.state[pid] != CRASHED:
             return
         self.state[pid] = UP
+        self.incarnation[pid] += 1
         self.restarted = True
         self.last_progress = self.now
         self.cuts.pop(pid, None)
@@ -519,8 +521,15 @@ class World:
     def resume(self, pid: int) -> None:
         if self.state[pid] == PAUSED:
             self.state[pid] = UP
-            if self.inbox[pid] and not self.busy[pid]:
-                self.wake_later(pid)
+            inbox = self.inbox[pid]
+            if self.costs is not None and pid < self.topology.replicas:
+                if inbox and not self.busy[pid]:
+                    self.wake_later(pid)
+                return
+            while inbox and self.state[pid] == UP:  # now, before anything else that arrives at this moment
+                kind, sender, payload = inbox.popleft()
+                self.handle(pid, sender, kind, payload)
+                self.flush(pid)
 
     def block(self, sender: int, dest: int) -> None:
         """Hold back what is sent on a channel from now on."""
@@ -543,14 +552,14 @@ class World:
         self.disturbed = False
         held = self.held
         self.held = []
-        for sender, dest, msg in held:
+        for sender, dest, incarnation, msg in held:
             channel = int(self.channel(sender, dest))
-            if isinstance(msg, Background):
-                self.background -= 1
-            if self.state[sender] == CRASHED and self.choices.below(2) == 0:
+            crashed = self.state[sender] == CRASHED
+            if crashed and self.choices.below(2) == 0:
                 self.blocked[channel] = True  # this one and all after it are lost
-            if channel not in self.blocked:
-                self.transmit(sender, (dest,), msg)
+            # A crash counts as the next incarnation already; what an earlier one sent is lost when it is back.
+            if channel not in self.blocked and incarnation + crashed == self.incarnation[sender]:
+                self.transmit(sender, (dest,), msg, held_back=True)
         self.blocked.clear()
 
     def channels(self) -> int:
