@@ -13,6 +13,7 @@ import tempfile
 import time
 from functools import partial
 from multiprocessing import get_context
+from multiprocessing.pool import Pool
 from pathlib import Path
 
 from rich.console import Console
@@ -46,10 +47,10 @@ def run_pair(pair: tuple[str, str], place: Place) -> str:
     return run_row(*pair, place)[0]
 
 
-def timed_pool(pool: "object", rows: list[Row], out: Path) -> float:
+def timed_pool(pool: Pool, rows: list[Row], out: Path) -> float:
     started = time.monotonic()
     work = partial(run_pair, place=Place(str(out), "none"))
-    for _ in pool.imap_unordered(work, [(row.run, row.config) for row in rows]):  # type: ignore[attr-defined]
+    for _ in pool.imap_unordered(work, [(row.run, row.config) for row in rows]):
         pass
     return time.monotonic() - started
 

@@ -1,22 +1,34 @@
-"""Full verification of one huge run on Spark, beside the in-memory engine on the same trace.
+"""`make bench`: full verification of one huge run on Spark, beside the in-memory engine on the same trace.
 
     python bench/verify_bench.py             1 million multicasts to 2 of 10 groups of 3: 6 million deliveries
     python bench/verify_bench.py --ten       and 10 million, to see how time grows
     python bench/verify_bench.py --planted   violations hidden in 6 million deliveries must be found
 
 Traces are made with numpy and not simulated: all groups deliver in the order of the messages' numbers, so that every
-property holds until a violation is planted. Each measurement runs in a process of its own.
+property holds until a violation is planted. Each measurement runs in a process of its own; the start of Spark is left
+out of seconds, and is in CPU seconds. `ts` is left aside, so that the relation itself is searched for cycles.
 """
 
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
 
 from amcast.tracefile.schema import FILE_SCHEMA
 
+MILLION = 1_000_000
+PROPERTIES = "integrity validity order agreement agreement-nonuniform termination fifo causal genuine".split()
 IN_FLIGHT = 200  # a replica multicasts message i when it has delivered what it must of the messages up to i - IN_FLIGHT
 SLOTS = 4  # of time per message, so that an event can be put between others
 ROWS_PER_GROUP = 131_072
@@ -194,3 +206,157 @@ class MadeTrace:
         path.parent.mkdir(parents=True, exist_ok=True)
         table = pa.Table.from_arrays(arrays, schema=FILE_SCHEMA)
         pq.write_table(table, path, compression="zstd", compression_level=1, row_group_size=ROWS_PER_GROUP)
+
+
+# ---------------------------------------------------------------- planted violations
+
+
+def planted(messages: int, ts: bool = True) -> list[tuple[MadeTrace, dict[str, set[str]]]]:
+    """Two runs with violations, and for each property that they break the messages that a counter-example must name."""
+    first = MadeTrace(messages, ts=ts)
+    places = {
+        name: messages * tenth // 10 for tenth, name in ((1, "twice"), (3, "cycle"), (5, "chain"), (7, "stranger"))
+    }
+    first.plant_duplicate(places["twice"])
+    first.plant_three_group_cycle(places["cycle"])
+    first.plant_causal_chain(places["chain"])
+    first.plant_stranger(places["stranger"])
+    second = MadeTrace(messages, seed=2, ts=ts)
+    gap, late = messages // 3, messages * 2 // 3
+    second.plant_gap(gap)
+    second.plant_late_fifo(late)
+
+    def names(trace: MadeTrace, start: int, count: int) -> set[str]:
+        return {trace.message_name(number) for number in range(start, start + count)}
+
+    return [
+        (
+            first,
+            {
+                "integrity": names(first, places["twice"], 1),
+                "order": names(first, places["cycle"], 3),
+                "causal": names(first, places["chain"], 3),
+                "genuine": names(first, places["stranger"], 1),
+            },
+        ),
+        (
+            second,
+            {
+                "order": names(second, gap, 1),
+                "agreement": names(second, gap, 1),
+                "agreement-nonuniform": names(second, gap, 1),
+                "termination": names(second, gap, 1),
+                "fifo": names(second, late, 2),
+                "causal": names(second, late, 2),
+            },
+        ),
+    ]
+
+
+def hunt(messages: int) -> bool:
+    """Whether the Spark engine finds all that was planted, and nothing else."""
+    table = Table(title=f"violations planted among {6 * messages:,} deliveries")
+    for column in ("property", "verdict", "messages in the counter-example", "as planted"):
+        table.add_column(column)
+    all_found = True
+    for trace, expected in planted(messages):
+        with tempfile.TemporaryDirectory(prefix="amcast-bench-") as folder:
+            trace.write(Path(folder) / "trace")
+            found = measured("spark", Path(folder) / "trace")
+        for name, verdict in found["verdicts"].items():
+            seen = {row["message"] for row in verdict["counterexample"] if "message" in row}
+            right = expected.get(name, set()) <= seen and (verdict["status"] == "violated") == (name in expected)
+            all_found &= right
+            table.add_row(name, verdict["status"], ", ".join(sorted(seen)), "yes" if right else "NO")
+        table.add_section()
+    Console().print(table)
+    return all_found
+
+
+# ---------------------------------------------------------------- measurements
+
+
+def measured(engine: str, trace: Path, memory: str = "4g") -> dict[str, object]:
+    """What `measure` prints in a process of its own."""
+    command = [sys.executable, __file__, "--measure", engine, str(trace), memory]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def measure(engine: str, trace: str, memory: str) -> None:
+    if engine == "memory":
+        from amcast.check import check
+        from amcast.tracefile import read_events
+
+        start = time.perf_counter()
+        verdicts = check(read_events(trace), PROPERTIES)
+        seconds, jvm = time.perf_counter() - start, 0
+    else:
+        from amcast.pipeline.session import open_session
+        from amcast.pipeline.verify import verify_trace
+
+        settings = {"spark.driver.memory": memory}
+        with open_session("amcast verify bench", master="local[2,3]", settings=settings) as spark:
+            start = time.perf_counter()
+            verdicts = verify_trace(spark, trace, PROPERTIES, trust_nothing=True)
+            seconds = time.perf_counter() - start
+            jvm = peak_mb(spark.sparkContext._gateway.proc.pid)
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    document = {
+        "seconds": seconds,
+        "cpu": sum(usage.ru_utime + usage.ru_stime for usage in used),
+        "driver_mb": used[0].ru_maxrss // 1024 + jvm,
+        "verdicts": {verdict.property: verdict.as_dict() for verdict in verdicts},
+    }
+    print(json.dumps(document))
+
+
+def peak_mb(process: int) -> int:
+    """Of the JVM of the driver, which in local mode does the work of the executors as well."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) // 1024
+
+
+def compare(sizes: list[int], in_memory: int) -> None:
+    """Spark on traces of these numbers of multicasts; the in-memory engine up to `in_memory` of them."""
+    table = Table(title="full verification (without optimistic), 2 cores")
+    for column in ("multicasts", "deliveries", "engine", "seconds", "CPU s", "driver MB", "to memory", "growth"):
+        table.add_column(column, justify="left" if column == "engine" else "right")
+    before: tuple[int, float] | None = None
+    for messages in sizes:
+        with tempfile.TemporaryDirectory(prefix="amcast-bench-") as folder:
+            MadeTrace(messages).write(Path(folder) / "trace")
+            on_spark = measured("spark", Path(folder) / "trace")
+            alone = measured("memory", Path(folder) / "trace") if messages <= in_memory else None
+        ratio = "" if alone is None else f"{on_spark['seconds'] / alone['seconds']:.2f}×"
+        growth = "" if before is None else f"{on_spark['seconds'] / before[1]:.1f}× for {messages / before[0]:.0f}×"
+        before = (messages, on_spark["seconds"])
+        for engine, of in (("Spark", on_spark), ("memory", alone)):
+            if of is not None:
+                assert all(verdict["status"] == "ok" for verdict in of["verdicts"].values()), of["verdicts"]
+                last = (ratio, growth) if engine == "Spark" else ("", "")
+                table.add_row(
+                    f"{messages:,}", f"{6 * messages:,}", engine, f"{of['seconds']:.1f}", f"{of['cpu']:.0f}",
+                    f"{of['driver_mb']:,}", *last,
+                )  # fmt: skip
+    Console().print(table)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="verification on Spark, beside the in-memory engine")
+    parser.add_argument("--ten", action="store_true", help="10 million multicasts as well (minutes)")
+    parser.add_argument("--planted", action="store_true", help="find what is planted in 6 million deliveries")
+    parser.add_argument("--messages", type=int, default=MILLION, help="multicasts (default: 1 million)")
+    parser.add_argument("--measure", nargs=3, metavar=("ENGINE", "TRACE", "MEMORY"), help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.measure:
+        measure(*asked.measure)
+        return 0
+    if asked.planted:
+        return 0 if hunt(asked.messages) else 1
+    sizes = [asked.messages // 5, asked.messages]
+    compare([*sizes[1:], 10 * asked.messages] if asked.ten else sizes, in_memory=asked.messages)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

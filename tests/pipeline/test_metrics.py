@@ -19,7 +19,7 @@ from amcast.core.trace import Event
 from amcast.lab.simulate import Crash, Simulation
 from amcast.lab.summary import Summary, SummaryRecorder
 from amcast.lab.swarm import make_trial
-from amcast.pipeline import metrics as metrics_module
+from amcast.pipeline.metric_tables import LOAD
 from amcast.pipeline.metrics import TABLES, TIMED, Collected, collect, collect_from, metrics, save
 from amcast.pipeline.tables import read_rows
 from amcast.protocols import protocol
@@ -147,7 +147,7 @@ def test_runs_that_differ_in_the_seed_are_pooled_by_load(measured: dict[str, lis
 
 def test_the_cdf_meets_the_percentiles(measured: dict[str, list[dict[str, Any]]]) -> None:
     for row in measured["latency_by_load"]:
-        key = {name: row[name] for name in (*metrics_module.LOAD, "role")}
+        key = {name: row[name] for name in (*LOAD, "role")}
         points = [each for each in measured["latency_cdf"] if key.items() <= each.items()]
         assert [point["percent"] for point in points] == [step / 2 for step in range(201)]
         at = {point["percent"]: point["ms"] for point in points}
@@ -155,13 +155,14 @@ def test_the_cdf_meets_the_percentiles(measured: dict[str, list[dict[str, Any]]]
         assert sorted(at.values()) == [point["ms"] for point in points]
 
 
-# ---------------------------------------------------------------- a small trace, by hand
+# ---------------------------------------------------------------- small traces, by hand
 
 
 class Script:
     """Two groups of two, events at times in milliseconds."""
 
-    def __init__(self, *processes: str) -> None:
+    def __init__(self, run: str, *processes: str) -> None:
+        self.run = run
         self.events: list[Event] = []
         self.seqs: dict[str, int] = {}
         self(0, "start", "sim", detail='{"protocol": "by_hand", "clients": 1, "delta": 2000000}')
@@ -175,22 +176,18 @@ class Script:
         group = process.partition("/")[0] if "/" in process else None
         time = None if ms is None else round(ms * MILLISECOND)
         sender = process if kind == "multicast" else None
-        event = Event("r", kind, process, group, self.seqs[process], time, message, sender, dest or None, **more)
-        self.events.append(event)
+        self.events.append(
+            Event(self.run, kind, process, group, self.seqs[process], time, message, sender, dest or None, **more)
+        )
 
     def everybody_delivers(self, ms: float, message: str, *groups: str) -> None:
         for group in groups:
             self(ms, "deliver", f"{group}/0", message)
             self(ms + 1, "deliver", f"{group}/1", message)
 
-    def tables(self, spark: SparkSession, folder: Path, **options: Any) -> dict[str, list[dict[str, Any]]]:
-        write_jsonl(folder / "trace.jsonl", self.events)
-        found = collect(spark, read_rows(spark, str(folder / "trace.jsonl")), **options)
-        return {name: table.to_pylist() for name, table in found.tables.items()}
 
-
-def test_a_trace_by_hand(spark: SparkSession, tmp_path: Path) -> None:
-    at = Script()
+def undisturbed() -> Script:
+    at = Script("undisturbed")
     at(1, "multicast", "c0", "a", "g0")
     at(2, "multicast", "c0", "b", "g0", "g1")
     at(3, "multicast", "c0", "c", "g0", "g1")
@@ -201,34 +198,11 @@ def test_a_trace_by_hand(spark: SparkSession, tmp_path: Path) -> None:
     at.everybody_delivers(6, "b", "g0", "g1")
     at.everybody_delivers(12, "c", "g0", "g1")
     at(20, "end", "sim")
-    tables = at.tables(spark, tmp_path, bin_ns=5 * MILLISECOND)
-    (row,) = tables["runs"]
-    assert (row["protocol"], row["outcome"], row["delta_ms"]) == ("by_hand", "quiescent", 2)
-    assert (row["multicasts"], row["delivered_messages"], row["deliveries"]) == (3, 3, 10)
-    assert (row["sends"], row["bytes"], row["duration_ms"]) == (3, 180, 20)
-    assert row["messages_per_second"] == 3 / 0.012
-
-    bins = [each for each in tables["timeline"] if each["group"] is None]
-    assert [(each["start_ms"], each["end_ms"]) for each in bins] == [(0, 5), (5, 10), (10, 15), (15, 20), (20, 25)]
-    assert [each["multicasts"] for each in bins] == [3, 0, 0, 0, 0]
-    assert [each["messages"] for each in bins] == [0, 2, 1, 0, 0], "a is through at 5 ms, b at 7, c at 13"
-    assert [each["queue_depth"] for each in bins] == [3, 1, 0, 0, 0]
-    assert [each["messages_per_second"] for each in bins] == [0, 400, 200, 0, 0]
-    of_g1 = [each for each in tables["timeline"] if each["group"] == "g1"]
-    assert [each["messages"] for each in of_g1] == [0, 1, 1, 0, 0] and of_g1[0]["queue_depth"] == 2
-
-    assert [(row["dest_groups"], row["samples"], row["delayed"]) for row in tables["convoy"]] == [(1, 1, 0), (2, 4, 2)]
-    late = tables["convoy"][1]
-    assert (late["collision_free_ms"], late["collision_free_delta"], late["share"]) == (4, 2, 0.5)
-    assert (late["share_over_delta"], late["mean_extra_ms"]) == (0.5, 2.5), "c took 9 ms where b took 4, δ is 2"
-
-    counts = {row["type"]: (row["sends"], row["bytes"], row["sends_per_multicast"]) for row in tables["messages"]}
-    assert counts == {None: (3, 180, 1), "Multicast": (2, 80, 2 / 3), "Accept": (1, 100, 1 / 3)}
-    assert tables["optimistic"] == tables["recovery"] == tables["incidents"] == []
+    return at
 
 
-def test_nobody_waits_for_who_is_down(spark: SparkSession, tmp_path: Path) -> None:
-    at = Script()
+def with_a_crash() -> Script:
+    at = Script("crash")
     at(0, "leader", "g0/0")
     at(1, "multicast", "c0", "a", "g0")
     at(2, "deliver", "g0/0", "a")
@@ -239,25 +213,12 @@ def test_nobody_waits_for_who_is_down(spark: SparkSession, tmp_path: Path) -> No
     at(10, "restart", "g0/0")
     at(30, "deliver", "g0/0", "b")  # it was down at the multicast: too late to be the last one
     at(31, "multicast", "c0", "c", "g1")
-    tables = at.tables(spark, tmp_path)
-    (row,) = tables["runs"]
-    assert (row["multicasts"], row["delivered_messages"], row["outcome"], row["restarts"]) == (3, 2, "cut off", 1)
-    latency = {(row["role"], row["group"]): (row["samples"], row["max_ms"]) for row in tables["latency"]}
-    assert latency["follower", "g0"] == (2, 5) and latency["leader", "g0"] == (2, 5)
-    assert [
-        (row["process"], row["crash_ms"], row["recovery_ms"], row["recovery_delta"]) for row in tables["recovery"]
-    ] == [("g0/0", 3, 6, 3)]
-    assert [(row["kind"], row["time_ms"]) for row in tables["incidents"]] == [
-        ("leader", 0),
-        ("crash", 3),
-        ("restart", 10),
-    ]
-    assert [row for row in tables["timeline"] if row["group"] is None][-1]["queue_depth"] == 1, "c"
+    return at
 
 
-def test_the_clock_need_not_start_at_zero_nor_the_processes(spark: SparkSession, tmp_path: Path) -> None:
-    """As in the log of another system: the time of day, and no start rows."""
-    at = Script()
+def of_another_system() -> Script:
+    """The time of day, and no start rows."""
+    at = Script("elsewhere")
     at.events.clear()
     now = 1_700_000_000_000
     at(now + 1, "multicast", "c0", "a", "g0")
@@ -265,16 +226,14 @@ def test_the_clock_need_not_start_at_zero_nor_the_processes(spark: SparkSession,
     at(now + 4, "leader", "g0/0")
     at(now + 5, "deliver", "g0/1", "a")
     at(now + 7, "crash", "g0/0")
-    tables = at.tables(spark, tmp_path)
-    assert next(row["start_ms"] for row in tables["timeline"]) == 0 and tables["timeline"][-1]["end_ms"] < 7
-    assert {(row["role"], row["max_ms"], row["max_delta"]) for row in tables["latency"]} == {
-        ("leader", 2, None),
-        ("follower", 4, None),
-    }
-    assert [(row["crash_ms"], row["recovery_ms"]) for row in tables["recovery"]] == [(6, None)]
+    return at
 
 
-# ---------------------------------------------------------------- optimistic delivery
+def with_clocks_that_differ() -> Script:
+    at = Script("skewed")
+    at(5, "multicast", "c0", "a", "g0")
+    at(4, "deliver", "g0/0", "a")
+    return at
 
 
 def rollbacks(steps: list[tuple[bool, int]], mistakes: set[int]) -> int:
@@ -291,12 +250,12 @@ def rollbacks(steps: list[tuple[bool, int]], mistakes: set[int]) -> int:
     return found
 
 
-def test_mistakes_and_rollbacks(spark: SparkSession, tmp_path: Path) -> None:
+def optimistic() -> tuple[Script, dict[str, tuple[int, ...]]]:
+    """Random guesses and deliveries, and of each process what is to be found."""
     random = Random(1)
-    at = Script("g0/0")
+    at = Script("optimistic", "g0/0")
     expected = {}
     for number in range(60):
-        process = f"g0/{number}"
         guesses = random.sample(range(8), random.randint(1, 8))
         final = random.sample(range(8), random.randint(0, 8))
         steps = sorted(
@@ -305,16 +264,96 @@ def test_mistakes_and_rollbacks(spark: SparkSession, tmp_path: Path) -> None:
         )
         order = [message for _, is_delivery, message in steps if is_delivery]
         guessed = [message for _, is_delivery, message in steps if not is_delivery]
-        for at_ms, is_delivery, message in steps:
-            at(at_ms, "deliver" if is_delivery else "optdeliver", process, f"m{message}")
+        for ms, is_delivery, message in steps:
+            at(ms, "deliver" if is_delivery else "optdeliver", f"g0/{number}", f"m{message}")
         wrong = {
             message
             for place, message in enumerate(order)
             if count_mistakes(guessed, order[: place + 1]) > count_mistakes(guessed, order[:place])
         }
         found = rollbacks([(is_delivery, message) for _, is_delivery, message in steps], wrong)
-        expected[process] = (len(guesses), len(final), count_mistakes(guessed, order), found)
-    rows = at.tables(spark, tmp_path)["optimistic"]
+        expected[f"g0/{number}"] = (len(guesses), len(final), count_mistakes(guessed, order), found)
+    return at, expected
+
+
+@pytest.fixture(scope="module")
+def scripted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Collected:
+    """All of them in one trace: runs are never mixed."""
+    scripts = [undisturbed(), with_a_crash(), of_another_system(), with_clocks_that_differ(), optimistic()[0]]
+    trace = tmp_path_factory.mktemp("scripts") / "trace.jsonl"
+    write_jsonl(trace, [event for script in scripts for event in script.events])
+    return collect(spark, read_rows(spark, str(trace)), bin_ns=5 * MILLISECOND)
+
+
+def rows_of(found: Collected, run: str, table: str) -> list[dict[str, Any]]:
+    return [row for row in found.tables[table].to_pylist() if row["run"] == run]
+
+
+def test_a_run_by_hand(scripted: Collected) -> None:
+    (row,) = rows_of(scripted, "undisturbed", "runs")
+    assert (row["protocol"], row["outcome"], row["delta_ms"]) == ("by_hand", "quiescent", 2)
+    assert (row["multicasts"], row["delivered_messages"], row["deliveries"]) == (3, 3, 10)
+    assert (row["sends"], row["bytes"], row["duration_ms"]) == (3, 180, 20)
+    assert row["messages_per_second"] == 3 / 0.012
+    assert rows_of(scripted, "undisturbed", "recovery") == rows_of(scripted, "undisturbed", "incidents") == []
+
+
+def test_time_in_bins(scripted: Collected) -> None:
+    bins = [each for each in rows_of(scripted, "undisturbed", "timeline") if each["group"] is None]
+    assert [(each["start_ms"], each["end_ms"]) for each in bins] == [(0, 5), (5, 10), (10, 15), (15, 20), (20, 25)]
+    assert [each["multicasts"] for each in bins] == [3, 0, 0, 0, 0]
+    assert [each["messages"] for each in bins] == [0, 2, 1, 0, 0], "a is through at 5 ms, b at 7, c at 13"
+    assert [each["queue_depth"] for each in bins] == [3, 1, 0, 0, 0]
+    assert [each["messages_per_second"] for each in bins] == [0, 400, 200, 0, 0]
+    of_g1 = [each for each in rows_of(scripted, "undisturbed", "timeline") if each["group"] == "g1"]
+    assert [each["messages"] for each in of_g1] == [0, 1, 1, 0, 0] and of_g1[0]["queue_depth"] == 2
+
+
+def test_who_waited_for_others(scripted: Collected) -> None:
+    rows = rows_of(scripted, "undisturbed", "convoy")
+    assert [(row["dest_groups"], row["samples"], row["delayed"]) for row in rows] == [(1, 1, 0), (2, 4, 2)]
+    late = rows[1]
+    assert (late["collision_free_ms"], late["collision_free_delta"], late["share"]) == (4, 2, 0.5)
+    assert (late["share_over_delta"], late["mean_extra_ms"]) == (0.5, 2.5), "c took 9 ms where b took 4, δ is 2"
+
+
+def test_protocol_messages_by_type(scripted: Collected) -> None:
+    rows = rows_of(scripted, "undisturbed", "messages")
+    counts = {row["type"]: (row["sends"], row["bytes"], row["sends_per_multicast"]) for row in rows}
+    assert counts == {None: (3, 180, 1), "Multicast": (2, 80, 2 / 3), "Accept": (1, 100, 1 / 3)}
+
+
+def test_nobody_waits_for_who_is_down(scripted: Collected) -> None:
+    (row,) = rows_of(scripted, "crash", "runs")
+    assert (row["multicasts"], row["delivered_messages"], row["outcome"], row["restarts"]) == (3, 2, "cut off", 1)
+    rows = rows_of(scripted, "crash", "latency")
+    latency = {(row["role"], row["group"]): (row["samples"], row["max_ms"]) for row in rows}
+    assert latency["follower", "g0"] == (2, 5) and latency["leader", "g0"] == (2, 5)
+    (row,) = rows_of(scripted, "crash", "recovery")
+    assert (row["process"], row["crash_ms"], row["recovery_ms"], row["recovery_delta"]) == ("g0/0", 3, 6, 3)
+    incidents = [(row["kind"], row["time_ms"]) for row in rows_of(scripted, "crash", "incidents")]
+    assert incidents == [("leader", 0), ("crash", 3), ("restart", 10)]
+    timeline = [row for row in rows_of(scripted, "crash", "timeline") if row["group"] is None]
+    assert timeline[-1]["queue_depth"] == 1, "c"
+
+
+def test_the_clock_need_not_start_at_zero_nor_the_processes(scripted: Collected) -> None:
+    timeline = rows_of(scripted, "elsewhere", "timeline")
+    assert timeline[0]["start_ms"] == 0 and timeline[-1]["end_ms"] == 10
+    assert {(row["role"], row["max_ms"], row["max_delta"]) for row in rows_of(scripted, "elsewhere", "latency")} == {
+        ("leader", 2, None),
+        ("follower", 4, None),
+    }
+    assert [(row["crash_ms"], row["recovery_ms"]) for row in rows_of(scripted, "elsewhere", "recovery")] == [(6, None)]
+
+
+def test_clocks_that_differ_are_noticed(scripted: Collected) -> None:
+    assert scripted.notes == ("some latencies are negative: the clocks of the processes differ",)
+
+
+def test_mistakes_and_rollbacks(scripted: Collected) -> None:
+    expected = optimistic()[1]
+    rows = rows_of(scripted, "optimistic", "optimistic")
     columns = ("optimistic_deliveries", "deliveries", "mistakes", "rollbacks")
     assert {row["process"]: tuple(row[column] for column in columns) for row in rows} == expected
     assert sum(mistakes for _, _, mistakes, _ in expected.values()) > sum(found for *_, found in expected.values()) > 20
@@ -340,14 +379,14 @@ def test_metrics_are_lazy_tables_with_the_promised_names(spark: SparkSession, tm
     at(1, "multicast", "c0", "a", "g0")
     write_jsonl(tmp_path / "trace.jsonl", at.events)
     tables = metrics(spark, read_rows(spark, str(tmp_path / "trace.jsonl")).drop("ts", "peer", "type", "size", "about"))
-    assert tuple(tables) == TABLES
+    assert tuple(tables) == tuple(TABLES)
     assert tables["runs"].select("multicasts", "delivered_messages").first() == (1, 0)
 
 
 def test_without_time_there_is_no_latency_but_all_the_rest(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    at = Script()
+    at = Script("r")
     for event in at.events:
         event.time = None
     at(None, "multicast", "c0", "a", "g0")
@@ -459,12 +498,3 @@ def test_tables_replace_nothing_but_older_tables(tmp_path: Path, monkeypatch: py
         save({"runs": table}, out, force=True)
     with pytest.raises(UsageError, match="is a file"):
         save({"runs": table}, out / "thesis.tex")
-
-
-def test_clocks_that_differ_are_noticed(spark: SparkSession, tmp_path: Path) -> None:
-    at = Script()
-    at(5, "multicast", "c0", "a", "g0")
-    at(4, "deliver", "g0/0", "a")
-    write_jsonl(tmp_path / "trace.jsonl", at.events)
-    found: Collected = collect_from(str(tmp_path / "trace.jsonl"))
-    assert any("negative" in note for note in found.notes)

@@ -77,7 +77,7 @@ TIMELINE = """
     what = "recovery"
     paper = "1 s"
     sweep = "run"
-    column = "recovery_s"
+    column = "pause_s"
     unit = "s"
     [[claim]]
     what = "steady again"
@@ -192,7 +192,7 @@ def test_bins_and_crashes_of_a_trace(spark: SparkSession) -> None:
     assert seen["g1", 1] == (0.0, None) and seen["g1", 2] == (20.0, (9 + 160) / 2)
     assert seen["clients", 0] == (10.0, 60.0) and seen["clients", 2] == (20.0, (9 + 160) / 2)
     (crash,) = (row.asDict() for row in crashes(trace).collect())
-    assert crash["crash_s"] == 0.1 and crash["leader_s"] == 0.15 and crash["recovery_s"] == 0.16
+    assert crash["crash_s"] == 0.1 and crash["leader_s"] == 0.15 and crash["pause_s"] == 0.16
     assert crash["cleared_s"] == 0.02, "b is from before the new leader, c is not"
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from amcast.check import PROPERTIES, check
 from amcast.core.errors import TraceError, UsageError
 from amcast.core.trace import COLUMNS, Event
+from amcast.pipeline.tables import BAD_LINE
 from amcast.pipeline.verify import Plan, verify_rows, verify_trace
 from amcast.tracefile.schema import COLUMN_TYPES
 from tests.pipeline.random_runs import random_runs
@@ -35,7 +36,7 @@ def test_both_engines_give_the_same_verdicts(spark: SparkSession, small: int, tr
     """Each of the two tiers of the Spark engine is made to judge all runs, with and without timestamps."""
     events = [event for run in random_runs(400, seed=7) for event in run.events()]
     expected = {(v.run, v.property): (v.status, v.figure) for v in check(events, ALL)}
-    rows = spark.createDataFrame(table_of(events)).withColumn("fault", F.lit(None).cast("string"))
+    rows = spark.createDataFrame(table_of(events)).withColumn(BAD_LINE, F.lit(None).cast("string"))
     found = {(v.run, v.property): (v.status, v.figure) for v in verify_rows(rows, Plan("x", ALL, trust_nothing), small)}
     assert {key: (expected[key], found.get(key)) for key in expected if expected[key] != found.get(key)} == {}
     assert {status for status, _ in expected.values()} == {"ok", "violated", "unknown"}

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from amcast.core.trace import Event
     from amcast.pipeline.columns import Columns
 
-LARGE_TRACE_BYTES = 60_000_000  # about two million rows of Parquet
+LARGE_TRACE_ROWS = 2_000_000
 MOST_COUNTEREXAMPLES = 5
 MOST_ROWS = 20
 EVENTS_PER_LOOK = 4_096
@@ -36,7 +37,10 @@ class Engine(StrEnum):
 
 def verify(
     trace: Annotated[
-        str, typer.Argument(metavar="TRACE", help="A Parquet folder, or a .parquet, .jsonl or .csv file.")
+        str,
+        typer.Argument(
+            metavar="TRACE", help="A Parquet folder, a .parquet, .jsonl or .csv file, or anything that Spark can read."
+        ),
     ],
     properties: Annotated[
         str | None,
@@ -49,6 +53,9 @@ def verify(
         str | None,
         typer.Option(metavar="THEIRS=OURS,…", help="Columns of another system, such as node=process,msg=message."),
     ] = None,
+    black_box: Annotated[
+        bool, typer.Option("--black-box", help="On Spark: never look at timestamps, not even to check and use them.")
+    ] = False,
     master: Master = None,
     spark_conf: Settings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -63,7 +70,7 @@ def verify(
 
         theirs = parse_columns(columns)
     if engine is Engine.spark or (engine is Engine.auto and is_large(trace)):
-        verdicts = judge_on_spark(trace, asked, theirs, master, spark_conf or [])
+        verdicts = judge_on_spark(trace, asked, theirs, black_box, master, spark_conf or [])
     else:
         verdicts = judge(Path(trace), asked, theirs)
     if as_json:
@@ -74,18 +81,40 @@ def verify(
 
 
 def is_large(trace: str) -> bool:
-    """Whether a trace is better checked on Spark; what is no file of this machine is, whatever its size."""
+    """Whether a trace is better checked on Spark; what only Spark can read is, whatever its size."""
     path = Path(trace)
     if not path.exists():
-        return "://" in trace
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return sum(file.stat().st_size for file in files) > LARGE_TRACE_BYTES
+        return "://" in trace or any(sign in trace for sign in "*?[{")
+    if path.is_dir():
+        return sum(rows_of_parquet(file) for file in path.rglob("*.parquet")) > LARGE_TRACE_ROWS
+    return (rows_of_parquet if path.suffix == ".parquet" else lines_of)(path) > LARGE_TRACE_ROWS
+
+
+def rows_of_parquet(file: Path) -> int:
+    """As its footer says; 0 for a broken file, about which the engine complains."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return int(pq.read_metadata(file).num_rows)
+    except (OSError, pa.ArrowException):
+        return 0
+
+
+def lines_of(file: Path) -> int:
+    """Counted as far as needed; 0 for a file that cannot be read, about which the engine complains."""
+    lines = 0
+    with suppress(OSError), file.open("rb") as stream:
+        while lines <= LARGE_TRACE_ROWS and (chunk := stream.read(1 << 20)):
+            lines += chunk.count(b"\n")
+    return lines
 
 
 def judge_on_spark(
     trace: str,
     properties: Sequence[str] | None,
     columns: "Columns | None",
+    black_box: bool,
     master: str | None,
     spark_conf: Sequence[str],
 ) -> "list[Verdict]":
@@ -95,10 +124,12 @@ def judge_on_spark(
 
     with progress_bar() as bar:
         task = bar.add_task("starting Spark", total=None)
+
+        def watch(step: str) -> None:
+            bar.update(task, description=step)
+
         with open_session("amcast verify", master=master, settings=settings_of(spark_conf, "--spark-conf")) as spark:
-            return verify_trace(
-                spark, trace, properties, columns=columns, watch=lambda step: bar.update(task, description=step)
-            )
+            return verify_trace(spark, trace, properties, columns=columns, trust_nothing=black_box, watch=watch)
 
 
 def judge(trace: Path, properties: Sequence[str] | None = None, columns: "Columns | None" = None) -> "list[Verdict]":

@@ -26,6 +26,7 @@ class Facts:
     - `census`: how many rows of each kind each process has, and from when to when
     - `runs`: the configuration of each run, when it began, and the bins that its time is cut in
     - `through`: a row per message and destination group; `messages`: a row per message
+    - `samples`: a histogram of latencies or, where percentiles are `approximate`, the latencies themselves
     """
 
     trace: DataFrame
@@ -33,6 +34,8 @@ class Facts:
     runs: DataFrame
     through: DataFrame
     messages: DataFrame
+    samples: DataFrame
+    approximate: bool
     in_one: bool  # all rows are in one partition, so that nothing needs a shuffle
 
     def union(self, *frames: DataFrame) -> DataFrame:
@@ -97,68 +100,81 @@ def samples_of(through: DataFrame) -> DataFrame:
     )
     found = through.select("run", "group", "multicast_ns", F.explode(kinds).alias("sample"))
     return found.select(
-        *("run", "group", "sample.role"), (F.col("sample.at") - F.col("multicast_ns")).alias("latency")
+        *("run", "group", "sample.role"),
+        (F.col("sample.at") - F.col("multicast_ns")).alias("latency"),
+        F.lit(1).cast("bigint").alias("samples"),
     ).where("latency is not null")
 
 
 def histogram_of(samples: DataFrame) -> DataFrame:
-    return samples.groupBy("run", "group", "role", "latency").agg(F.count("*").alias("samples"))
+    return samples.groupBy("run", "group", "role", "latency").agg(F.sum("samples").alias("samples"))
 
 
-def latency_table(samples: DataFrame, approximate: bool) -> DataFrame:
-    """From the histogram, or from the samples themselves where the percentiles are `approximate`."""
-    with_whole_runs = samples.withColumn("group", F.explode(F.array("group", F.lit(None))))
-    found = _percentiles(with_whole_runs, ["run", "protocol", "clients", "rate", "role", "group"], approximate)
-    return found
+def latency_table(facts: Facts) -> DataFrame:
+    with_whole_runs = facts.samples.withColumn("group", F.explode(F.array("group", F.lit(None))))
+    found = _percentiles(with_whole_runs, ["run", "role", "group"], facts.approximate)
+    described = found.join(F.broadcast(facts.runs), "run")
+    return described.select("run", "protocol", "clients", "rate", "role", "group", *_in_units())
 
 
-def latency_by_load_table(samples: DataFrame, approximate: bool) -> DataFrame:
+def latency_by_load_table(facts: Facts) -> DataFrame:
     """Runs that differ in nothing but the seed, taken together."""
-    return _percentiles(samples, [*LOAD, "role"], approximate)
+    found = _percentiles(_by_load(facts), ["load", "role"], facts.approximate)
+    return found.join(F.broadcast(_loads(facts)), "load").select(*LOAD, "role", *_in_units())
 
 
-def latency_cdf_table(samples: DataFrame, approximate: bool) -> DataFrame:
+def latency_cdf_table(facts: Facts) -> DataFrame:
     """For each half percent, the least sample that so many percent of the samples do not exceed; and the least."""
-    keys = [*LOAD, "role"]
-    points = _approximate_points(samples, keys) if approximate else _exact_points(samples, keys)
-    found = points.select(
-        *keys,
+    points_of = _approximate_points if facts.approximate else _exact_points
+    points = points_of(_by_load(facts), ["load", "role"])
+    return points.join(F.broadcast(_loads(facts)), "load").select(
+        *(*LOAD, "role"),
         (F.col("step") * 100 / CDF_STEPS).alias("percent"),
         (F.col("latency") / MILLISECOND).alias("ms"),
         (F.col("latency") / F.col("delta")).alias("in_delta"),
     )
-    return found
 
 
-def _cumulated(samples: DataFrame, keys: list[str]) -> DataFrame:
-    """The histogram by these keys: how many samples are `up_to` each value, and how many there are."""
-    merged = samples.groupBy(*keys, "delta", "latency").agg(F.sum("samples").alias("samples"))
-    of_keys = Window.partitionBy(*keys, "delta")
-    return merged.withColumn("up_to", F.sum("samples").over(of_keys.orderBy("latency"))).withColumn(
-        "total", F.sum("samples").over(of_keys)
-    )
+def _by_load(facts: Facts) -> DataFrame:
+    return facts.samples.join(F.broadcast(facts.runs.select("run", "load")), "run")
+
+
+def _loads(facts: Facts) -> DataFrame:
+    """Configurations, apart from the seed, by their number."""
+    return facts.runs.select("load", *LOAD, "delta").distinct()
 
 
 def _percentiles(samples: DataFrame, keys: list[str], approximate: bool) -> DataFrame:
+    """In nanoseconds, by these keys."""
     if approximate:
-        samples = samples.withColumn("samples", F.lit(1).cast("bigint"))
         values = {percent: F.percentile_approx("latency", percent / 100, ACCURACY) for percent in PERCENTS}
     else:
         samples = _cumulated(samples, keys)
         reached = F.col("up_to") * 100
         values = {p: F.min(F.when(reached >= F.col("total") * p, F.col("latency"))) for p in PERCENTS}
     total = F.sum((F.col("latency") * F.col("samples")).cast("decimal(38,0)")).cast("double")
-    found = samples.groupBy(*keys, "delta").agg(
-        F.sum("samples").alias("count"),
+    return samples.groupBy(*keys).agg(
+        F.sum("samples").alias("samples"),
         *(value.alias(f"p{percent}") for percent, value in values.items()),
         F.max("latency").alias("max"),
         (total / F.sum("samples")).alias("mean"),
     )
-    return found.select(
-        *keys,
-        F.col("count").alias("samples"),
+
+
+def _in_units() -> list[Column]:
+    return [
+        F.col("samples"),
         *((F.col(name) / MILLISECOND).alias(f"{name}_ms") for name in QUANTITIES),
         *((F.col(name) / F.col("delta")).alias(f"{name}_delta") for name in QUANTITIES),
+    ]
+
+
+def _cumulated(samples: DataFrame, keys: list[str]) -> DataFrame:
+    """The histogram by these keys: how many samples are `up_to` each value, and how many there are."""
+    merged = samples.groupBy(*keys, "latency").agg(F.sum("samples").alias("samples"))
+    of_keys = Window.partitionBy(*keys)
+    return merged.withColumn("up_to", F.sum("samples").over(of_keys.orderBy("latency"))).withColumn(
+        "total", F.sum("samples").over(of_keys)
     )
 
 
@@ -172,8 +188,11 @@ def _exact_points(samples: DataFrame, keys: list[str]) -> DataFrame:
 
 def _approximate_points(samples: DataFrame, keys: list[str]) -> DataFrame:
     points = F.percentile_approx("latency", [step / CDF_STEPS for step in range(CDF_STEPS + 1)], ACCURACY)
-    found = samples.groupBy(*keys, "delta").agg(points.alias("points"))
-    return found.select(*keys, "delta", F.posexplode("points").alias("step", "latency"))
+    return (
+        samples.groupBy(*keys)
+        .agg(points.alias("points"))
+        .select(*keys, F.posexplode("points").alias("step", "latency"))
+    )
 
 
 def convoy_table(facts: Facts) -> DataFrame:

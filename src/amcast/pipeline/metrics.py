@@ -222,22 +222,26 @@ def _measure(
     runs = _runs(trace, census, bin_ns).toArrow()
     _refuse(overview, runs, bin_ns, name)
     in_one = overview.rows <= SMALL_ROWS
-    if in_one:
-        trace, census = _kept(spark, trace.coalesce(1)), _kept(spark, census.coalesce(1))
-    through = _kept(spark, _through(trace, census, in_one))
-    facts = Facts(trace, census, spark.createDataFrame(runs), through, _messages_delivered(through), in_one)
     approximate = overview.deliveries > exact_rows
-    samples = samples_of(through) if approximate else _kept(spark, histogram_of(samples_of(through)))
-    samples = samples.join(F.broadcast(facts.runs), "run")
+
+    def kept(frame: DataFrame) -> DataFrame:
+        return _kept(spark, frame.coalesce(1)).coalesce(1) if in_one else _kept(spark, frame)
+
+    if in_one:
+        trace, census = kept(trace), kept(census)
+    through = kept(_through(trace, census, in_one))
+    messages = kept(_messages_delivered(through))
+    samples = samples_of(through) if approximate else kept(histogram_of(samples_of(through)))
+    facts = Facts(trace, census, spark.createDataFrame(runs), through, messages, samples, approximate, in_one)
 
     def only_with(kind: str, table: DataFrame) -> DataFrame:
         return table if kind in overview.kinds else table.limit(0)  # for which Spark does nothing at all
 
     plans: dict[str, Plan] = {
         "runs": lambda: runs_table(facts),
-        "latency": lambda: latency_table(samples, approximate),
-        "latency_by_load": lambda: latency_by_load_table(samples, approximate),
-        "latency_cdf": lambda: latency_cdf_table(samples, approximate),
+        "latency": lambda: latency_table(facts),
+        "latency_by_load": lambda: latency_by_load_table(facts),
+        "latency_cdf": lambda: latency_cdf_table(facts),
         "timeline": lambda: timeline_table(facts),
         "convoy": lambda: convoy_table(facts),
         "optimistic": lambda: only_with("optdeliver", optimistic_table(facts)),
@@ -287,7 +291,8 @@ def _runs(trace: DataFrame, census: DataFrame, bin_ns: int | None) -> DataFrame:
     times = census.groupBy("run").agg(F.min("first_ns").alias("origin"), F.max("last_ns").alias("end"))
     width = F.lit(bin_ns) if bin_ns is not None else F.expr(f"(end - origin) div {BINS} + 1")
     cut = times.withColumn("width", width.cast("bigint")).withColumn("bins", F.expr("(end - origin) div width + 1"))
-    return cut.drop("end").join(F.broadcast(_config(trace)), "run", "left")
+    described = cut.drop("end").join(F.broadcast(_config(trace)), "run", "left")
+    return described.withColumn("load", F.dense_rank().over(Window.orderBy(*LOAD, "delta")))
 
 
 @dataclass(frozen=True)

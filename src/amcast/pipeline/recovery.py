@@ -69,8 +69,10 @@ def with_empty_bins(bins: Rows, bin_ns: int) -> list[dict[str, Any]]:
 
 
 def crashes(trace: "DataFrame") -> "DataFrame":
-    """Per run and crash of a replica: when it was, and in seconds from there when its group had another leader, when it
-    delivered again, and when all that had been multicast before the new leader was delivered."""
+    """Per run and crash of a replica, in seconds: when it was; from there until its group had another leader; the
+    longest that it delivered nothing new since; from the new leader until all that was multicast before was delivered.
+    """
+    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     crashed = trace.where("kind = 'crash' and `group` is not null").select(
@@ -82,16 +84,18 @@ def crashes(trace: "DataFrame") -> "DataFrame":
     led = crashed.join(later.groupBy(*keys).agg(F.min("leader").alias("leader")), keys, "left")
     sent = trace.where("kind = 'multicast'").select("run", "message", F.col("time").alias("sent"))
     firsts = trace.where("kind = 'deliver'").groupBy("run", "message", "group").agg(F.min("time").alias("at"))
-    again = firsts.join(F.broadcast(crashed), ["run", "group"]).where("at > crash")
+    since = firsts.join(F.broadcast(crashed), ["run", "group"]).where("at > crash")
+    one_before = F.coalesce(F.lag("at").over(Window.partitionBy(*keys).orderBy("at")), "crash")
+    pauses = since.withColumn("pause", F.col("at") - one_before).groupBy(*keys).agg(F.max("pause").alias("pause"))
     old = firsts.drop("group").join(sent, ["run", "message"]).join(F.broadcast(led), "run").where("sent <= leader")
     return (
-        led.join(again.groupBy(*keys).agg(F.min("at").alias("again")), keys, "left")
+        led.join(pauses, keys, "left")
         .join(old.groupBy(*keys).agg(F.max("at").alias("cleared")), keys, "left")
         .select(
             *("run", "group", "process"),
             (F.col("crash") / SECOND).alias("crash_s"),
             ((F.col("leader") - F.col("crash")) / SECOND).alias("leader_s"),
-            ((F.col("again") - F.col("crash")) / SECOND).alias("recovery_s"),
+            (F.col("pause") / SECOND).alias("pause_s"),
             ((F.col("cleared") - F.col("leader")) / SECOND).alias("cleared_s"),
         )
         .orderBy("run", "crash_s", "process")

@@ -200,15 +200,18 @@ def launched(settings: Mapping[str, str], master: str, scratch: Path) -> Iterato
 
 @contextmanager
 def submitted(app: str, master: str | None, asked: Mapping[str, str]) -> Iterator["SparkSession"]:
-    """A session in the JVM of the spark-submit that runs this program, whose settings come first to last."""
+    """A session in the JVM of the spark-submit that runs this program: what that was told, and ours for the rest."""
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(app)
-    for key, value in {**DEFAULTS, **asked}.items():
-        builder = builder.config(key, value)
+    SparkContext._ensure_initialized()
+    conf = SparkConf()  # with what spark-submit was told
+    for key, value in DEFAULTS.items():
+        conf.setIfMissing(key, value)
+    conf.setAll([("spark.app.name", app), *asked.items()])
     if master is not None:
-        builder = builder.master(master)
-    session = builder.getOrCreate()
+        conf.setMaster(master)
+    session = SparkSession(SparkContext(conf=conf))
     with tempfile.TemporaryDirectory(prefix="amcast-spark-") as scratch:
         ship(session, session.sparkContext.master or "", asked, Path(scratch))
         try:
@@ -278,9 +281,10 @@ def interrupt_handler_kept() -> Iterator[None]:
 
 
 def last_words(log: Path) -> str:
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if "error" in line.lower() or "exception" in line.lower()]
-    return (errors or lines or ["it said nothing"])[0][:300]
+    """Why a JVM ended before it began: the first thing that it says beside warnings."""
+    lines = (line.strip() for line in log.read_text(errors="replace").splitlines())
+    said = (line for line in lines if line and not line.startswith(("WARNING", "Using Spark's", "Setting default")))
+    return next(said, "it said nothing")[:300]
 
 
 def first_line(error: BaseException) -> str:

@@ -4,8 +4,8 @@ A path that ends in `.jsonl` or `.json` (also compressed, also a pattern such as
 `.csv` as CSV with a header line, everything else as Parquet: a file, a folder, or a folder with `kind=<kind>` folders.
 The rules for single values are those of `amcast.tracefile`.
 
-What is wrong with a single row is a text in the column `fault` of `read_rows`, and `refuse_faults` turns the first one
-into a TraceError. What Spark itself cannot read becomes a TraceError in `spark_errors`: one line, no Java stack.
+`read_rows` keeps rows that cannot be used; `is_faulty` tells them, and `refuse_faults` turns the first one into a
+TraceError. What Spark itself cannot read becomes a TraceError in `spark_errors`: one line, no Java stack.
 """
 
 import csv
@@ -43,7 +43,9 @@ SPARK_TYPES: Final[dict[str, T.DataType]] = {
 }
 SCHEMA: Final = T.StructType([T.StructField(name, SPARK_TYPES[name]) for name in COLUMNS])
 IN_EVERY_ROW: Final = ("run", "kind", "process", "seq")
-BAD_LINE: Final = "unreadable line"
+BAD_LINE: Final = "bad_line"
+_NAMES: Final = "names separated by ';'"
+_EXPECTED_CELL: Final = {"dest": _NAMES, "about": _NAMES, "ts": "'time;tie', as 7;m1"}
 JSON_SUFFIXES: Final = re.compile(r"\.jsonl?(\.\w+)?$")
 CSV_SUFFIXES: Final = re.compile(r"\.csv(\.\w+)?$")
 # Whatever the user's Spark is set to: a trace with a hole in it must not look like a whole one.
@@ -56,23 +58,21 @@ def read_trace(spark: SparkSession, path: str, columns: Columns | None = None) -
 
 
 def read_rows(spark: SparkSession, path: str, columns: Columns | None = None) -> DataFrame:
-    """The same with the column `fault`: null, or what makes the row unusable."""
+    """The same with the column BAD_LINE: null, or what is wrong with the text of the row."""
     columns = columns or {}
     _refuse_what_is_no_trace(path, columns)
     with spark_errors(path):
         if JSON_SUFFIXES.search(path):
-            rows = _read_json(spark, path, columns)
-        elif CSV_SUFFIXES.search(path):
-            rows = _read_csv(spark, path, columns)
-        else:
-            rows = _read_parquet(spark, path, columns).withColumn(BAD_LINE, F.lit(None).cast("string"))
-        return rows.select(*COLUMNS, _fault().alias("fault"))
+            return _read_json(spark, path, columns)
+        if CSV_SUFFIXES.search(path):
+            return _read_csv(spark, path, columns)
+        return _read_parquet(spark, path, columns).withColumn(BAD_LINE, F.lit(None).cast("string"))
 
 
 def refuse_faults(path: str, rows: DataFrame) -> None:
     """Raise TraceError for a row that cannot be used, if there is one."""
     with spark_errors(path):
-        found = rows.where("fault is not null").select("run", "process", "seq", "fault").head(1)
+        found = rows.where(is_faulty()).select("process", "seq", _fault().alias("fault")).head(1)
     for row in found:
         where = "" if row.process is None or row.seq is None else f"process {row.process!r}, seq {row.seq}: "
         raise TraceError(f"{path}: {where}{row.fault}")
@@ -89,7 +89,7 @@ def spark_errors(path: str) -> Iterator[None]:
         raise
     except (PySparkException, Py4JError) as error:
         reason = _reason(error)
-        if _is_about_a_file(error):
+        if _ABOUT_FILES.search(str(error)):
             raise TraceError(
                 f"{path}: cannot be read ({reason}); expected a complete trace; check the file or record the run again"
             ) from error
@@ -101,32 +101,13 @@ def spark_errors(path: str) -> Iterator[None]:
 # ---------------------------------------------------------------- errors
 
 
-def _is_about_a_file(error: Exception) -> bool:
-    text = str(error)
-    return any(
-        sign in text
-        for sign in (
-            "FAILED_READ_FILE",
-            "PATH_NOT_FOUND",
-            "UNABLE_TO_INFER_SCHEMA",
-            "CANNOT_MERGE_SCHEMAS",
-            "INCOMPATIBLE_SCHEMA",
-            "CANNOT_READ_FILE_FOOTER",
-            "FileNotFoundException",
-            "is not a Parquet file",
-            "UnsupportedFileSystemException",
-            "No FileSystem for scheme",
-            "MALFORMED",
-            "NoSuchFileException",
-            "AccessControlException",
-            "UnknownHostException",
-            "CONFLICTING_PARTITION_COLUMN_NAMES",
-            "CONFLICTING_DIRECTORY_STRUCTURES",
-            "ZStandardException",
-            "java.io.IOException",
-            "ParquetDecodingException",
-        )
-    )
+# In what Spark says about a file, and not about our program or its own memory.
+_ABOUT_FILES: Final = re.compile(
+    "FAILED_READ_FILE|PATH_NOT_FOUND|UNABLE_TO_INFER_SCHEMA|CANNOT_MERGE_SCHEMAS|CANNOT_READ_FILE_FOOTER|MALFORMED|"
+    "CONFLICTING_PARTITION_COLUMN_NAMES|CONFLICTING_DIRECTORY_STRUCTURES|FileNotFoundException|NoSuchFileException|"
+    "is not a Parquet file|UnsupportedFileSystemException|No FileSystem for scheme|AccessControlException|"
+    "UnknownHostException|ParquetDecodingException|java.io.IOException|ZStdIOException"
+)
 
 
 def _reason(error: Exception) -> str:
@@ -252,29 +233,31 @@ def _read_json(spark: SparkSession, path: str, columns: Columns) -> DataFrame:
     schema = T.StructType([*fields, T.StructField(BAD_LINE, T.StringType())])
     line = F.regexp_replace("value", "^\ufeff", "")
     parsed = F.from_json(line, schema, {"columnNameOfCorruptRecord": BAD_LINE})
-    rows = (
-        spark.read.options(**NOTHING_IGNORED).text(path).where(F.trim(line) != "").select("value", parsed.alias("row"))
-    )
+    lines = spark.read.options(**NOTHING_IGNORED).text(path).where(F.trim(line) != "")
+    rows = lines.select("value", parsed.alias("row"))
     ours = {name_of(name, columns): name for name in theirs}
     cells = {name: F.col("row").getField(ours[name]) if name in ours else F.lit(None) for name in COLUMNS}
     cells["ts"] = _timestamp_of_json(cells["ts"])
-    bad = F.when(
-        F.col("row").isNull() | F.col("row").getField(BAD_LINE).isNotNull(),
-        _line_is("not a JSON object of an event", "value"),
-    )
+    is_bad = F.col("row").isNull() | F.col("row").getField(BAD_LINE).isNotNull()
     # A deliver row must say its group, be it null, as the in-memory reader demands.
     silent = cells["kind"].isin("deliver", "optdeliver") & cells["group"].isNull()
-    group = ours.get("group", "group")
-    lacks = silent & ~F.coalesce(F.array_contains(F.json_object_keys("value"), group), F.lit(False))
-    bad = F.coalesce(bad, F.when(lacks, _line_is("without the column 'group'", "value")))
+    said = F.array_contains(F.json_object_keys("value"), ours.get("group", "group"))
+    bad = F.when(is_bad, _line_is("not a JSON object of an event", "value"))
+    bad = F.coalesce(bad, F.when(silent & ~F.coalesce(said, F.lit(False)), _line_is("without 'group'", "value")))
     rows = rows.select(*(cells[name].cast(SPARK_TYPES[name]).alias(name) for name in COLUMNS), bad.alias(BAD_LINE))
-    if columns:
-        named = [ours_ for ours_ in columns.values() if ours_]
-        present = rows.agg(*(F.count(name).alias(name) for name in named)).head() if named else None
-        for their_name, our_name in columns.items():
-            if our_name and present is not None and not present[our_name]:
-                refuse_unknown(path, {their_name: our_name}, "it in no line", set())
+    _refuse_unused(path, rows, columns)
     return rows
+
+
+def _refuse_unused(path: str, rows: DataFrame, columns: Columns) -> None:
+    """JSON has no header: a column of theirs that has no value in any line is taken for a misspelt one."""
+    named = {theirs: ours for theirs, ours in columns.items() if ours}
+    if named:
+        counts = rows.agg(*(F.count(ours).alias(ours) for ours in named.values())).head()
+        assert counts is not None
+        for theirs, ours in named.items():
+            if not counts[ours]:
+                refuse_unknown(path, {theirs: ours}, "no value for it in any line", set())
 
 
 def _json_type(name: str) -> T.DataType:
@@ -343,31 +326,46 @@ def _cell(text: Column, of: T.DataType) -> Column:
 
 
 def _line_is(what: str, column: str) -> Column:
-    return F.concat(F.lit(f"the line is {what}: "), F.substring(F.col(f"`{column}`"), 1, 120))
+    return F.concat(F.lit(f"the line is {what}: "), F.substring(F.col(column), 1, 120))
 
 
 # ---------------------------------------------------------------- rows
 
 
-def _fault() -> Column:
-    """What `amcast.tracefile.schema.fault_of` says of an event, as an expression."""
-    faults = [F.col(f"`{BAD_LINE}`")]
+def is_faulty() -> Column:
+    """Whether a row cannot be used, by the rules of `amcast.tracefile.schema.fault_of`."""
+    kind = F.col("kind")
+    lacks_message = kind.isin("multicast", "deliver", "optdeliver") & F.col("message").isNull()
+    other_sender = ~F.col("sender").eqNullSafe(F.col("process"))
+    faulty = F.col(BAD_LINE).isNotNull() | lacks_message | ~F.coalesce(kind.isin(*KINDS), F.lit(False))
+    faulty |= (kind == "multicast") & (F.col("dest").isNull() | other_sender)
     for name in IN_EVERY_ROW:
-        said = f"column {name!r} is null; expected a value in every row; fill it in"
-        faults.append(F.when(F.col(name).isNull(), F.lit(said)))
-    for kind in ("multicast", "deliver", "optdeliver"):
-        said = f"column 'message' is null in a {kind} row; expected the id of the message; fill it in"
-        faults.append(F.when((F.col("kind") == kind) & F.col("message").isNull(), F.lit(said)))
-    said = "column 'dest' is null in a multicast row; expected the destination groups; fill it in"
-    faults.append(F.when((F.col("kind") == "multicast") & F.col("dest").isNull(), F.lit(said)))
-    quoted = F.when(F.col("sender").isNull(), "null").otherwise(F.concat(F.lit("'"), "sender", F.lit("'")))
-    said_of_sender = F.concat(
-        F.lit("column 'sender' is "), quoted, F.lit(" in a multicast row of process '"), "process",
+        faulty |= F.col(name).isNull()
+    return faulty
+
+
+def _fault() -> Column:
+    """What is wrong with a row, in the words of `fault_of`."""
+    said = [F.col(BAD_LINE)]
+    for name in IN_EVERY_ROW:
+        null = f"column {name!r} is null; expected a value in every row; fill it in"
+        said.append(F.when(F.col(name).isNull(), F.lit(null)))
+    kind, process, sender = (F.col(name) for name in ("kind", "process", "sender"))
+    no_message = F.concat(
+        F.lit("column 'message' is null in a "), kind, F.lit(" row; expected the id of the message; fill it in")
+    )
+    no_dest = "column 'dest' is null in a multicast row; expected the destination groups; fill it in"
+    quoted = F.coalesce(F.concat(F.lit("'"), sender, F.lit("'")), F.lit("null"))
+    other_sender = F.concat(
+        F.lit("column 'sender' is "), quoted, F.lit(" in a multicast row of process '"), process,
         F.lit("'; expected the same process; correct one of the two"),
     )  # fmt: skip
-    other = ~F.col("sender").eqNullSafe(F.col("process"))
-    faults.append(F.when((F.col("kind") == "multicast") & other, said_of_sender))
     before, after = unknown_kind("\0").split(repr("\0"))
-    unknown = F.concat(F.lit(before + "'"), "kind", F.lit("'" + after))
-    faults.append(F.when(~F.col("kind").isin(*KINDS), unknown))
-    return F.coalesce(*faults)
+    unknown = F.concat(F.lit(before + "'"), kind, F.lit("'" + after))
+    return F.coalesce(
+        *said,
+        F.when(~kind.isin(*KINDS), unknown),
+        F.when(F.col("message").isNull(), no_message),
+        F.when(F.col("dest").isNull(), F.lit(no_dest)),
+        other_sender,
+    )

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from amcast.pipeline.tables import is_faulty
 from amcast.pipeline.verify.arrays import Bools, Ints, ints, one_array, stretches
 from amcast.pipeline.verify.blocks import SCHEMA, Batches, pack, split
 
@@ -46,7 +47,7 @@ def gather(rows: DataFrame, buckets: int, with_traffic: bool) -> DataFrame:
     columns: list[Any] = [
         "run", "kind", "process", "group", "seq", "message", "dest",
         F.col("ts.time").alias("time"), F.col("ts.tie").alias("tie"),
-        F.col("fault").isNotNull().alias("fault"), in_bucket.alias("bucket"),
+        is_faulty().alias("fault"), in_bucket.alias("bucket"),
         F.coalesce(F.size("about"), F.lit(0)).alias("about_size"),
     ]  # fmt: skip
     if with_traffic:

@@ -73,9 +73,15 @@ def relation_of(batch: pa.RecordBatch | pa.Table, line: Line) -> Relation:
 
 
 def _joined(lists: Lists, owner: Ints, values: Ints) -> Lists:
-    owners, all_values = np.concatenate([lists.owner, owner]), np.concatenate([lists.values, values])
-    order = np.argsort(owners, kind="stable")
-    return Lists(lists.count, owners[order], all_values[order])
+    """One more value at the end of the list of each of these owners, which are ascending."""
+    lengths = lists.lengths()
+    lengths[owner] += 1
+    ends = np.cumsum(lengths)
+    is_new = np.zeros(int(lengths.sum()), dtype=np.bool_)
+    is_new[ends[owner] - 1] = True
+    joined = np.empty(len(is_new), dtype=np.int64)
+    joined[is_new], joined[~is_new] = values, lists.values
+    return Lists(lists.count, np.repeat(np.arange(lists.count), lengths), joined)
 
 
 # ---------------------------------------------------------------- cycles

@@ -43,7 +43,7 @@ MARK_OF: Final = {
     "genuine": marks.STRANGER,
     "optimistic": marks.GUESSED_WRONG,
 }
-ROWS_PER_BUCKET: Final = 600_000
+ROWS_PER_BUCKET: Final = 1_000_000
 PLACES_PER_SEARCH: Final = 2_000_000
 
 
