@@ -187,6 +187,8 @@ def test_an_interrupt_in_the_middle_of_a_write_neither_loses_nor_repeats_rows(
 ) -> None:
     write = writer._PartFile.write
 
+    handler = signal.getsignal(signal.SIGINT)
+
     def interrupted_write(self: writer._PartFile, table: pa.Table) -> None:
         if when == "before":
             signal.raise_signal(signal.SIGINT)
@@ -202,7 +204,7 @@ def test_an_interrupt_in_the_middle_of_a_write_neither_loses_nor_repeats_rows(
         finally:
             monkeypatch.undo()
     assert [event.seq for event in read_events(tmp_path / "t")] == [1, 2]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_a_killed_writer_leaves_no_file_under_a_real_name(tmp_path: Path) -> None:

@@ -200,6 +200,20 @@ def crash(run: Run) -> None:
         run.steps[process] += rest if run.chance.random() < 0.5 else []
 
 
+def deliver_only_at_the_dead(run: Run) -> None:
+    """One process delivers a message and crashes, and nobody else delivers it: only uniform agreement is broken."""
+    places = run.places("deliver")
+    if not places:
+        return
+    process, place = run.chance.choice(places)
+    message = run.steps[process][place].message
+    run.steps = {
+        other: steps if other == process else [s for s in steps if (s.kind, s.message) != ("deliver", message)]
+        for other, steps in run.steps.items()
+    }
+    run.steps[process] = [*run.steps[process][: place + 1], Step("crash")]
+
+
 def take_part_as_a_stranger(run: Run) -> None:
     process, peer = (run.chance.choice([*run.group_of, "x"]) for _ in range(2))
     about = tuple(run.chance.choices([*run.dest, "ghost"], k=run.chance.randint(0, 2)))
@@ -234,20 +248,10 @@ def _one(run: Run, *kinds: str) -> list[tuple[str, int]]:
 
 
 MUTATIONS: list[Callable[[Run], None]] = [
-    swap_at_a_process,
-    swap_in_a_group,
-    add_a_ring,
-    drop,
-    repeat,
-    retarget,
-    deliver_something_strange,
-    multicast_at_another_time,
-    crash,
-    take_part_as_a_stranger,
-    cut_off,
-    wrong_timestamp,
+    swap_at_a_process, swap_in_a_group, add_a_ring, drop, repeat, retarget, deliver_something_strange,
+    multicast_at_another_time, crash, deliver_only_at_the_dead, take_part_as_a_stranger, cut_off, wrong_timestamp,
     wrong_timestamps_everywhere,
-]
+]  # fmt: skip
 
 
 def random_runs(count: int, seed: int) -> list[Run]:

@@ -375,7 +375,7 @@ def test_beyond_some_size_percentiles_are_approximate_and_say_so(
 
 
 def test_metrics_are_lazy_tables_with_the_promised_names(spark: SparkSession, tmp_path: Path) -> None:
-    at = Script()
+    at = Script("r")
     at(1, "multicast", "c0", "a", "g0")
     write_jsonl(tmp_path / "trace.jsonl", at.events)
     tables = metrics(spark, read_rows(spark, str(tmp_path / "trace.jsonl")).drop("ts", "peer", "type", "size", "about"))

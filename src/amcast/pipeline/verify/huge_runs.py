@@ -79,7 +79,7 @@ def judge_huge_runs(rows: DataFrame, count: int, plan: Plan) -> list[Verdict]:
         assert facts is not None, "there are rows, and there are none"
         if pc.sum(facts["faults"]).as_py():
             refuse_faults(plan.path, rows)
-        survey = survey_of(facts)
+        survey = survey_of(facts, plan.path)
         ts = judge_histories(facts, rows, survey, plan.path)
         if survey.too_long:
             return judge_huge_runs(_numbered_again(rows), count, plan)

@@ -100,7 +100,7 @@ class Survey:
     too_long: bool  # `seq` is so widespread that histories must be numbered again
 
 
-def survey_of(facts: pa.Table) -> Survey:
+def survey_of(facts: pa.Table, path: str) -> Survey:
     """From the summaries of all batches. Raises TraceError for a process in two groups."""
     lines: list[dict[str, Any]] = (
         facts.group_by(["run", "process", "group", "kind"])
@@ -119,7 +119,7 @@ def survey_of(facts: pa.Table) -> Survey:
         run, kind = number_of_run[line["run"]], line["kind"]
         process = numbers.setdefault((line["run"], line["process"]), len(numbers))
         if line["group"] is not None:
-            _join(group_of, process, line)
+            _join(group_of, process, line, path)
         _count(tally[run], line)
         ended[run] |= kind == "end"
         if kind in extent:
@@ -135,11 +135,11 @@ def survey_of(facts: pa.Table) -> Survey:
     )
 
 
-def _join(group_of: dict[int, str], process: int, line: dict[str, Any]) -> None:
+def _join(group_of: dict[int, str], process: int, line: dict[str, Any], path: str) -> None:
     known = group_of.setdefault(process, line["group"])
     if known != line["group"]:
         raise TraceError(
-            f"run {line['run']!r}: process {line['process']!r} appears with the groups {known!r} "
+            f"{path}: run {line['run']!r}: process {line['process']!r} appears with the groups {known!r} "
             f"and {line['group']!r}; expected one group per process; correct the rows"
         )
 
