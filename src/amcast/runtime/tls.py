@@ -1,0 +1,83 @@
+"""Who is at the other end: mutual TLS 1.3, and a name that must be in the membership list.
+
+Both sides show a certificate from the cluster's CA with exactly one URI, `amcast://CLUSTER/NAME`, and NAME must be a
+replica of the configuration or `client/` and one of its clients. Anything else is refused: there is no default, no
+pattern, and nothing else in the certificate (common name, DNS name, address) is looked at. Sessions are not resumed, so
+that every connection is judged by what holds now.
+"""
+
+import ssl
+
+from amcast.core.errors import AmcastError, UsageError
+from amcast.runtime.certificates import check_certificate, identity_uri
+from amcast.runtime.config import ClusterConfig
+
+
+class IdentityRefused(AmcastError):
+    """The peer has no certificate, or not one of a member that was expected here."""
+
+
+def server_context(config: ClusterConfig, name: str) -> ssl.SSLContext:
+    """For the listeners of a replica. Whoever connects must be looked at with `identity_of`."""
+    context = prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), config, name)
+    context.num_tickets = 0
+    return context
+
+
+def client_context(config: ClusterConfig, name: str) -> ssl.SSLContext:
+    """To connect as a replica (g0/1) or as a client (client/alice). Whoever answers must be looked at as well."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # the URI says who it is, wherever it runs
+    return prepared(context, config, name)
+
+
+def prepared(context: ssl.SSLContext, config: ClusterConfig, name: str) -> ssl.SSLContext:
+    if config.tls is None:
+        raise UsageError(f"{config.path}: there is no [tls]; add it with ca and folder")
+    if name not in names_of(config):
+        raise UsageError(f"{name!r} is not in {config.path}; expected one of {', '.join(names_of(config))}")
+    crt, key = check_certificate(config.tls.folder, config.tls.ca, config.name, name)
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_STRICT
+    try:
+        context.load_cert_chain(crt, key)
+        context.load_verify_locations(config.tls.ca)
+    except ssl.SSLError as error:
+        raise UsageError(f"certificate of {name}: {crt} cannot be used ({error.reason or error})") from error
+    return context
+
+
+def names_of(config: ClusterConfig) -> list[str]:
+    """Everybody that has a certificate."""
+    return [member.name for member in config.members] + [f"client/{name}" for name in config.clients]
+
+
+def identity_of(connection: ssl.SSLObject | ssl.SSLSocket, config: ClusterConfig, expected: str | None = None) -> str:
+    """Who is at the other end of a connection after its handshake: g0/1, client/alice. Refuses all but members.
+
+    With `expected`, refuses other members too: whoever connects somewhere knows whom to find there.
+    """
+    certificate = connection.getpeercert()
+    if not certificate:
+        raise IdentityRefused("a peer showed no certificate; expected one of this cluster's CA")
+    uris = [str(value) for kind, value in subject_names(certificate) if kind == "URI"]
+    if len(uris) != 1:
+        raise IdentityRefused(
+            f"a certificate with {len(uris)} URIs ({', '.join(map(repr, uris)) or 'none'}); expected exactly one, "
+            f"{identity_uri(config.name, 'NAME')}"
+        )
+    known = {identity_uri(config.name, name): name for name in names_of(config)}
+    name = known.get(uris[0])
+    if name is None:
+        if not uris[0].startswith(identity_uri(config.name, "")):
+            raise IdentityRefused(f"a certificate of {uris[0]!r}, which is not of this cluster, {config.name}")
+        raise IdentityRefused(f"a certificate of {uris[0]!r}, which is not a member; add it to {config.path} if it is")
+    if expected is not None and name != expected:
+        raise IdentityRefused(f"found {name} where {expected} was expected; check the addresses in {config.path}")
+    return name
+
+
+def subject_names(certificate: object) -> list[tuple[str, object]]:
+    names = certificate.get("subjectAltName", ()) if isinstance(certificate, dict) else ()
+    return [(str(kind), value) for kind, value in names]
