@@ -6,11 +6,11 @@
 from pathlib import Path
 
 import pytest
+from bench.verify_bench import PROPERTIES, planted
 from pyspark.sql import SparkSession
 
 from amcast.pipeline.tables import read_rows
 from amcast.pipeline.verify import Plan, verify_rows
-from bench.verify_bench import PROPERTIES, planted
 
 MESSAGES = 3_000
 

@@ -28,13 +28,14 @@ Rows = Sequence[Mapping[str, Any]]
 def draw_curves(path: Path, title: str, plot: Plot, rows: Rows) -> None:
     """A panel per value, a line per protocol, from few clients to many."""
     panels = sorted({row[plot.panel] for row in rows})
-    columns = min(MOST_COLUMNS, len(panels))
+    columns = 2 if len(panels) == 4 else min(MOST_COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
-    sheet = Sheet(figsize=(4.2 * columns, 3.4 * lines + 0.5), layout="constrained")
+    names = sorted({line_name(row, plot) for row in rows})
+    sheet = Sheet(figsize=(4.2 * columns, 3.4 * lines + 0.8), layout="constrained")
     for number, panel in enumerate(panels, start=1):
         axes = sheet.add_subplot(lines, columns, number)
         here = [row for row in rows if row[plot.panel] == panel]
-        for marker, name in zip(cycle(MARKERS), sorted({line_name(row, plot) for row in here}), strict=False):
+        for marker, name in zip(cycle(MARKERS), names, strict=False):
             points = sorted((row for row in here if line_name(row, plot) == name), key=lambda row: row[plot.along])
             axes.plot([row[plot.x] for row in points], [row[plot.y] for row in points], marker=marker, label=name)
         axes.set_title(f"{LABELS.get(plot.panel, plot.panel)}: {panel}", fontsize=10)
@@ -42,7 +43,7 @@ def draw_curves(path: Path, title: str, plot: Plot, rows: Rows) -> None:
         axes.set_ylim(0, 1.15 * max(row[plot.y] for row in here))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8, loc="best", framealpha=0.6)
+    sheet.legend(*sheet.axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=4, frameon=False)
     sheet.suptitle(title)
     sheet.supxlabel(LABELS.get(plot.x, plot.x), fontsize=9)
     sheet.supylabel(LABELS.get(plot.y, plot.y), fontsize=9)

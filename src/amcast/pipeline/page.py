@@ -176,7 +176,8 @@ caption{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(5
 .caption{margin:0 0 .2rem;color:var(--muted);font-size:.875rem}
 .scroll~.caption{margin-top:1.5rem}
 th,td{padding:.3rem 1.1rem .3rem 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
-th{color:var(--muted);font-weight:600;white-space:nowrap}
+th{color:var(--muted);font-weight:600;vertical-align:bottom}
+th.number{white-space:normal}
 td{overflow-wrap:break-word;max-width:34rem}
 .number{text-align:right;white-space:nowrap}
 .status{font-weight:600;white-space:nowrap}
@@ -204,7 +205,7 @@ footer{margin-top:3rem;padding-top:.75rem;border-top:1px solid var(--line);color
  .plot svg{min-width:0;max-width:17cm}
  thead{display:table-header-group}
  table{min-width:0;max-width:100%;font-size:8pt}
- footer{margin-top:1.5rem}
+ footer{margin-top:1.5rem;break-before:avoid}
 }
 """
 )

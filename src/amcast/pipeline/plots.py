@@ -148,6 +148,7 @@ def over_time(name: str, title: str, run: Timeline) -> Picture:
             axes.set_ylim(0, max(*values, 1) * (1.3 if number == 0 and run.crashes else 1.08))  # room for the words
             axes.locator_params(axis="y", nbins=4 if number == 0 else 2)
             axes.yaxis.set_major_formatter(lambda value, _: _number(value))
+            axes.xaxis.set_major_formatter(lambda value, _: _number(value))
             for _, at in run.crashes:
                 axes.axvline(at, color=colour["alarm"], lw=1.2, linestyle=(0, (2, 2)))
         for place, (process, at) in enumerate(run.crashes[:MOST_SERIES]):

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ ROLES: Final = {
     "follower": "last delivery in a group",
     "optimistic": "first optimistic delivery",
 }
+STATUSES: Final = ("ok", "unknown", "violated")
 CONFIG_TITLES: Final = {
     "protocol": "protocol",
     "groups": "groups",
@@ -202,15 +203,16 @@ def _verdicts(material: Material, pictures: list[Picture], folder: str) -> Itera
     one_run = len({verdict["run"] for verdict in material.verdicts}) == 1
     rows: list[dict[str, Any]] = []
     for name, found in by_property.items():
-        worst = max(found, key=lambda verdict: ("ok", "unknown", "violated").index(_status(verdict)))
+        worst = max(found, key=lambda verdict: STATUSES.index(_status(verdict)))
         tally = Counter(_status(verdict) for verdict in found)
         reason = str(worst.get("reason") or "") or _figure(worst)
         if not one_run and worst.get("reason"):
             reason = f"run {worst['run']}: {reason}"
-        rows.append({"property": name, "worst": _status(worst), **tally, "reason": reason})
+        counts = {status: tally[status] for status in STATUSES}
+        rows.append({"property": name, "worst": _status(worst), **counts, "reason": reason})
     columns = {"property": "property", "worst": "verdict"}
     if not one_run:
-        columns |= {status: status for status in ("ok", "unknown", "violated")}
+        columns |= {status: status for status in STATUSES}
     columns |= {"reason": "why"} if any(row["reason"] for row in rows) else {}
     yield table("Each property, judged from the trace alone", columns, rows)
     violated = [verdict for verdict in material.verdicts if verdict.get("counterexample")]
@@ -272,18 +274,27 @@ def _latency(material: Material, pictures: list[Picture], folder: str) -> Iterat
             columns = {"role": "from the multicast to the", "group": "group", **_of_interest(LATENCY_TITLES, rows)}
             yield table("Latency by group and role", columns, rows, f"{folder}/latency.csv")
         return
+    by_load = sorted(
+        material.rows("latency_by_load"),
+        key=lambda row: (_in_order(row[name] for name in LOAD), list(ROLES).index(row["role"])),
+    )
     rows = [
         row
         | {
             "role": row["role"].replace("leader", "first").replace("follower", "last"),
             "crash_plan": _times(row["crash_plan"] or ""),
         }
-        for row in material.rows("latency_by_load")
+        for row in by_load
     ]
     if rows:
         columns = {name: CONFIG_TITLES[name] for name in material.varying}
         columns |= {"role": "delivery", **_of_interest(LATENCY_TITLES, rows)}
         yield table("Latency by configuration, all seeds together", columns, rows, f"{folder}/latency_by_load.csv")
+
+
+def _in_order(values: Iterable[Any]) -> list[tuple[bool, Any]]:
+    """To sort by: what is not given comes first."""
+    return [(value is not None, value) for value in values]
 
 
 def _of_interest(columns: Mapping[str, str], rows: Sequence[Row]) -> dict[str, str]:
@@ -441,7 +452,7 @@ def _convoy(material: Material, pictures: list[Picture], folder: str) -> Iterato
         pooled[(*(config[name] for name in material.varying), row["dest_groups"])].append(row)
     rows = [
         _pooled(found) | {name: configs[found[0]["run"]][name] for name in material.varying}
-        for found in pooled.values()
+        for _, found in sorted(pooled.items(), key=lambda item: _in_order(item[0]))
     ]
     if not rows:
         return
