@@ -1,0 +1,1 @@
+"""Applications on top of replicated groups: deterministic state machines, and what speaks to them."""

@@ -1,0 +1,12 @@
+"""A partitioned, replicated key-value store that speaks the Redis protocol.
+
+machine     what a group executes: locks, queues, answers
+store       keys, expiry, versions;  strings: the commands on them;  glob: KEYS patterns
+slots       which group has a key;   commands: the table of commands, and how partial results become one
+wire        what travels between gateway and groups
+resp        the Redis protocol;      session: one connection;  funnel: batches;  gateway: the server
+"""
+
+from amcast.apps.kv.machine import KV
+
+__all__ = ["KV"]

@@ -1,0 +1,114 @@
+"""The table of commands: how many arguments, where the keys are, and how the groups' parts become one result."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from amcast.apps.kv.slots import group_of, group_of_slot
+from amcast.apps.kv.strings import OK, Command, Refused, Result, cursor_of
+
+
+class Keys(Enum):
+    ONE = "the first argument"
+    EACH = "every argument"
+    PAIRS = "every other argument"
+    ALL = "the whole store"
+    CURSOR = "the whole store of the group that the cursor is in"
+
+
+@dataclass(frozen=True)
+class Spec:
+    arity: int  # with the name; -n: n or more
+    keys: Keys
+    writes: bool = True
+
+
+ONE, EACH, PAIRS, ALL = Keys.ONE, Keys.EACH, Keys.PAIRS, Keys.ALL
+SPECS: Final[dict[bytes, Spec]] = {
+    b"GET": Spec(2, ONE, False), b"SET": Spec(-3, ONE), b"SETNX": Spec(3, ONE), b"SETEX": Spec(4, ONE),
+    b"PSETEX": Spec(4, ONE), b"GETSET": Spec(3, ONE), b"GETDEL": Spec(2, ONE), b"GETEX": Spec(-2, ONE),
+    b"APPEND": Spec(3, ONE), b"STRLEN": Spec(2, ONE, False), b"GETRANGE": Spec(4, ONE, False),
+    b"SUBSTR": Spec(4, ONE, False), b"SETRANGE": Spec(4, ONE), b"INCR": Spec(2, ONE), b"DECR": Spec(2, ONE),
+    b"INCRBY": Spec(3, ONE), b"DECRBY": Spec(3, ONE), b"MGET": Spec(-2, EACH, False), b"MSET": Spec(-3, PAIRS),
+    b"MSETNX": Spec(-3, PAIRS), b"DEL": Spec(-2, EACH), b"UNLINK": Spec(-2, EACH), b"EXISTS": Spec(-2, EACH, False),
+    b"TOUCH": Spec(-2, EACH, False), b"TYPE": Spec(2, ONE, False), b"EXPIRE": Spec(-3, ONE), b"PEXPIRE": Spec(-3, ONE),
+    b"EXPIREAT": Spec(-3, ONE), b"PEXPIREAT": Spec(-3, ONE), b"TTL": Spec(2, ONE, False), b"PTTL": Spec(2, ONE, False),
+    b"EXPIRETIME": Spec(2, ONE, False), b"PEXPIRETIME": Spec(2, ONE, False), b"PERSIST": Spec(2, ONE),
+    b"DBSIZE": Spec(1, ALL, False), b"KEYS": Spec(2, ALL, False), b"SCAN": Spec(-2, Keys.CURSOR, False),
+    b"FLUSHALL": Spec(-1, ALL), b"FLUSHDB": Spec(-1, ALL),
+}  # fmt: skip
+
+
+def arity_fits(arity: int, args: Sequence[bytes]) -> bool:
+    return len(args) == arity if arity > 0 else len(args) >= -arity
+
+
+def keys_of(command: Command) -> list[bytes] | None:
+    """The keys that a command touches; None stands for all of the group."""
+    match SPECS[command[0]].keys:
+        case Keys.ONE:
+            return command[1:2]
+        case Keys.EACH:
+            return command[1:]
+        case Keys.PAIRS:
+            return command[1::2]
+        case _:
+            return None
+
+
+def groups_of(command: Command, groups: int) -> tuple[int, ...]:
+    """The groups that a command goes to, in order."""
+    if groups == 1:
+        return (0,)
+    keys = keys_of(command)
+    if keys is not None:
+        if len(keys) == 1:
+            return (group_of(keys[0], groups),)
+        return tuple(sorted({group_of(key, groups) for key in keys}))
+    return tuple(range(groups)) if SPECS[command[0]].keys is Keys.ALL else (cursor_group(command, groups),)
+
+
+def cursor_group(command: Command, groups: int) -> int:
+    try:
+        return group_of_slot(cursor_of(command[1]), groups)
+    except Refused:
+        return 0  # any group can say what is wrong with it
+
+
+def part_of(command: Command, group: int, groups: int) -> Command | None:
+    """What one of several groups executes of a command."""
+    match SPECS[command[0]].keys:
+        case Keys.ONE:
+            return command if group_of(command[1], groups) == group else None
+        case Keys.EACH:
+            own = [key for key in command[1:] if group_of(key, groups) == group]
+            return [command[0], *own] if own else None
+        case Keys.PAIRS if len(command) % 2 == 0:
+            return command  # to say what is wrong with it
+        case Keys.PAIRS:
+            pairs = zip(command[1::2], command[2::2], strict=True)
+            words = [word for pair in pairs if group_of(pair[0], groups) == group for word in pair]
+            return [command[0], *words] if words else None
+        case Keys.ALL:
+            return command
+        case Keys.CURSOR:
+            return command if cursor_group(command, groups) == group else None
+
+
+def merge(command: Command, parts: dict[int, Result], groups: int) -> Result:
+    """One result from the results of the groups, where each executed its part of the command."""
+    involved = groups_of(command, groups)
+    if len(involved) == 1:
+        return parts[involved[0]]
+    for group in involved:
+        part = parts[group]
+        if isinstance(part, str) and part.startswith("-"):
+            return part
+    if command[0] == b"MGET":
+        values = {group: iter(found) for group, found in parts.items() if isinstance(found, list)}
+        return [next(values[group_of(key, groups)], None) for key in command[1:]]
+    if command[0] == b"KEYS":
+        return [key for group in involved if isinstance(found := parts[group], list) for key in found]
+    numbers = [part for part in (parts[group] for group in involved) if isinstance(part, int)]
+    return sum(numbers) if numbers else OK

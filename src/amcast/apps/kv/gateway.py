@@ -1,0 +1,154 @@
+"""A server that speaks the Redis protocol and keeps everything in replicated groups."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from amcast.apps.kv.funnel import Client, Funnel
+from amcast.apps.kv.resp import LARGEST_REQUEST, Parser, encode_reply, write
+from amcast.apps.kv.server_commands import Server
+from amcast.apps.kv.session import Session
+from amcast.apps.kv.strings import Command
+
+MOST_CONNECTIONS: Final = 10_000
+COMMANDS_READ_AHEAD: Final = 4096  # of one connection, while earlier ones are executed
+BYTES_READ_AHEAD: Final = 4 * 2**20
+GRACE_SECONDS: Final = 5.0
+
+
+class Connection(asyncio.Protocol):
+    """Reads ahead up to a bound; reads nothing from a client that does not take its replies."""
+
+    def __init__(self, gateway: "Gateway") -> None:
+        self.gateway = gateway
+        self.task: asyncio.Task[None] | None = None
+        self._parser = Parser(gateway.server.largest_request)
+        self._commands: deque[Command] = deque()
+        self._bytes = 0  # of the commands read ahead, roughly
+        self._more = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._paused = False
+        self._ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        server = self.gateway.server
+        server.accepted += 1
+        if len(self.gateway.connections) >= MOST_CONNECTIONS:
+            transport.write(encode_reply("-ERR max number of clients reached"))
+            transport.close()
+            return
+        self.gateway.connections.add(self)
+        server.connections = len(self.gateway.connections)
+        session = Session(server, self.gateway.funnel, server.accepted)
+        self.task = asyncio.get_running_loop().create_task(self._serve(session))
+
+    def data_received(self, data: bytes) -> None:
+        self._commands.extend(self._parser.feed(data))
+        self._bytes += len(data)
+        failed = self._parser.error is not None
+        if failed or len(self._commands) > COMMANDS_READ_AHEAD or self._bytes > BYTES_READ_AHEAD:
+            self._paused = True
+            self._transport.pause_reading()
+        if self._commands or failed:
+            self._more.set()
+
+    def eof_received(self) -> bool:
+        """The client says no more, but may still want the replies."""
+        self._ended = True
+        self._more.set()
+        return True
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, reason: Exception | None) -> None:
+        self.gateway.connections.discard(self)
+        self.gateway.server.connections = len(self.gateway.connections)
+        if self.task is not None:
+            self.task.cancel()
+
+    def stop(self) -> None:
+        """Answer what is under way, then close."""
+        self._ended = True
+        self._commands.clear()
+        self._more.set()
+
+    async def _serve(self, session: Session) -> None:
+        try:
+            while not session.closing:
+                if not self._commands:
+                    if self._ended or self._parser.error is not None:
+                        break
+                    self._bytes = 0
+                    if self._paused:
+                        self._paused = False
+                        self._transport.resume_reading()
+                    self._more.clear()
+                    await self._more.wait()
+                    continue
+                replies = await session.take(self._commands)
+                self.gateway.server.commands += len(replies)
+                out: list[bytes] = []
+                for reply in replies:
+                    write(reply, session.resp3, out)
+                self._transport.write(b"".join(out))
+                await self._writable.wait()
+            if self._parser.error is not None and not session.closing:
+                self._transport.write(encode_reply(f"-ERR Protocol error: {self._parser.error}"))
+        finally:
+            self._transport.close()
+
+
+class Gateway:
+    """Listens, and stops gracefully: `async with Gateway(client) as gateway: await gateway.listen(host, port)`."""
+
+    def __init__(self, client: Client, *, largest_request: int = LARGEST_REQUEST) -> None:
+        self.server = Server(client.groups, largest_request=largest_request)
+        self.funnel = Funnel(client)
+        self.connections: set[Connection] = set()
+        self._listener: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int) -> int:
+        """The port, also where it was chosen by the system (0)."""
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(lambda: Connection(self), host, port, backlog=511)
+        self.server.port = self._listener.sockets[0].getsockname()[1]
+        return self.server.port
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        serving = [connection.task for connection in self.connections if connection.task is not None]
+        tasks = [*serving, *self.funnel.tasks]
+        for connection in list(self.connections):
+            connection.stop()
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=GRACE_SECONDS)
+            for task in late:
+                task.cancel()
+
+
+async def serve(
+    client: Client,
+    host: str,
+    port: int,
+    *,
+    ready: Callable[[int], None] | None = None,
+    largest_request: int = LARGEST_REQUEST,
+) -> None:
+    """Serve until cancelled; then answer what is under way and close. `ready` is told the port."""
+    gateway = Gateway(client, largest_request=largest_request)
+    try:
+        chosen = await gateway.listen(host, port)
+        if ready is not None:
+            ready(chosen)
+        await asyncio.get_running_loop().create_future()
+    finally:
+        await gateway.close()

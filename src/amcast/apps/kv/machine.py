@@ -1,0 +1,291 @@
+"""What a group of the key-value store executes.
+
+A unit of work is a transaction over the keys of one or several groups, multicast once: every group executes its part,
+all or nothing, and nothing has to be agreed because every group delivers it at the same place of one total order.
+
+Only work with a condition over several groups (MSETNX, EXEC after WATCH) needs a joint decision, and takes two
+multicasts to the same groups. PREPARE: each group judges its part of the condition, votes, and locks the keys if it
+votes yes. DECIDE: execute or drop, and unlock. Whoever waits too long for a lock may multicast DECIDE(abort) himself:
+all groups of the transaction see its DECIDEs in the same order and the first one counts. A DECIDE cannot overtake its
+PREPARE in one group only, since the two have the same destinations; one that comes before is remembered, and the
+PREPARE then votes no.
+
+What meets a lock waits inside the machine. Refusing it would be wrong: another group, where nothing is locked, has
+executed its part. The rules:
+  - a unit may run when no key of its part is locked, or wanted by a unit that came before and still waits;
+  - waiting units run, as soon as that holds, in the order in which they came, with the clock of when they came;
+  - a committed PREPARE executes with the clock of when it was prepared.
+So on every key, everything happens in the order of delivery, a prepared transaction at its PREPARE: between PREPARE and
+DECIDE nobody else sees or touches its keys. The delivery orders of the groups are parts of one total order, hence the
+outcome and all answers are those of one machine that executes every unit at once in that order, whatever a DECIDE took.
+Nothing deadlocks: a unit waits only for what came before it, and a DECIDE waits for nothing.
+
+The gateway gets a ticket for a unit that waits and fetches the answer later. Answers that nobody fetches and decisions
+are kept in bounded memory, oldest out first.
+
+Time comes from requests alone: the clock of a group is the latest time that any request stated.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from amcast.apps.kv.commands import SPECS, arity_fits, keys_of, part_of
+from amcast.apps.kv.slots import group_of
+from amcast.apps.kv.store import Store
+from amcast.apps.kv.strings import Command, Result, execute
+from amcast.apps.kv.wire import (
+    MALFORMED,
+    Answer,
+    Decide,
+    Done,
+    Fetch,
+    Lost,
+    Prepare,
+    Request,
+    Run,
+    Unit,
+    Versions,
+    Waits,
+    Work,
+    decode_request,
+    encode,
+)
+from amcast.core.application import Delivery
+
+DECISIONS_KEPT: Final = 65_536
+ANSWERS_KEPT: Final = 16_384
+ANSWER_BYTES_KEPT: Final = 64 * 2**20
+
+
+class Job(msgspec.Struct, array_like=True, frozen=True):
+    """A unit that waits, or a PREPARE that holds its locks."""
+
+    work: Work
+    clock: int
+    several: bool  # groups have parts of it
+    keys: list[bytes] | None  # of this group's part; None: all there are
+
+
+class State(msgspec.Struct, array_like=True):
+    """A snapshot."""
+
+    clock: int
+    tickets: int
+    store: list[Any]
+    locks: list[tuple[bytes, Job]]
+    waiting: list[tuple[int, Job]]
+    answers: list[tuple[int, bytes]]
+    decided: list[tuple[bytes, bool]]
+
+
+def known(unit: Unit) -> bool:
+    if isinstance(unit, Run | Prepare):
+        for command in unit.commands:
+            spec = SPECS.get(command[0]) if command else None
+            if spec is None or not arity_fits(spec.arity, command):
+                return False
+    return True
+
+
+class KV:
+    """The state machine of one group."""
+
+    def __init__(self, group: int, groups: int) -> None:
+        self.group = group
+        self.groups = groups
+        self.clock = 0
+        self.store = Store(group, groups)
+        self._locks: dict[bytes, Job] = {}
+        self._waiting: dict[int, Job] = {}
+        self._held: set[bytes] = set()  # the keys of locks and of what waits
+        self._closed = False  # one of those has all keys
+        self._tickets = 0
+        self._answers: dict[int, bytes] = {}
+        self._answer_bytes = 0
+        self._decided: dict[bytes, bool] = {}
+
+    def apply(self, delivery: Delivery) -> bytes:
+        try:
+            request = decode_request(delivery.payload)
+        except msgspec.MsgspecError:
+            return MALFORMED
+        if not all(map(known, request.units)):
+            return MALFORMED
+        return encode(self.execute(request, len(delivery.dest) > 1))
+
+    def execute(self, request: Request, several: bool) -> list[Answer]:
+        self.clock = max(self.clock, request.now)
+        answers = [self._take(unit, several) for unit in request.units]
+        if not self._closed:
+            self.store.now = self.clock
+            self.store.reclaim(self._held)
+        return answers
+
+    def _take(self, unit: Unit, several: bool) -> Answer:
+        if isinstance(unit, Fetch):
+            return self._fetch(unit.ticket)
+        if isinstance(unit, Decide):
+            return Done(self._decide(unit))
+        if not self._locks:
+            if isinstance(unit, Run | Versions):
+                return Done(self._perform(unit, self.clock, several))
+            return Done(self._prepare(self._job(unit, several), unit))
+        job = self._job(unit, several)
+        if not self._conflicts(job.keys):
+            return Done(self._start(job))
+        self._tickets += 1
+        self._wait(self._tickets, job)
+        return self._waits(self._tickets)
+
+    def _perform(self, work: Run | Versions, clock: int, several: bool) -> list[Result] | list[int] | None:
+        self.store.now = clock
+        if isinstance(work, Versions):
+            return [self.store.version(key) for key in self._own(work.keys, several)]
+        if not self._unchanged(work.watched, several):
+            return None
+        return self._run(work.commands, several)
+
+    def _run(self, commands: list[Command], several: bool) -> list[Result]:
+        if not several:
+            return [execute(self.store, command) for command in commands]
+        parts = [part_of(command, self.group, self.groups) for command in commands]
+        return [None if part is None else execute(self.store, part) for part in parts]
+
+    def _own(self, keys: list[bytes], several: bool) -> list[bytes]:
+        return [key for key in keys if group_of(key, self.groups) == self.group] if several else keys
+
+    def _unchanged(self, watched: list[tuple[bytes, int]], several: bool) -> bool:
+        versions = dict(watched)
+        return all(self.store.version(key) == versions[key] for key in self._own(list(versions), several))
+
+    # Locks
+
+    def _job(self, work: Work, several: bool) -> Job:
+        """The unit with the keys of its part."""
+        if isinstance(work, Versions):
+            return Job(work, self.clock, several, self._own(work.keys, several))
+        keys = [key for key, _ in work.watched]
+        if isinstance(work, Prepare):
+            keys += work.absent
+        for command in work.commands:
+            if not several or part_of(command, self.group, self.groups) is not None:
+                touched = keys_of(command)
+                if touched is None:
+                    return Job(work, self.clock, several, None)
+                keys += touched
+        return Job(work, self.clock, several, self._own(keys, several))
+
+    def _conflicts(self, keys: list[bytes] | None) -> bool:
+        if keys is None:
+            return self._closed or bool(self._held)
+        return self._closed or not self._held.isdisjoint(keys)
+
+    def _hold(self, keys: list[bytes] | None) -> None:
+        if keys is None:
+            self._closed = True
+        else:
+            self._held.update(keys)
+
+    def _start(self, job: Job) -> Any:
+        if isinstance(job.work, Prepare):
+            return self._prepare(job, job.work)
+        return self._perform(job.work, job.clock, job.several)
+
+    def _prepare(self, job: Job, work: Prepare) -> bool:
+        self.store.now = job.clock
+        if work.txn in self._decided or work.txn in self._locks or not self._unchanged(work.watched, job.several):
+            return False
+        if any(self.store.entry(key) is not None for key in self._own(work.absent, job.several)):
+            return False
+        self._locks[work.txn] = job
+        self._hold(job.keys)
+        return True
+
+    def _decide(self, unit: Decide) -> tuple[bool | None, list[Result] | None]:
+        job = self._locks.pop(unit.txn, None)
+        if job is None:
+            if not unit.commit:
+                self._remember(unit.txn, False)
+            return self._decided.get(unit.txn), None
+        self._remember(unit.txn, unit.commit)
+        results = None
+        if unit.commit and isinstance(job.work, Prepare):
+            self.store.now = job.clock
+            results = self._run(job.work.commands, job.several)
+        self._release(job)
+        return unit.commit, results
+
+    def _remember(self, txn: bytes, commit: bool) -> None:
+        self._decided.setdefault(txn, commit)
+        if len(self._decided) > DECISIONS_KEPT:
+            del self._decided[next(iter(self._decided))]
+
+    def _release(self, job: Job) -> None:
+        if not self._waiting and job.keys is not None:
+            self._held.difference_update(job.keys)  # locks have no key in common
+            return
+        waiting, self._waiting = self._waiting, {}
+        self._held.clear()
+        self._closed = False
+        for lock in self._locks.values():
+            self._hold(lock.keys)
+        for ticket, waiter in waiting.items():
+            if self._conflicts(waiter.keys):
+                self._wait(ticket, waiter)
+            else:
+                self._keep(ticket, encode(self._start(waiter)))
+
+    # Tickets
+
+    def _wait(self, ticket: int, job: Job) -> None:
+        self._waiting[ticket] = job
+        self._hold(job.keys)
+
+    def _waits(self, ticket: int) -> Waits:
+        txn, oldest = next(iter(self._locks.items()))
+        return Waits(ticket, txn, oldest.work.dest if isinstance(oldest.work, Prepare) else [])
+
+    def _keep(self, ticket: int, answer: bytes) -> None:
+        self._answers[ticket] = answer
+        self._answer_bytes += len(answer)
+        while len(self._answers) > ANSWERS_KEPT or self._answer_bytes > ANSWER_BYTES_KEPT:
+            self._answer_bytes -= len(self._answers.pop(next(iter(self._answers))))
+
+    def _fetch(self, ticket: int) -> Answer:
+        if ticket in self._waiting:
+            return self._waits(ticket)
+        answer = self._answers.pop(ticket, None)
+        if answer is None:
+            return Lost()
+        self._answer_bytes -= len(answer)
+        return Done(msgspec.Raw(answer))
+
+    # Snapshots
+
+    def snapshot(self) -> bytes:
+        return encode(
+            State(
+                self.clock,
+                self._tickets,
+                self.store.state(),
+                list(self._locks.items()),
+                list(self._waiting.items()),
+                list(self._answers.items()),
+                list(self._decided.items()),
+            )
+        )
+
+    def restore(self, state: bytes) -> None:
+        found = msgspec.msgpack.decode(state, type=State)
+        self.clock, self._tickets = found.clock, found.tickets
+        self.store = Store(self.group, self.groups)
+        self.store.load(found.store)
+        self._locks = dict(found.locks)
+        self._waiting = dict(found.waiting)
+        self._answers = dict(found.answers)
+        self._answer_bytes = sum(map(len, self._answers.values()))
+        self._decided = dict(found.decided)
+        self._held, self._closed = set(), False
+        for job in [*self._locks.values(), *self._waiting.values()]:
+            self._hold(job.keys)

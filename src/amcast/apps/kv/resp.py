@@ -1,0 +1,168 @@
+"""The Redis protocol: requests in, replies out, RESP2 and RESP3. No I/O."""
+
+import re
+from typing import Final, TypeAlias
+
+from amcast.apps.kv.strings import Command
+
+Reply: TypeAlias = "bytes | int | str | list[Reply] | dict[bytes, Reply] | NilArray | None"
+
+LARGEST_REQUEST: Final = 2**20 - 1024  # with its lengths; so that it fits in a multicast of 1 MiB
+LONGEST_LINE: Final = 64 * 1024
+MOST_ARGUMENTS: Final = 128 * 1024
+
+
+class NilArray:
+    """What EXEC answers when a watched key has changed; RESP3 has only one nil."""
+
+
+NIL_ARRAY: Final = NilArray()
+
+
+class ProtocolError(Exception):
+    """Bytes that are no request: the connection is beyond repair."""
+
+
+class Parser:
+    """Requests from bytes as they come. After an error, `error` says which, and nothing more is read."""
+
+    def __init__(self, largest_request: int = LARGEST_REQUEST) -> None:
+        self.error: str | None = None
+        self._largest = largest_request
+        self._buffer = b""
+        self._missing = 0  # arguments of the request that is half read
+        self._args: Command = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[Command]:
+        """The requests that these bytes complete."""
+        commands: list[Command] = []
+        if self.error is None:
+            self._buffer = self._buffer + data if self._buffer else data
+            try:
+                at = self._read(self._buffer, commands)
+                self._buffer = self._buffer[at:]
+            except ProtocolError as error:
+                self.error = str(error)
+                self._buffer, self._args = b"", []
+        return commands
+
+    def _read(self, buffer: bytes, commands: list[Command]) -> int:
+        at = 0
+        while at < len(buffer):
+            if not self._missing:
+                if buffer[at] != 0x2A:  # *
+                    end = self._line_end(buffer, b"\n", at, "too big inline request")
+                    if end < 0:
+                        break
+                    if words := split_inline(buffer[at:end]):
+                        commands.append(words)
+                    at = end + 1
+                    continue
+                end = self._line_end(buffer, b"\r\n", at, "too big mbulk count string")
+                if end < 0:
+                    break
+                self._missing = self._count(buffer[at + 1 : end])
+                self._size = end - at
+                at = end + 2
+                continue
+            end = self._line_end(buffer, b"\r\n", at, "too big bulk count string")
+            if end < 0:
+                break
+            stop = self._bulk_end(buffer, at, end)
+            if len(buffer) < stop + 2:
+                break
+            self._args.append(buffer[end + 2 : stop])
+            self._size += stop + 2 - at
+            at = stop + 2
+            self._missing -= 1
+            if not self._missing:
+                commands.append(self._args)
+                self._args = []
+        return at
+
+    def _line_end(self, buffer: bytes, mark: bytes, at: int, otherwise: str) -> int:
+        end = buffer.find(mark, at, at + LONGEST_LINE)
+        if end < 0 and len(buffer) - at >= LONGEST_LINE:
+            raise ProtocolError(otherwise)
+        return end
+
+    def _count(self, text: bytes) -> int:
+        digits = text.removeprefix(b"-")
+        if not digits.isdigit() or len(digits) > 10 or int(text) > MOST_ARGUMENTS:
+            raise ProtocolError("invalid multibulk length")
+        return max(0, int(text))
+
+    def _bulk_end(self, buffer: bytes, at: int, end: int) -> int:
+        if buffer[at] != 0x24:  # $
+            raise ProtocolError(f"expected '$', got '{chr(buffer[at])}'")
+        text = buffer[at + 1 : end]
+        if not text.isdigit() or len(text) > 10 or (stop := end + 2 + int(text)) - at + self._size > self._largest:
+            raise ProtocolError("invalid bulk length")
+        return stop
+
+
+WORD: Final = re.compile(
+    rb"""\s*([^\s"']*)(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')?(?=\s|$)""",
+    re.DOTALL,
+)
+ESCAPE: Final = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
+ESCAPED: Final = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
+
+
+def split_inline(line: bytes) -> Command:
+    """The words of a line as a person types it, with quotes."""
+    words: Command = []
+    line = line.strip()
+    at = 0
+    while at < len(line):
+        found = WORD.match(line, at)
+        if found is None:
+            raise ProtocolError("unbalanced quotes in request")
+        plain, double, single = found.groups()
+        if double is not None:
+            plain += ESCAPE.sub(unescape, double)
+        elif single is not None:
+            plain += single.replace(b"\\'", b"'")
+        words.append(plain)
+        at = found.end()
+    return words
+
+
+def unescape(found: re.Match[bytes]) -> bytes:
+    text = found[1]
+    return bytes((int(text[1:], 16),)) if len(text) == 3 else ESCAPED.get(text, text)
+
+
+def encode_reply(reply: Reply, resp3: bool = False) -> bytes:
+    out: list[bytes] = []
+    write(reply, resp3, out)
+    return b"".join(out)
+
+
+def write(reply: Reply, resp3: bool, out: list[bytes]) -> None:
+    if isinstance(reply, bytes):
+        out.append(b"$%d\r\n%b\r\n" % (len(reply), reply))
+    elif isinstance(reply, str):
+        line = one_line(reply)
+        out.append(b"%b\r\n" % line if line.startswith(b"-") else b"+%b\r\n" % line)
+    elif isinstance(reply, int):
+        out.append(b":%d\r\n" % reply)
+    elif isinstance(reply, list):
+        out.append(b"*%d\r\n" % len(reply))
+        for item in reply:
+            write(item, resp3, out)
+    elif isinstance(reply, dict):
+        out.append(b"%%%d\r\n" % len(reply) if resp3 else b"*%d\r\n" % (2 * len(reply)))
+        for key, item in reply.items():
+            write(key, resp3, out)
+            write(item, resp3, out)
+    elif resp3:
+        out.append(b"_\r\n")
+    else:
+        out.append(b"$-1\r\n" if reply is None else b"*-1\r\n")
+
+
+def one_line(text: str) -> bytes:
+    """Statuses and errors end at the line: what a client sent must not break out of it."""
+    return text.replace("\r", " ").replace("\n", " ").encode(errors="surrogateescape")

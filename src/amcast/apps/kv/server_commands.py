@@ -1,0 +1,228 @@
+"""Commands that a gateway answers by itself: about the connection, about the server."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from amcast import __version__
+from amcast.apps.kv.commands import SPECS, Keys
+from amcast.apps.kv.glob import matcher
+from amcast.apps.kv.resp import LARGEST_REQUEST, Reply
+from amcast.apps.kv.strings import NOT_AN_INTEGER, OK, SYNTAX, Command, Refused, integer, wrong_arguments
+from amcast.core.errors import AmcastError, MulticastFailed
+
+if TYPE_CHECKING:
+    from amcast.apps.kv.session import Session
+
+LIKE_REDIS: Final = "7.0.15"  # whose answers are the model
+NO_PASSWORD: Final = (
+    "-ERR AUTH <password> called without any password configured for the default user. "
+    "Are you sure your configuration is correct?"
+)
+
+
+@dataclass
+class Server:
+    """What the connections of a gateway have in common."""
+
+    groups: int
+    port: int = 0
+    largest_request: int = LARGEST_REQUEST
+    started: float = field(default_factory=time.monotonic)
+    connections: int = 0
+    accepted: int = 0
+    commands: int = 0
+
+
+def outcome(error: AmcastError) -> str:
+    """What is said of a multicast that failed."""
+    what = "not executed" if isinstance(error, MulticastFailed) else "outcome unknown"
+    return f"-TRYAGAIN {what}: {error}"
+
+
+def text(word: bytes) -> str:
+    return word.decode(errors="surrogateescape")
+
+
+def unknown(typed: Command) -> str:
+    shown = ""
+    for word in typed[1:]:
+        if len(shown) >= 128:
+            break
+        shown += f"'{text(word[: 128 - len(shown)])}' "
+    return f"-ERR unknown command '{text(typed[0][:128])}', with args beginning with: {shown}"
+
+
+def unknown_subcommand(command: Command) -> str:
+    return f"-ERR unknown subcommand '{text(command[1][:128])}'. Try {text(command[0])} HELP."
+
+
+def ping(session: "Session", command: Command) -> Reply:
+    if len(command) > 2:
+        return wrong_arguments(command[0])
+    return command[1] if len(command) == 2 else "PONG"
+
+
+def echo(session: "Session", command: Command) -> Reply:
+    return command[1]
+
+
+def hello(session: "Session", command: Command) -> Reply:
+    version = 3 if session.resp3 else 2
+    if len(command) > 1:
+        try:
+            version = integer(command[1])
+        except Refused:
+            return "-ERR Protocol version is not an integer or out of range"
+        if version not in (2, 3):
+            return "-NOPROTO unsupported protocol version"
+    name, at = session.name, 2
+    while at < len(command):
+        option = command[at].upper()
+        if option == b"AUTH" and at + 2 < len(command):
+            return NO_PASSWORD
+        if option != b"SETNAME" or at + 1 >= len(command):
+            return f"-ERR Syntax error in HELLO option '{text(command[at])}'"
+        name = command[at + 1]
+        at += 2
+    if not name_allowed(name):
+        return BAD_NAME
+    session.name, session.resp3 = name, version == 3
+    return {
+        b"server": b"redis", b"version": LIKE_REDIS.encode(), b"proto": version, b"id": session.number,
+        b"mode": b"standalone", b"role": b"master", b"modules": [],
+    }  # fmt: skip
+
+
+BAD_NAME: Final = "-ERR Client names cannot contain spaces, newlines or special characters."
+
+
+def name_allowed(name: bytes) -> bool:
+    return all(0x21 <= byte <= 0x7E for byte in name)
+
+
+def auth(session: "Session", command: Command) -> Reply:
+    return NO_PASSWORD if len(command) <= 3 else SYNTAX
+
+
+def client(session: "Session", command: Command) -> Reply:
+    about = b"id=%d name=%b db=0 resp=%d" % (session.number, session.name, 3 if session.resp3 else 2)
+    match command[1].upper(), len(command):
+        case b"SETNAME", 3:
+            if not name_allowed(command[2]):
+                return BAD_NAME
+            session.name = command[2]
+            return OK
+        case b"GETNAME", 2:
+            return session.name or None
+        case b"ID", 2:
+            return session.number
+        case (b"INFO", 2) | (b"LIST", _):
+            return about + b"\n"
+        case (b"SETINFO", 4) | (b"NO-EVICT", 3) | (b"NO-TOUCH", 3):
+            return OK
+        case (b"SETNAME" | b"GETNAME" | b"ID" | b"INFO" | b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH"), _:
+            return wrong_arguments(b"client|" + command[1])
+    return unknown_subcommand(command)
+
+
+def select(session: "Session", command: Command) -> Reply:
+    try:
+        return OK if integer(command[1]) == 0 else "-ERR DB index is out of range"
+    except Refused:
+        return NOT_AN_INTEGER
+
+
+def info(session: "Session", command: Command) -> Reply:
+    server = session.server
+    sections: dict[str, dict[str, object]] = {
+        "Server": {
+            "redis_version": LIKE_REDIS, "redis_mode": "standalone", "amcast_version": __version__,
+            "tcp_port": server.port, "uptime_in_seconds": int(time.monotonic() - server.started),
+        },
+        "Clients": {"connected_clients": server.connections},
+        "Stats": {
+            "total_connections_received": server.accepted, "total_commands_processed": server.commands,
+        },
+        "Replication": {"role": "master", "groups": server.groups},
+        "Cluster": {"cluster_enabled": 0},
+    }  # fmt: skip
+    wanted = {text(word).lower() for word in command[1:]} - {"all", "default", "everything"}
+    return "\r\n".join(
+        f"# {title}\r\n" + "".join(f"{name}:{value}\r\n" for name, value in lines.items())
+        for title, lines in sections.items()
+        if not wanted or title.lower() in wanted
+    ).encode()
+
+
+PLACES: Final = {Keys.ONE: (1, 1, 1), Keys.EACH: (1, -1, 1), Keys.PAIRS: (1, -1, 2)}
+
+
+def describe(name: bytes) -> Reply:
+    if name in SPECS:
+        spec = SPECS[name]
+        flags: list[Reply] = ["write" if spec.writes else "readonly"]
+        places = PLACES.get(spec.keys, (0, 0, 0))
+        return [name.lower(), spec.arity, flags, *places, [], [], [], []]
+    if name in COMMANDS:
+        return [name.lower(), COMMANDS[name].arity, ["fast"], 0, 0, 0, [], [], [], []]
+    return None
+
+
+def command_(session: "Session", command: Command) -> Reply:
+    names = [*SPECS, *COMMANDS]
+    if len(command) == 1:
+        return [describe(name) for name in names]
+    match command[1].upper():
+        case b"COUNT":
+            return len(names)
+        case b"DOCS":
+            return {}
+        case b"INFO":
+            return [describe(name.upper()) for name in command[2:]] if len(command) > 2 else list(map(describe, names))
+        case b"LIST":
+            return [name.lower() for name in names]
+    return unknown_subcommand(command)
+
+
+CONFIG: Final = {b"save": b"", b"appendonly": b"yes", b"maxmemory": b"0", b"databases": b"1"}
+
+
+def config(session: "Session", command: Command) -> Reply:
+    if command[1].upper() != b"GET":
+        return unknown_subcommand(command)
+    if len(command) < 3:
+        return wrong_arguments(b"config|get")
+    wanted = [matcher(pattern.lower()) for pattern in command[2:]]
+    return {name: value for name, value in CONFIG.items() if any(matches(name) for matches in wanted)}
+
+
+def time_(session: "Session", command: Command) -> Reply:
+    seconds, rest = divmod(time.time_ns() // 1000, 1_000_000)
+    return [b"%d" % seconds, b"%d" % rest]
+
+
+def quit_(session: "Session", command: Command) -> Reply:
+    session.closing = True
+    return OK
+
+
+def of_the_session(session: "Session", command: Command) -> Reply:
+    """MULTI, WATCH and so on: the session looks at them before it looks here."""
+    raise AssertionError(f"{command[0]!r} is not answered here")
+
+
+@dataclass(frozen=True)
+class Local:
+    arity: int
+    run: Callable[["Session", Command], Reply]
+
+
+COMMANDS: Final[dict[bytes, Local]] = {
+    b"PING": Local(-1, ping), b"ECHO": Local(2, echo), b"HELLO": Local(-1, hello), b"AUTH": Local(-2, auth),
+    b"CLIENT": Local(-2, client), b"SELECT": Local(2, select), b"INFO": Local(-1, info),
+    b"COMMAND": Local(-1, command_), b"CONFIG": Local(-2, config), b"TIME": Local(1, time_), b"QUIT": Local(-1, quit_),
+    b"MULTI": Local(1, of_the_session), b"EXEC": Local(1, of_the_session), b"DISCARD": Local(1, of_the_session),
+    b"WATCH": Local(-2, of_the_session), b"UNWATCH": Local(1, of_the_session), b"RESET": Local(1, of_the_session),
+}  # fmt: skip

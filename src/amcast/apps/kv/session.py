@@ -1,0 +1,236 @@
+"""One connection to the store: its transaction, its watched keys, and the order of its replies.
+
+Commands that arrived together go out together, as one multicast for each set of groups; the next ones go when all of
+those are answered. Sets of groups that overlap do not go together, for two multicasts may be delivered in any order:
+so a connection's commands on one key are executed in their order.
+"""
+
+import secrets
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from amcast.apps.kv import server_commands
+from amcast.apps.kv.commands import SPECS, arity_fits, groups_of, merge
+from amcast.apps.kv.funnel import BATCH_BYTES, Dest, Funnel
+from amcast.apps.kv.resp import NIL_ARRAY, Reply
+from amcast.apps.kv.slots import group_of
+from amcast.apps.kv.strings import OK, Command, Result, wrong_arguments
+from amcast.apps.kv.wire import Decide, Prepare, Run, Unit, Versions
+from amcast.core.errors import AmcastError, MulticastFailed
+
+if TYPE_CHECKING:
+    from amcast.apps.kv.server_commands import Server
+
+AT_ONCE: Final = {b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"QUIT", b"RESET"}  # also in a transaction
+
+
+class Session:
+    def __init__(self, server: "Server", funnel: Funnel, number: int) -> None:
+        self.server = server
+        self.number = number
+        self.name = b""
+        self.resp3 = False
+        self.closing = False
+        self._funnel = funnel
+        self._groups = funnel.groups
+        self._queued: list[Command] | None = None
+        self._queued_bytes = 0
+        self._broken = False  # a command of the transaction was refused
+        self._watched: dict[bytes, int] = {}
+
+    async def take(self, commands: deque[Command]) -> list[Reply]:
+        """Execute the first commands, as many as go together, and drop them from the queue: their replies."""
+        replies: list[Reply] = []
+        calls: dict[Dest, list[tuple[int, Command]]] = {}
+        lanes: dict[int, Dest] = {}
+        size = 0
+        while commands and not self.closing:
+            command = [commands[0][0].upper(), *commands[0][1:]]
+            spec = SPECS.get(command[0])
+            if spec is not None and self._queued is None and arity_fits(spec.arity, command):
+                dest = groups_of(command, self._groups)
+                size += sum(map(len, command)) + 8 * len(command)
+                if calls and (size > BATCH_BYTES or any(lanes.get(group, dest) != dest for group in dest)):
+                    break
+                if len(dest) == 1 or command[0] != b"MSETNX":
+                    lanes.update(dict.fromkeys(dest, dest))
+                    calls.setdefault(dest, []).append((len(replies), command))
+                    replies.append(None)
+                    commands.popleft()
+                    continue
+            elif not self._takes_time(command):
+                replies.append(self._at_once(commands.popleft(), command))
+                continue
+            if not replies:
+                commands.popleft()
+                return [await self._alone(command)]
+            break
+        if calls:
+            await self._run(calls, replies, size)
+        return replies
+
+    async def _run(self, calls: dict[Dest, list[tuple[int, Command]]], replies: list[Reply], size: int) -> None:
+        sent = []
+        for dest, items in calls.items():
+            units: list[Unit] = [Run([command]) for _, command in items]
+            sent.append((items, self._funnel.send(dest, units, size)))
+        for items, future in sent:
+            try:
+                values = await self._funnel.collect(future)
+            except AmcastError as error:
+                for place, _ in items:
+                    replies[place] = server_commands.outcome(error)
+                continue
+            if len(values) == 1:
+                (parts,) = values.values()
+                for (place, _), part in zip(items, parts, strict=True):
+                    replies[place] = part[0]
+            else:
+                for at, (place, command) in enumerate(items):
+                    merged = merge(command, {group: parts[at][0] for group, parts in values.items()}, self._groups)
+                    replies[place] = merged  # type: ignore[assignment]
+
+    def _takes_time(self, command: Command) -> bool:
+        if self._queued is None:
+            return command[0] == b"WATCH" and len(command) > 1
+        return command == [b"EXEC"]
+
+    async def _alone(self, command: Command) -> Reply:
+        try:
+            match command[0]:
+                case b"WATCH":
+                    return await self._watch(command[1:])
+                case b"EXEC":
+                    return await self._exec()
+                case _:
+                    return await self._msetnx(command)
+        except AmcastError as error:
+            return server_commands.outcome(error)
+
+    # What needs no group
+
+    def _at_once(self, typed: Command, command: Command) -> Reply:
+        refusal = self._refusal(typed, command)
+        if refusal is not None:
+            self._broken = True
+            return refusal
+        name = command[0]
+        if self._queued is not None and name not in AT_ONCE:
+            return self._queue(command)
+        match name:
+            case b"MULTI":
+                if self._queued is not None:
+                    return "-ERR MULTI calls can not be nested"
+                self._queued, self._queued_bytes, self._broken = [], 0, False
+                return OK
+            case b"EXEC":
+                return "-ERR EXEC without MULTI"
+            case b"DISCARD":
+                if self._queued is None:
+                    return "-ERR DISCARD without MULTI"
+                self._forget()
+                return OK
+            case b"WATCH":
+                return "-ERR WATCH inside MULTI is not allowed"
+            case b"RESET":
+                self._forget()
+                self.name, self.resp3 = b"", False
+                return "RESET"
+        return self._local(command)
+
+    def _local(self, command: Command) -> Reply:
+        if command[0] == b"UNWATCH":
+            self._watched = {}
+            return OK
+        return server_commands.COMMANDS[command[0]].run(self, command)
+
+    def _refusal(self, typed: Command, command: Command) -> str | None:
+        """Why a command cannot even be queued."""
+        spec = SPECS.get(command[0]) or server_commands.COMMANDS.get(command[0])
+        if spec is None:
+            return server_commands.unknown(typed)
+        if not arity_fits(spec.arity, command):
+            return wrong_arguments(command[0])
+        if command[0] == b"MSETNX" and self._queued is not None and len(groups_of(command, self._groups)) > 1:
+            return "-ERR MSETNX in a transaction needs all keys in one group; use a hash tag"
+        return None
+
+    def _queue(self, command: Command) -> Reply:
+        assert self._queued is not None
+        self._queued_bytes += sum(map(len, command)) + 8 * len(command)
+        if self._queued_bytes > self.server.largest_request:
+            self._broken = True
+            return f"-ERR transaction larger than {self.server.largest_request} bytes"
+        self._queued.append(command)
+        return "QUEUED"
+
+    def _forget(self) -> None:
+        self._queued, self._watched, self._broken = None, {}, False
+
+    # Transactions
+
+    async def _watch(self, keys: list[bytes]) -> Reply:
+        dest = tuple(sorted({group_of(key, self._groups) for key in keys}))
+        values = await self._funnel.call(dest, Versions(keys))
+        versions = {group: iter(found) for group, found in values.items()}
+        for key in keys:
+            self._watched.setdefault(key, next(versions[group_of(key, self._groups)]))
+        return OK
+
+    async def _exec(self) -> Reply:
+        queued, watched, broken = self._queued or [], self._watched, self._broken
+        self._forget()
+        if broken:
+            return "-EXECABORT Transaction discarded because of previous errors."
+        commands = [command for command in queued if command[0] in SPECS]
+        found = {group for command in commands for group in groups_of(command, self._groups)}
+        dest = tuple(sorted(found | {group_of(key, self._groups) for key in watched}))
+        results: list[Result] | None = []
+        if dest:
+            results = await self._transaction(dest, commands, watched)
+        if results is None:
+            return NIL_ARRAY
+        following = iter(results)
+        return [next(following) if command[0] in SPECS else self._local(command) for command in queued]
+
+    async def _transaction(
+        self, dest: Dest, commands: list[Command], watched: dict[bytes, int]
+    ) -> list[Result] | None:
+        if watched and len(dest) > 1:
+            conditional = self._conditionally(dest, commands, list(watched.items()), [])
+            parts = await self._funnel.to_the_end(conditional)
+        else:
+            parts = await self._funnel.call(dest, Run(commands, list(watched.items())))
+        if parts is None or None in parts.values():
+            return None
+        return [
+            merge(command, {group: part[at] for group, part in parts.items()}, self._groups)
+            for at, command in enumerate(commands)
+        ]
+
+    async def _msetnx(self, command: Command) -> Reply:
+        """Over several groups."""
+        if len(command) % 2 == 0:
+            return wrong_arguments(command[0])
+        dest = groups_of(command, self._groups)
+        conditional = self._conditionally(dest, [[b"MSET", *command[1:]]], [], command[1::2])
+        parts = await self._funnel.to_the_end(conditional)
+        return 0 if parts is None else 1
+
+    async def _conditionally(
+        self, dest: Dest, commands: list[Command], watched: list[tuple[bytes, int]], absent: list[bytes]
+    ) -> dict[int, Any] | None:
+        """Execute if all groups find the conditions true: the parts, or None."""
+        txn = secrets.token_bytes(12)
+        try:
+            votes = await self._funnel.call(dest, Prepare(txn, list(dest), commands, watched, absent))
+        except AmcastError as error:
+            self._funnel.send(dest, [Decide(txn, commit=False)]).add_done_callback(lambda done: done.exception())
+            raise MulticastFailed(str(error)) from error
+        agreed = all(votes.values())
+        decided = await self._funnel.call(dest, Decide(txn, commit=agreed))
+        if not agreed:
+            return None
+        if any(committed is not True for committed, _ in decided.values()):
+            raise MulticastFailed("another gateway took this one for dead, and its locks away")
+        return {group: results for group, (_, results) in decided.items()}

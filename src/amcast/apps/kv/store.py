@@ -1,0 +1,127 @@
+"""The keys of one group: values, expiry by the group's clock, and versions for WATCH.
+
+The version of a key is the number of the change that last touched it. A key that is gone keeps no memory of its own:
+its version is that of the last removal in its hash slot, 0 if there was none. So a key that came and went since it was
+watched is noticed in bounded memory, at the price of an alarm too many when a neighbour in the slot was removed.
+"""
+
+import heapq
+from collections.abc import Callable, Container
+from typing import Any
+
+from amcast.apps.kv.slots import SLOTS, first_slot, slot_of
+
+RECLAIMED_AT_ONCE = 64  # expired keys that one request may have to clear away for others
+Entry = tuple[bytes, int, int]  # value, when it expires in ms (0: never), version
+
+
+class Store:
+    def __init__(self, group: int, groups: int) -> None:
+        self.end = first_slot(group + 1, groups) % SLOTS  # where SCAN goes on after this group
+        self.now = 0
+        self.data: dict[bytes, Entry] = {}
+        self.changes = 0
+        self.removed: dict[int, int] = {}  # slot -> version of the last removal
+        self._slots: dict[int, dict[bytes, None]] = {}
+        self._expiring = 0
+        self._heap: list[tuple[int, bytes]] = []  # also of keys that have changed since
+
+    def entry(self, key: bytes) -> Entry | None:
+        found = self.data.get(key)
+        if found is not None and 0 < found[1] <= self.now:
+            self.remove(key)
+            return None
+        return found
+
+    def get(self, key: bytes) -> bytes | None:
+        found = self.entry(key)
+        return None if found is None else found[0]
+
+    def put(self, key: bytes, value: bytes, expires: int = 0) -> None:
+        old = self.data.get(key)
+        self.changes += 1
+        if old is None:
+            self._slots.setdefault(slot_of(key), {})[key] = None
+        elif old[1]:
+            self._expiring -= 1
+        self.data[key] = value, expires, self.changes
+        if expires:
+            self._expiring += 1
+            if old is None or old[1] != expires:
+                heapq.heappush(self._heap, (expires, key))
+
+    def remove(self, key: bytes) -> None:
+        self.changes += 1
+        slot = slot_of(key)
+        self.removed[slot] = self.changes
+        self._expiring -= self.data.pop(key)[1] > 0
+        keys = self._slots[slot]
+        del keys[key]
+        if not keys:
+            del self._slots[slot]
+
+    def version(self, key: bytes) -> int:
+        found = self.entry(key)
+        return found[2] if found is not None else self.removed.get(slot_of(key), 0)
+
+    def clear(self) -> None:
+        self.changes += 1
+        for slot in self._slots:
+            self.removed[slot] = self.changes
+        self.data.clear()
+        self._slots.clear()
+        self._heap.clear()
+        self._expiring = 0
+
+    # All keys
+
+    def reclaim(self, kept: Container[bytes] = (), limit: int = RECLAIMED_AT_ONCE) -> None:
+        """Remove keys that have expired, but those that are kept, which somebody may still look at in the past."""
+        heap, put_back = self._heap, []
+        while heap and heap[0][0] <= self.now and limit:
+            expires, key = item = heapq.heappop(heap)
+            found = self.data.get(key)
+            if found is not None and found[1] == expires:
+                if key in kept:
+                    put_back.append(item)
+                else:
+                    self.remove(key)
+            limit -= 1
+        for item in put_back:
+            heapq.heappush(heap, item)
+        if len(heap) > 2 * self._expiring + 1024:
+            self._heap = [(found[1], key) for key, found in self.data.items() if found[1]]
+            heapq.heapify(self._heap)
+
+    def size(self) -> int:
+        self.reclaim(limit=-1)
+        return len(self.data)
+
+    def keys(self, matches: Callable[[bytes], bool]) -> list[bytes]:
+        self.reclaim(limit=-1)
+        return [key for key in self.data if matches(key)]
+
+    def scan(self, slot: int, count: int) -> tuple[int, list[bytes]]:
+        """Whole slots from this one on until there are so many keys, and the slot where to go on (0: at the end)."""
+        self.reclaim(limit=-1)
+        found: list[bytes] = []
+        for at in range(slot, self.end or SLOTS):
+            found.extend(self._slots.get(at, ()))
+            if len(found) >= count:
+                return (at + 1) % SLOTS, found
+        return self.end, found
+
+    # Snapshots. The heap goes along as it is: its outdated items count in what is reclaimed when.
+
+    def state(self) -> list[Any]:
+        return [self.changes, list(self.data.items()), list(self.removed.items()), self._heap]
+
+    def load(self, state: list[Any]) -> None:
+        self.changes = state[0]
+        self.data = {key: (value, expires, version) for key, (value, expires, version) in state[1]}
+        self.removed = dict(state[2])
+        self._heap = [(expires, key) for expires, key in state[3]]
+        self._expiring = sum(found[1] > 0 for found in self.data.values())
+        self._slots = {}
+        for key in self.data:
+            self._slots.setdefault(slot_of(key), {})[key] = None

@@ -1,0 +1,76 @@
+"""What travels between a gateway and the groups: msgpack arrays.
+
+A request is [now in ms, units]; a unit is executed as a whole, and the units of a request in their order. A group gives
+one answer per unit: what came out, a ticket for a unit that waits behind a lock, or that it knows no such ticket.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+
+class Run(msgspec.Struct, array_like=True, tag=0, frozen=True):
+    """Commands, if the watched keys still have these versions. Answer: the results, or None if they have not."""
+
+    commands: list[list[bytes]]
+    watched: list[tuple[bytes, int]] = []
+
+
+class Versions(msgspec.Struct, array_like=True, tag=1, frozen=True):
+    """Answer: the versions of those of these keys that the group has, in order."""
+
+    keys: list[bytes]
+
+
+class Prepare(msgspec.Struct, array_like=True, tag=2, frozen=True):
+    """Lock all keys named here, if the conditions hold in this group. Answer: whether they do."""
+
+    txn: bytes
+    dest: list[int]
+    commands: list[list[bytes]]
+    watched: list[tuple[bytes, int]]
+    absent: list[bytes]
+
+
+class Decide(msgspec.Struct, array_like=True, tag=3, frozen=True):
+    """Execute or drop what was prepared. Answer: what was decided first (None if forgotten), and the results if now."""
+
+    txn: bytes
+    commit: bool
+
+
+class Fetch(msgspec.Struct, array_like=True, tag=4, frozen=True):
+    """The answer to a unit that had to wait."""
+
+    ticket: int
+
+
+Work = Run | Versions | Prepare
+Unit = Work | Decide | Fetch
+
+
+class Request(msgspec.Struct, array_like=True, frozen=True):
+    now: int
+    units: list[Unit]
+
+
+class Done(msgspec.Struct, array_like=True, tag=0, frozen=True):
+    value: Any
+
+
+class Waits(msgspec.Struct, array_like=True, tag=1, frozen=True):
+    ticket: int
+    txn: bytes  # the oldest lock of the group, and the groups that share it
+    dest: list[int]
+
+
+class Lost(msgspec.Struct, array_like=True, tag=2, frozen=True):
+    """The ticket is not known: its answer was fetched before, or dropped to make room."""
+
+
+Answer = Done | Waits | Lost
+
+MALFORMED: Final = b"-ERR malformed request"
+encode: Final = msgspec.msgpack.Encoder().encode
+decode_request: Final = msgspec.msgpack.Decoder(Request).decode
+decode_answers: Final = msgspec.msgpack.Decoder(list[Answer]).decode

@@ -1,0 +1,51 @@
+"""A cluster in one process: state machines fed in one total order, each multicast whole before the next."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from amcast.apps.kv.gateway import Gateway
+from amcast.apps.kv.machine import KV
+from amcast.apps.kv.resp import LARGEST_REQUEST
+from amcast.core.application import Delivery
+
+
+def delivery(group: int, dest: tuple[int, ...], payload: bytes, position: int = 0) -> Delivery:
+    names = tuple(f"g{number}" for number in dest)
+    return Delivery(f"g{group}", position, (position, names[0]), f"c0:{position}", "c0", names, payload)
+
+
+class InProcess:
+    """The client that a gateway uses. Every answer also checks that a restored replica gives the same one, if asked."""
+
+    def __init__(self, groups: int) -> None:
+        self.groups = groups
+        self.machines = [KV(group, groups) for group in range(groups)]
+        self.position = 0
+        self.fails: Callable[[tuple[int, ...]], Exception | None] = lambda dest: None
+
+    def submit(self, dest: tuple[int, ...], payload: bytes) -> "asyncio.Future[dict[int, bytes]]":
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[dict[int, bytes]] = loop.create_future()
+        loop.call_soon(self._execute, dest, payload, future)
+        return future
+
+    def _execute(self, dest: tuple[int, ...], payload: bytes, future: "asyncio.Future[dict[int, bytes]]") -> None:
+        self.position += 1
+        failure = self.fails(dest)
+        if failure is not None:
+            future.set_exception(failure)
+            return
+        answers = {group: self.machines[group].apply(delivery(group, dest, payload, self.position)) for group in dest}
+        if not future.done():
+            future.set_result(answers)
+
+
+@asynccontextmanager
+async def gateway(groups: int, largest_request: int = LARGEST_REQUEST) -> AsyncIterator[Gateway]:
+    found = Gateway(InProcess(groups), largest_request=largest_request)
+    await found.listen("127.0.0.1", 0)
+    try:
+        yield found
+    finally:
+        await found.close()
