@@ -380,7 +380,7 @@ def refuse_unreachable(where: str, members: tuple[Member, ...], plaintext: bool)
                     f"{where}: {key} of {member.name} is {address}, and there is no [tls]: plaintext is for loopback "
                     "only; add [tls] with ca and folder ('amcast certs' makes certificates), or use 127.0.0.1"
                 )
-            if key != "admin" and address.wildcard:
+            if address.wildcard:
                 raise UsageError(
                     f"{where}: {key} of {member.name} is {address}, which others cannot reach; expected its own address"
                 )

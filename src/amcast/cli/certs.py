@@ -1,0 +1,37 @@
+"""`amcast certs`: the certificates of a cluster."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from amcast.core.errors import UsageError
+
+
+def certs(
+    folder: Annotated[Path, Argument(metavar="DIR", help="Where cluster.toml is.")] = Path("."),
+    renew: Annotated[bool, Option("--renew", help="Make all of them anew, whatever their age.")] = False,
+    client: Annotated[str | None, Option(metavar="NAME", help="Only that of this client.")] = None,
+    days: Annotated[int, Option(min=1, max=3650, help="How long new ones are valid.")] = 365,
+) -> int:
+    """Make the certificates that are missing or about to expire, of every replica and client in cluster.toml."""
+    from amcast.runtime.certificates import make_certificates
+    from amcast.runtime.config import file_name, load_config
+    from amcast.runtime.tls import names_of
+
+    config = load_config(folder / "cluster.toml")
+    if config.tls is None:
+        raise UsageError(f"{config.path}: there is no [tls]; add it with ca and folder to use certificates")
+    if config.tls.ca.resolve() != (config.tls.folder / "ca.crt").resolve():
+        raise UsageError(
+            f"{config.path}: the CA is {config.tls.ca}, not one of ours in {config.tls.folder}; "
+            "get certificates from whoever runs it"
+        )
+    if client is not None and client not in config.clients:
+        raise UsageError(f"{config.path}: there is no client {client!r}; add [clients.{client}] with read and write")
+    names = names_of(config) if client is None else [f"client/{client}"]
+    made = make_certificates(config.tls.folder, config.name, names, days, renew)
+    for name in made:
+        print(f"{name}: {config.tls.folder / file_name(name)}.crt and .key")
+    print(f"{len(made)} made, {len(names) - len(made)} kept; a node takes up a new one when it restarts")
+    return 0

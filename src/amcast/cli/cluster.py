@@ -1,0 +1,259 @@
+"""`amcast cluster`: make a cluster on this machine, run it, look at it, break it."""
+
+import json
+import os
+import signal
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from amcast.cli.naming import protocol_named
+from amcast.cli.output import complain, count, plain_table, print_json, report_console
+from amcast.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from amcast.cli.cluster_processes import Processes
+    from amcast.runtime.config import Member
+
+cluster = typer.Typer(
+    help="A cluster of real processes on this machine: init, up, status, logs, kill, restart, down.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Dir = Annotated[Path, Option("--dir", "-d", metavar="DIR", help="Where cluster.toml is.")]
+Timeout = Annotated[float, Option(min=0, help="Seconds to wait until nodes serve.")]
+Wait = Annotated[bool, Option("--wait/--no-wait", help="Wait until nodes serve.")]
+Id = Annotated[str, Argument(metavar="ID", help="A replica, such as g0/1.")]
+HERE = Path(".")
+FOLLOW_EVERY = 0.2  # seconds
+
+
+class App(StrEnum):
+    log = "log"
+    kv = "kv"
+    bank = "bank"
+
+
+def processes_of(folder: Path) -> "Processes":
+    from amcast.cli.cluster_processes import Processes
+    from amcast.protocols import PROTOCOLS
+    from amcast.runtime.config import load_config
+
+    return Processes(load_config(folder / "cluster.toml", PROTOCOLS))
+
+
+@cluster.command()
+def init(
+    folder: Annotated[Path, Argument(metavar="DIR", help="A folder without a cluster; made if missing.")],
+    groups: Annotated[int, Option(min=1, max=1000, help="Number of groups.")] = 3,
+    replicas: Annotated[int, Option(min=1, max=99, help="Replicas per group, odd.")] = 3,
+    protocol: Annotated[str, Option(help="See 'amcast protocols'.")] = "white_box",
+    app: Annotated[App, Option(help="What the nodes run.")] = App.kv,
+    insecure_dev: Annotated[bool, Option("--insecure-dev", help="Plaintext instead of TLS.")] = False,
+    memory_only: Annotated[bool, Option("--memory-only", help="No disk: a replica that stops is lost.")] = False,
+    base_port: Annotated[int | None, Option(min=1, max=65535, help="First port. Default: any that are free.")] = None,
+) -> int:
+    """Write a cluster's configuration, certificates and data folders."""
+    from amcast.cli.cluster_files import create_cluster
+
+    table = protocol_named(protocol)
+    made = create_cluster(folder, table, groups, replicas, app, not insecure_dev, not memory_only, base_port)
+    security = "plaintext, loopback only" if insecure_dev else f"mutual TLS, certificates in {folder / 'certs'}"
+    print(f"{made.path}: {made.name}, {count(groups, 'group')} of {count(replicas, 'replica')}, {security}")
+    print(f"start it with: amcast cluster up --dir {folder}")
+    return 0
+
+
+@cluster.command()
+def up(folder: Dir = HERE, wait: Wait = True, timeout: Timeout = 60.0) -> int:
+    """Start every node that does not run, and wait until all serve."""
+    processes = processes_of(folder)
+    members = processes.config.members
+    with processes.alone():
+        for member in members:
+            if processes.running(member) is None:
+                processes.start(member)
+    return show_started(processes, members, folder, wait, timeout)
+
+
+@cluster.command()
+def restart(name: Id, folder: Dir = HERE, wait: Wait = True, timeout: Timeout = 60.0) -> int:
+    """Start a node again; one that runs is stopped first."""
+    processes = processes_of(folder)
+    member = processes.config.member(name)
+    with processes.alone():
+        processes.stop([member])
+        processes.start(member)
+    return show_started(processes, (member,), folder, wait, timeout)
+
+
+def show_started(
+    processes: "Processes", members: "tuple[Member, ...]", folder: Path, wait: bool, timeout: float
+) -> int:
+    state = processes.wait_until_ready(members, timeout) if wait else {member.name: "started" for member in members}
+    table = plain_table("id", "pid", "clients at", "state", right=("pid",))
+    for member in members:
+        pid = processes.running(member)
+        table.add_row(member.name, str(pid or "-"), str(member.client), state[member.name] or "ready")
+    report_console().print(table)
+    waited = [name for name, reason in state.items() if wait and reason is not None]
+    if waited:
+        see = f"amcast cluster logs {waited[0]} --dir {folder}"
+        complain(f"{count(len(waited), 'node')} of {len(members)} not ready; see '{see}'")
+    return 1 if waited else 0
+
+
+@cluster.command()
+def status(
+    folder: Dir = HERE, as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False
+) -> int:
+    """Show what every node says of itself; exit code 1 if one does not serve."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    processes = processes_of(folder)
+    members = processes.config.members
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        rows = list(pool.map(lambda member: state_of(processes, member), members))
+    add_lag(rows)
+    if as_json:
+        print_json({"cluster": processes.config.name, "nodes": rows})
+    else:
+        headings = ("id", "pid", "role", "ballot", "position", "lag", "peers", "clients", "uptime", "state")
+        table = plain_table(*headings, right=("pid", "position", "lag", "peers", "clients", "uptime"))
+        for row in rows:
+            table.add_row(*(shown(heading, row.get(heading)) for heading in headings))
+        report_console().print(table)
+    return 0 if all(row["state"] == "ready" for row in rows) else 1
+
+
+def state_of(processes: "Processes", member: "Member") -> dict[str, object]:
+    """A node's own words, and how it looks from outside."""
+    from amcast.cli.cluster_processes import ask
+
+    row: dict[str, object] = {"id": member.name, "pid": processes.running(member)}
+    answer = ask(member.admin, "/status")
+    if answer is None:
+        return {**row, "state": "stopped" if row["pid"] is None else "no answer"}
+    try:
+        said = json.loads(answer[1])
+    except ValueError:
+        said = None
+    if answer[0] != 200 or not isinstance(said, dict):
+        return {**row, "state": f"no status but HTTP {answer[0]}"}
+    if (said.get("cluster"), said.get("id")) != (processes.config.name, member.name):
+        return {**row, "state": f"{said.get('id')} of {said.get('cluster')} is at {member.admin}"}
+    return {**row, **said, "state": processes.why_not_ready(member) or "ready"}
+
+
+def add_lag(rows: list[dict[str, object]]) -> None:
+    """How many deliveries each replica is behind the first of its group."""
+    first: dict[str, int] = {}
+    for row in rows:
+        if isinstance(position := row.get("position"), int):
+            group = str(row["id"]).partition("/")[0]
+            first[group] = max(first.get(group, 0), position)
+    for row in rows:
+        if isinstance(position := row.get("position"), int):
+            row["lag"] = first[str(row["id"]).partition("/")[0]] - position
+
+
+def shown(heading: str, value: object) -> str:
+    if value is None:
+        return "-"
+    if heading == "uptime" and isinstance(value, int | float):
+        minutes, seconds = divmod(int(value), 60)
+        return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+    if isinstance(value, dict):  # peers: who is connected
+        return f"{sum(map(bool, value.values()))}/{len(value)}"
+    return f"{value:,}" if isinstance(value, int) and heading != "pid" else str(value)
+
+
+@cluster.command()
+def logs(
+    name: Annotated[str | None, Argument(metavar="[ID]", help="A replica. Default: all.")] = None,
+    folder: Dir = HERE,
+    follow: Annotated[bool, Option("--follow", "-f", help="Go on as they are written, until Ctrl-C.")] = False,
+    lines: Annotated[int, Option("--lines", "-n", min=0, help="How many of the last lines of each.")] = 20,
+) -> int:
+    """Print the end of the nodes' logs."""
+    from amcast.cli.cluster_processes import last_lines
+
+    processes = processes_of(folder)
+    config = processes.config
+    members = config.members if name is None else (config.member(name),)
+    prefix = {member.name: f"{member.name}  " if name is None else "" for member in members}
+    places = {member.name: size_of(processes.log(member)) for member in members}
+    for member in members:
+        for line in last_lines(processes.log(member), lines):
+            print(f"{prefix[member.name]}{line}")
+    try:
+        while follow:
+            for member in members:
+                for line in new_lines(processes.log(member), places, member.name):
+                    print(f"{prefix[member.name]}{line}", flush=True)
+            time.sleep(FOLLOW_EVERY)
+    except KeyboardInterrupt:
+        pass  # the way to end it
+    return 0
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def new_lines(path: Path, places: dict[str, int], name: str) -> list[str]:
+    """Whole lines since the last look; from the start if the file was cut."""
+    size = size_of(path)
+    if size < places[name]:
+        places[name] = 0
+    with open(path, "rb") as file:
+        file.seek(places[name])
+        whole = file.read(size - places[name]).rpartition(b"\n")[0]
+    if whole:
+        places[name] += len(whole) + 1
+    return whole.decode(errors="replace").splitlines()
+
+
+@cluster.command()
+def kill(
+    name: Id,
+    folder: Dir = HERE,
+    send: Annotated[str, Option("--signal", metavar="NAME", help="KILL, TERM, STOP, CONT, …")] = "KILL",
+) -> int:
+    """Send a signal to a node, SIGKILL unless told otherwise."""
+    wanted = signal_named(send)
+    processes = processes_of(folder)
+    member = processes.config.member(name)
+    with processes.alone():
+        pid = processes.running(member)
+        if not processes.signal(member, wanted):
+            raise UsageError(f"{name} is not running; start it with 'amcast cluster restart {name} --dir {folder}'")
+        if wanted is signal.SIGKILL:
+            processes.wait_until_gone([member], patience=5.0)
+    print(f"{name}: {wanted.name} to {pid}")
+    return 0
+
+
+def signal_named(name: str) -> signal.Signals:
+    try:
+        return signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
+    except KeyError:
+        raise UsageError(f"there is no signal {name!r}; expected a name such as KILL, TERM, STOP or CONT") from None
+
+
+@cluster.command()
+def down(folder: Dir = HERE) -> int:
+    """Stop every node: SIGTERM, and SIGKILL after 10 seconds."""
+    processes = processes_of(folder)
+    with processes.alone():
+        running = [member for member in processes.config.members if processes.running(member) is not None]
+        late = processes.stop(running)
+    for member in late:
+        complain(f"{member.name} did not stop when asked and was killed; see {os.path.relpath(processes.log(member))}")
+    print(f"stopped {count(len(running), 'node')}" if running else "no node is running")
+    return 0
