@@ -13,7 +13,9 @@ from typing import Annotated
 import typer
 
 from amcast import __version__, compiled
+from amcast.cli.certs import certs
 from amcast.cli.claims import claims
+from amcast.cli.cluster import cluster
 from amcast.cli.demo import demo
 from amcast.cli.metrics import metrics
 from amcast.cli.output import complain
@@ -36,8 +38,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (sim, verify, metrics, report, claims, swarm, sweep, reproduce, protocols, demo):
+for command in (sim, verify, metrics, report, claims, swarm, sweep, reproduce, protocols, demo, certs):
     app.command(no_args_is_help=False)(command)
+app.add_typer(cluster, name="cluster")
 
 
 def show_version(wanted: bool) -> None:
