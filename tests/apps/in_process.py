@@ -1,8 +1,10 @@
 """A cluster in one process: state machines fed in one total order, each multicast whole before the next."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import queue
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from amcast.apps.kv.gateway import Gateway
 from amcast.apps.kv.machine import KV
@@ -16,7 +18,7 @@ def delivery(group: int, dest: tuple[int, ...], payload: bytes, position: int = 
 
 
 class InProcess:
-    """The client that a gateway uses. Every answer also checks that a restored replica gives the same one, if asked."""
+    """The client that a gateway uses."""
 
     def __init__(self, groups: int) -> None:
         self.groups = groups
@@ -49,3 +51,25 @@ async def gateway(groups: int, largest_request: int = LARGEST_REQUEST) -> AsyncI
         yield found
     finally:
         await found.close()
+
+
+@contextmanager
+def gateway_in_thread(groups: int, largest_request: int = LARGEST_REQUEST) -> Iterator[Gateway]:
+    """For clients that block."""
+    ready: queue.Queue[Gateway] = queue.Queue()
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+
+    async def run() -> None:
+        async with gateway(groups, largest_request) as found:
+            ready.put(found)
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
+    thread.start()
+    try:
+        yield ready.get(timeout=10)
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(timeout=10)
+        loop.close()

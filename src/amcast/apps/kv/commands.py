@@ -61,10 +61,10 @@ def groups_of(command: Command, groups: int) -> tuple[int, ...]:
     """The groups that a command goes to, in order."""
     if groups == 1:
         return (0,)
+    if SPECS[command[0]].keys is Keys.ONE:
+        return (group_of(command[1], groups),)
     keys = keys_of(command)
     if keys is not None:
-        if len(keys) == 1:
-            return (group_of(keys[0], groups),)
         return tuple(sorted({group_of(key, groups) for key in keys}))
     return tuple(range(groups)) if SPECS[command[0]].keys is Keys.ALL else (cursor_group(command, groups),)
 

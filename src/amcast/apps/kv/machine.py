@@ -142,7 +142,7 @@ class KV:
         self.store.now = clock
         if isinstance(work, Versions):
             return [self.store.version(key) for key in self._own(work.keys, several)]
-        if not self._unchanged(work.watched, several):
+        if work.watched and not self._unchanged(work.watched, several):
             return None
         return self._run(work.commands, several)
 

@@ -48,58 +48,52 @@ class Parser:
         return commands
 
     def _read(self, buffer: bytes, commands: list[Command]) -> int:
-        at = 0
-        while at < len(buffer):
-            if not self._missing:
-                if buffer[at] != 0x2A:  # *
-                    end = self._line_end(buffer, b"\n", at, "too big inline request")
-                    if end < 0:
-                        break
-                    if words := split_inline(buffer[at:end]):
-                        commands.append(words)
-                    at = end + 1
-                    continue
-                end = self._line_end(buffer, b"\r\n", at, "too big mbulk count string")
-                if end < 0:
-                    break
-                self._missing = self._count(buffer[at + 1 : end])
-                self._size = end - at
-                at = end + 2
-                continue
-            end = self._line_end(buffer, b"\r\n", at, "too big bulk count string")
+        """Requests from the start of the buffer: how far it was read."""
+        at, size, find = 0, len(buffer), buffer.find
+        while at < size:
+            inline = not self._missing and buffer[at] != 0x2A  # *
+            end = find(b"\n" if inline else b"\r\n", at, at + LONGEST_LINE)
             if end < 0:
+                if size - at >= LONGEST_LINE:
+                    raise ProtocolError(f"too big {self._kind(inline)}")
                 break
-            stop = self._bulk_end(buffer, at, end)
-            if len(buffer) < stop + 2:
-                break
-            self._args.append(buffer[end + 2 : stop])
-            self._size += stop + 2 - at
-            at = stop + 2
-            self._missing -= 1
-            if not self._missing:
-                commands.append(self._args)
-                self._args = []
+            if inline:
+                if words := split_inline(buffer[at:end]):
+                    commands.append(words)
+                at = end + 1
+            elif not self._missing:
+                self._missing = argument_count(buffer[at + 1 : end])
+                self._size = end + 2 - at
+                at = end + 2
+            else:
+                length = buffer[at + 1 : end]
+                if buffer[at] != 0x24:  # $
+                    raise ProtocolError(f"expected '$', got '{chr(buffer[at])}'")
+                if not length.isdigit() or len(length) > 10:
+                    raise ProtocolError("invalid bulk length")
+                stop = end + 2 + int(length)
+                if stop + 2 - at + self._size > self._largest:
+                    raise ProtocolError("invalid bulk length")
+                if size < stop + 2:
+                    break
+                self._args.append(buffer[end + 2 : stop])
+                self._size += stop + 2 - at
+                at = stop + 2
+                self._missing -= 1
+                if not self._missing:
+                    commands.append(self._args)
+                    self._args = []
         return at
 
-    def _line_end(self, buffer: bytes, mark: bytes, at: int, otherwise: str) -> int:
-        end = buffer.find(mark, at, at + LONGEST_LINE)
-        if end < 0 and len(buffer) - at >= LONGEST_LINE:
-            raise ProtocolError(otherwise)
-        return end
+    def _kind(self, inline: bool) -> str:
+        return "inline request" if inline else "bulk count string" if self._missing else "mbulk count string"
 
-    def _count(self, text: bytes) -> int:
-        digits = text.removeprefix(b"-")
-        if not digits.isdigit() or len(digits) > 10 or int(text) > MOST_ARGUMENTS:
-            raise ProtocolError("invalid multibulk length")
-        return max(0, int(text))
 
-    def _bulk_end(self, buffer: bytes, at: int, end: int) -> int:
-        if buffer[at] != 0x24:  # $
-            raise ProtocolError(f"expected '$', got '{chr(buffer[at])}'")
-        text = buffer[at + 1 : end]
-        if not text.isdigit() or len(text) > 10 or (stop := end + 2 + int(text)) - at + self._size > self._largest:
-            raise ProtocolError("invalid bulk length")
-        return stop
+def argument_count(text: bytes) -> int:
+    digits = text.removeprefix(b"-")
+    if not digits.isdigit() or len(digits) > 10 or int(text) > MOST_ARGUMENTS:
+        raise ProtocolError("invalid multibulk length")
+    return max(0, int(text))
 
 
 WORD: Final = re.compile(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from amcast import __version__
-from amcast.apps.kv.commands import SPECS, Keys
+from amcast.apps.kv.commands import SPECS, Keys, arity_fits
 from amcast.apps.kv.glob import matcher
 from amcast.apps.kv.resp import LARGEST_REQUEST, Reply
 from amcast.apps.kv.strings import NOT_AN_INTEGER, OK, SYNTAX, Command, Refused, integer, wrong_arguments
@@ -52,10 +52,6 @@ def unknown(typed: Command) -> str:
             break
         shown += f"'{text(word[: 128 - len(shown)])}' "
     return f"-ERR unknown command '{text(typed[0][:128])}', with args beginning with: {shown}"
-
-
-def unknown_subcommand(command: Command) -> str:
-    return f"-ERR unknown subcommand '{text(command[1][:128])}'. Try {text(command[0])} HELP."
 
 
 def ping(session: "Session", command: Command) -> Reply:
@@ -108,30 +104,30 @@ def auth(session: "Session", command: Command) -> Reply:
 
 def client(session: "Session", command: Command) -> Reply:
     about = b"id=%d name=%b db=0 resp=%d" % (session.number, session.name, 3 if session.resp3 else 2)
-    match command[1].upper(), len(command):
-        case b"SETNAME", 3:
+    match command[1].upper():
+        case b"SETNAME":
             if not name_allowed(command[2]):
                 return BAD_NAME
             session.name = command[2]
             return OK
-        case b"GETNAME", 2:
+        case b"GETNAME":
             return session.name or None
-        case b"ID", 2:
+        case b"ID":
             return session.number
-        case (b"INFO", 2) | (b"LIST", _):
+        case b"INFO" | b"LIST":
             return about + b"\n"
-        case (b"SETINFO", 4) | (b"NO-EVICT", 3) | (b"NO-TOUCH", 3):
+        case _:  # SETINFO, NO-EVICT, NO-TOUCH
             return OK
-        case (b"SETNAME" | b"GETNAME" | b"ID" | b"INFO" | b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH"), _:
-            return wrong_arguments(b"client|" + command[1])
-    return unknown_subcommand(command)
 
 
 def select(session: "Session", command: Command) -> Reply:
     try:
-        return OK if integer(command[1]) == 0 else "-ERR DB index is out of range"
+        number = integer(command[1])
     except Refused:
         return NOT_AN_INTEGER
+    if not -(2**31) <= number < 2**31:
+        return "-ERR value is out of range, value must between -2147483648 and 2147483647"
+    return OK if number == 0 else "-ERR DB index is out of range"
 
 
 def info(session: "Session", command: Command) -> Reply:
@@ -181,19 +177,14 @@ def command_(session: "Session", command: Command) -> Reply:
             return {}
         case b"INFO":
             return [describe(name.upper()) for name in command[2:]] if len(command) > 2 else list(map(describe, names))
-        case b"LIST":
+        case _:
             return [name.lower() for name in names]
-    return unknown_subcommand(command)
 
 
 CONFIG: Final = {b"save": b"", b"appendonly": b"yes", b"maxmemory": b"0", b"databases": b"1"}
 
 
 def config(session: "Session", command: Command) -> Reply:
-    if command[1].upper() != b"GET":
-        return unknown_subcommand(command)
-    if len(command) < 3:
-        return wrong_arguments(b"config|get")
     wanted = [matcher(pattern.lower()) for pattern in command[2:]]
     return {name: value for name, value in CONFIG.items() if any(matches(name) for matches in wanted)}
 
@@ -226,3 +217,27 @@ COMMANDS: Final[dict[bytes, Local]] = {
     b"MULTI": Local(1, of_the_session), b"EXEC": Local(1, of_the_session), b"DISCARD": Local(1, of_the_session),
     b"WATCH": Local(-2, of_the_session), b"UNWATCH": Local(1, of_the_session), b"RESET": Local(1, of_the_session),
 }  # fmt: skip
+SUBCOMMANDS: Final[dict[bytes, dict[bytes, int]]] = {  # with their arity
+    b"CLIENT": {
+        b"SETNAME": 3, b"GETNAME": 2, b"ID": 2, b"INFO": 2, b"LIST": -2, b"SETINFO": 4, b"NO-EVICT": 3, b"NO-TOUCH": 3,
+    },
+    b"COMMAND": {b"COUNT": 2, b"DOCS": -2, b"INFO": -2, b"LIST": -2},
+    b"CONFIG": {b"GET": -3},
+}  # fmt: skip
+
+
+def refusal(typed: Command) -> str | None:
+    """Why a command cannot even be queued in a transaction."""
+    name = typed[0].upper()
+    spec = SPECS.get(name) or COMMANDS.get(name)
+    if spec is None:
+        return unknown(typed)
+    if not arity_fits(spec.arity, typed):
+        return wrong_arguments(name)
+    if name in SUBCOMMANDS and len(typed) > 1:
+        arity = SUBCOMMANDS[name].get(typed[1].upper())
+        if arity is None:
+            return f"-ERR unknown subcommand '{text(typed[1][:128])}'. Try {text(name)} HELP."
+        if not arity_fits(arity, typed):
+            return wrong_arguments(b"%b|%b" % (name, typed[1]))
+    return None

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 AT_ONCE: Final = {b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"QUIT", b"RESET"}  # also in a transaction
 
 
+def lanes_free(lanes: dict[int, Dest], dest: Dest) -> bool:
+    """Whether what goes to these groups can be told from what else is on its way there, or goes along with it."""
+    if len(dest) == 1:
+        return lanes.get(dest[0], dest) == dest
+    return all(lanes.get(group, dest) == dest for group in dest)
+
+
 class Session:
     def __init__(self, server: "Server", funnel: Funnel, number: int) -> None:
         self.server = server
@@ -45,16 +52,20 @@ class Session:
         lanes: dict[int, Dest] = {}
         size = 0
         while commands and not self.closing:
-            command = [commands[0][0].upper(), *commands[0][1:]]
+            command = commands[0].copy()
+            command[0] = command[0].upper()
             spec = SPECS.get(command[0])
             if spec is not None and self._queued is None and arity_fits(spec.arity, command):
                 dest = groups_of(command, self._groups)
                 size += sum(map(len, command)) + 8 * len(command)
-                if calls and (size > BATCH_BYTES or any(lanes.get(group, dest) != dest for group in dest)):
+                if calls and (size > BATCH_BYTES or not lanes_free(lanes, dest)):
                     break
                 if len(dest) == 1 or command[0] != b"MSETNX":
-                    lanes.update(dict.fromkeys(dest, dest))
-                    calls.setdefault(dest, []).append((len(replies), command))
+                    if dest in calls:
+                        calls[dest].append((len(replies), command))
+                    else:
+                        calls[dest] = [(len(replies), command)]
+                        lanes.update(dict.fromkeys(dest, dest))
                     replies.append(None)
                     commands.popleft()
                     continue
@@ -110,7 +121,7 @@ class Session:
     # What needs no group
 
     def _at_once(self, typed: Command, command: Command) -> Reply:
-        refusal = self._refusal(typed, command)
+        refusal = server_commands.refusal(typed)
         if refusal is not None:
             self._broken = True
             return refusal
@@ -144,19 +155,11 @@ class Session:
             return OK
         return server_commands.COMMANDS[command[0]].run(self, command)
 
-    def _refusal(self, typed: Command, command: Command) -> str | None:
-        """Why a command cannot even be queued."""
-        spec = SPECS.get(command[0]) or server_commands.COMMANDS.get(command[0])
-        if spec is None:
-            return server_commands.unknown(typed)
-        if not arity_fits(spec.arity, command):
-            return wrong_arguments(command[0])
-        if command[0] == b"MSETNX" and self._queued is not None and len(groups_of(command, self._groups)) > 1:
-            return "-ERR MSETNX in a transaction needs all keys in one group; use a hash tag"
-        return None
-
     def _queue(self, command: Command) -> Reply:
         assert self._queued is not None
+        if command[0] == b"MSETNX" and len(groups_of(command, self._groups)) > 1:
+            self._broken = True
+            return "-ERR MSETNX in a transaction needs all keys in one group; use a hash tag"
         self._queued_bytes += sum(map(len, command)) + 8 * len(command)
         if self._queued_bytes > self.server.largest_request:
             self._broken = True

@@ -1,17 +1,19 @@
 """The keys of one group: values, expiry by the group's clock, and versions for WATCH.
 
-The version of a key is the number of the change that last touched it. A key that is gone keeps no memory of its own:
-its version is that of the last removal in its hash slot, 0 if there was none. So a key that came and went since it was
-watched is noticed in bounded memory, at the price of an alarm too many when a neighbour in the slot was removed.
+The version of a key is the number of the change that last touched it. A key that is gone takes no memory of its own:
+its version is that of the last removal in its bucket, 0 if there was none. So a key that came and went since it was
+watched is noticed in bounded memory, at the price of a false alarm when one of the few others in the bucket was removed.
 """
 
 import heapq
+import zlib
 from collections.abc import Callable, Container
 from typing import Any
 
 from amcast.apps.kv.slots import SLOTS, first_slot, slot_of
 
 RECLAIMED_AT_ONCE = 64  # expired keys that one request may have to clear away for others
+BUCKETS = 65_536
 Entry = tuple[bytes, int, int]  # value, when it expires in ms (0: never), version
 
 
@@ -21,7 +23,7 @@ class Store:
         self.now = 0
         self.data: dict[bytes, Entry] = {}
         self.changes = 0
-        self.removed: dict[int, int] = {}  # slot -> version of the last removal
+        self._removed: dict[int, int] = {}  # bucket -> version of the last removal
         self._slots: dict[int, dict[bytes, None]] = {}
         self._expiring = 0
         self._heap: list[tuple[int, bytes]] = []  # also of keys that have changed since
@@ -52,9 +54,9 @@ class Store:
 
     def remove(self, key: bytes) -> None:
         self.changes += 1
-        slot = slot_of(key)
-        self.removed[slot] = self.changes
+        self._removed[zlib.crc32(key) % BUCKETS] = self.changes
         self._expiring -= self.data.pop(key)[1] > 0
+        slot = slot_of(key)
         keys = self._slots[slot]
         del keys[key]
         if not keys:
@@ -62,12 +64,12 @@ class Store:
 
     def version(self, key: bytes) -> int:
         found = self.entry(key)
-        return found[2] if found is not None else self.removed.get(slot_of(key), 0)
+        return found[2] if found is not None else self._removed.get(zlib.crc32(key) % BUCKETS, 0)
 
     def clear(self) -> None:
         self.changes += 1
-        for slot in self._slots:
-            self.removed[slot] = self.changes
+        for key in self.data:
+            self._removed[zlib.crc32(key) % BUCKETS] = self.changes
         self.data.clear()
         self._slots.clear()
         self._heap.clear()
@@ -114,12 +116,12 @@ class Store:
     # Snapshots. The heap goes along as it is: its outdated items count in what is reclaimed when.
 
     def state(self) -> list[Any]:
-        return [self.changes, list(self.data.items()), list(self.removed.items()), self._heap]
+        return [self.changes, list(self.data.items()), list(self._removed.items()), self._heap]
 
     def load(self, state: list[Any]) -> None:
         self.changes = state[0]
         self.data = {key: (value, expires, version) for key, (value, expires, version) in state[1]}
-        self.removed = dict(state[2])
+        self._removed = dict(state[2])
         self._heap = [(expires, key) for expires, key in state[3]]
         self._expiring = sum(found[1] > 0 for found in self.data.values())
         self._slots = {}

@@ -62,22 +62,28 @@ def set_(store: Store, args: Command) -> Result:
 EXPIRY_OPTIONS: Final = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, False), b"PXAT": (1, False)}
 
 
-def set_with_options(store: Store, key: bytes, value: bytes, args: Command) -> Result:
+def options_of(args: Command, start: int, allowed: tuple[bytes, ...]) -> tuple[set[bytes], tuple[bytes, bytes] | None]:
+    """The flags, and the option that sets an expiry with its time; the same one may come again, others not with it."""
     flags: set[bytes] = set()
     expiry: tuple[bytes, bytes] | None = None
-    at = 3
+    at = start
     while at < len(args):
         option = args[at].upper()
-        if option in EXPIRY_OPTIONS and expiry is None and b"KEEPTTL" not in flags and at + 1 < len(args):
+        if option in EXPIRY_OPTIONS and at + 1 < len(args) and (expiry is None or expiry[0] == option):
             expiry = option, args[at + 1]
             at += 1
-        elif option in (b"NX", b"XX", b"GET") or (option == b"KEEPTTL" and expiry is None):
+        elif option in allowed:
             flags.add(option)
         else:
-            return SYNTAX
+            raise Refused(SYNTAX)
         at += 1
-    if b"NX" in flags and b"XX" in flags:
-        return SYNTAX
+    if {b"NX", b"XX"} <= flags or (expiry is not None and flags & {b"KEEPTTL", b"PERSIST"}):
+        raise Refused(SYNTAX)
+    return flags, expiry
+
+
+def set_with_options(store: Store, key: bytes, value: bytes, args: Command) -> Result:
+    flags, expiry = options_of(args, 3, (b"NX", b"XX", b"GET", b"KEEPTTL"))
     expires = 0 if expiry is None else expiry_time(store, args[0], *expiry)
     old = store.entry(key)
     if (old is None) if b"XX" in flags else (old is not None and b"NX" in flags):
@@ -124,16 +130,14 @@ def getdel(store: Store, args: Command) -> Result:
 
 
 def getex(store: Store, args: Command) -> Result:
-    option = args[2].upper() if len(args) > 2 else b""
-    if len(args) > 4 or (len(args) == 4) != (option in EXPIRY_OPTIONS) or (len(args) == 3 and option != b"PERSIST"):
-        return SYNTAX
-    expires = expiry_time(store, args[0], option, args[3]) if len(args) == 4 else 0
+    flags, expiry = options_of(args, 2, (b"PERSIST",))
     old = store.entry(args[1])
     if old is None:
         return None
+    expires = 0 if expiry is None else expiry_time(store, args[0], *expiry)
     if 0 < expires <= store.now:
         store.remove(args[1])
-    elif option and old[1] != expires:
+    elif expires or (flags and old[1]):
         store.put(args[1], old[0], expires)
     return old[0]
 
@@ -257,7 +261,7 @@ def expire(store: Store, args: Command) -> Result:
     unit = 1 if name[:1] == b"P" else 1000
     time = integer(args[2])
     base = 0 if name.endswith(b"AT") else store.now
-    if not LOWEST // unit < time <= HIGHEST // unit or time * unit > HIGHEST - base:
+    if not -(-LOWEST // unit) <= time <= HIGHEST // unit or time * unit > HIGHEST - base:
         return invalid_expiry(name)
     expires = time * unit + base
     old = store.entry(args[1])
