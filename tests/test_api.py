@@ -11,17 +11,20 @@ from amcast.core.trace import COLUMNS, KINDS
 
 
 def test_package() -> None:
-    assert set(amcast.__all__) == {"__version__", "compiled"}
+    errors = {"AmcastError", "MulticastFailed", "OutcomeUnknown"}
+    programs = {"connect", "connect_sync", "run_node", "Delivery", "StateMachine"}
+    assert set(amcast.__all__) == {"__version__", "compiled", *errors, *programs}
+    assert all(getattr(amcast, name) for name in amcast.__all__)
 
 
 def test_protocol_interface() -> None:
-    verbs = ("start", "receive", "timer", "multicast", "recover", "suspect")
-    hooks = ("on_start", "on_message", "on_timer", "on_multicast", "on_recover", "on_suspect", "on_observe")
-    says = ("send", "send_one", "set_timer", "deliver", "note", "idle", "footprint", "snapshot")
+    verbs = ("start", "receive", "timer", "multicast", "recover", "suspect", "abandon")
+    hooks = ("on_start", "on_message", "on_timer", "on_multicast", "on_recover", "on_suspect", "on_abandon")
+    says = ("send", "send_one", "set_timer", "deliver", "note", "idle", "footprint", "snapshot", "condition")
     public = {name for name in dir(Process) if not name.startswith("_")}
     data = {"pid", "topology", "params", "out", "now"}  # slots of the compiled class
-    assert public - data == {*verbs, *hooks, *says}
-    parts = ("records", "sends", "timers", "optimistic", "deliveries", "completed", "notes")
+    assert public - data == {*verbs, *hooks, *says, "on_observe"}
+    parts = ("records", "urgent", "sends", "timers", "optimistic", "deliveries", "completed", "notes")
     assert all(hasattr(Effects(), name) for name in parts)
 
 

@@ -507,7 +507,7 @@ PACKAGES = "core protocols sim explore check runtime apps pipeline web cli".spli
         ("check", "amcast.sim", False),
         ("explore", "amcast.sim", False),
         ("runtime", "amcast.protocols", False),
-        ("apps", "amcast.runtime", False),
+        ("apps", "amcast.runtime", True),
         ("sim", "amcast.pipeline", False),
         ("check", "pyspark.sql", False),
         ("sim", "asyncio", False),

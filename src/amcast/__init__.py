@@ -3,12 +3,30 @@
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from importlib.util import find_spec
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from amcast.core.application import Delivery, StateMachine
+    from amcast.core.errors import AmcastError, MulticastFailed, OutcomeUnknown
+    from amcast.service import connect, connect_sync, run_node
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "compiled"]
+__all__ = [
+    "AmcastError",
+    "Delivery",
+    "MulticastFailed",
+    "OutcomeUnknown",
+    "StateMachine",
+    "__version__",
+    "compiled",
+    "connect",
+    "connect_sync",
+    "run_node",
+]
 
 
 class _SourceOnly:
@@ -30,3 +48,14 @@ def compiled() -> bool:
     """Whether core, protocols and sim run as machine code (mypyc) rather than as plain Python."""
     core = find_spec("amcast.core")
     return core is not None and core.origin is not None and not core.origin.endswith(".py")
+
+
+def __getattr__(name: str) -> object:
+    """The rest is imported when it is used: commands that need no cluster start faster without."""
+    if name not in __all__:
+        raise AttributeError(f"module 'amcast' has no attribute {name!r}")
+    for module in ("amcast.core.errors", "amcast.core.application", "amcast.service"):
+        found = getattr(import_module(module), name, None)
+        if found is not None:
+            return found
+    raise AttributeError(f"module 'amcast' has no attribute {name!r}")

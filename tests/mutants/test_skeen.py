@@ -23,7 +23,7 @@ MUTANTS = [
             "        self.send_one(sender_of(msg.mid), Reply(msg.mid, self.g0))\n        del self.entries[msg.mid]\n\n",
         ),
     ),
-    mutant("no_reply", ("            self.send_one(sender_of(mid), Reply(mid, self.g0))\n", "")),
+    mutant("no_reply", ("            self.send_one(sender_of(mid), Reply(mid, self.g0, self.pid))\n", "")),
 ]
 
 

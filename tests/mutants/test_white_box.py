@@ -93,7 +93,12 @@ MUTANTS = [
         "acceptance_not_durable", ("            self.save(Accepted(m, entry.lts, self.clock))\n", "            pass\n")
     ),
     mutant(
-        "delivery_not_durable", ("            self.save(Delivered(m.mid, msg.lts, msg.gts))\n", "            pass\n")
+        "delivery_not_durable",
+        ("            self.save_later(Delivered(m.mid, msg.lts, msg.gts))\n", "            pass\n"),
+    ),
+    mutant(
+        "heartbeat_before_what_it_tells_is_durable",
+        ("        self.out.urgent = self.params.durable  # a heartbeat tells what is delivered\n", ""),
     ),
     mutant("new_state_not_durable", ("            self.save(Adopted(b, clock, state))\n", "            pass\n")),
     mutant(

@@ -351,7 +351,7 @@ def s19_old_acks() -> Script:
 @scenario
 def s20_leader_restarts() -> Script:
     """g0/1 restarts while an acknowledgement of its ballot is still under way: that ballot is over for it."""
-    s = script(durable=True)
+    s = script(durable=True, heartbeat=100)
     s.delay("g0/2", "g0/1", "NewStateAck", 20)
     s.at(1, lambda: s.recover("g0/1"))
     for client in ("c0", "c1"):
@@ -371,7 +371,7 @@ def s20_leader_restarts() -> Script:
 @scenario
 def s21_snapshot_forgets_what_a_new_state_dropped() -> Script:
     """m was accepted in an old ballot, dropped by the next, left out of a snapshot, then delivered: it is on disk."""
-    s = script(durable=True)
+    s = script(durable=True, heartbeat=15)
     s.delay("g1/0", "g0/0", "Accept", 12)
     s.delay("g1/0", "g0/1", "Accept", 12)
     s.at(1, lambda: s.multicast("c0", 0, 1))

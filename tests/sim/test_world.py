@@ -54,6 +54,7 @@ class Counter(Process):
         if self.sent < 20:
             self.sent += 1
             self.out.records.append(b"%d" % self.sent)
+            self.out.urgent = True
             self.send(self.peers, Number(self.sent))
             self.set_timer("next", MS, MS)
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
+from amcast.cli.metrics import COLUMNS
 from amcast.cli.output import complain, progress_bar, report_console
 from amcast.cli.sweep import Master, Settings
 
@@ -18,19 +19,22 @@ def report(
     source: Annotated[Path, typer.Argument(metavar="DIR", help=SOURCE)],
     out: Annotated[Path | None, Option(metavar="FILE.html", help=OUT)] = None,
     verdicts: Annotated[Path | None, Option(metavar="FILE", help=VERDICTS)] = None,
+    columns: Annotated[str | None, Option(metavar="THEIRS=OURS,…", help=COLUMNS)] = None,
     master: Master = None,
     spark_conf: Settings = None,
 ) -> int:
     """Write one self-contained HTML page with tables and plots; CSV and PNG beside it."""
     from rich.text import Text
 
+    from amcast.pipeline.columns import parse_columns
     from amcast.pipeline.report import report as write_report
     from amcast.pipeline.session import settings_of
 
+    theirs = None if columns is None else parse_columns(columns)
     settings = settings_of(spark_conf or (), "--spark-conf")
     with progress_bar() as bar:
         bar.add_task("measuring on Spark", total=None)
-        done = write_report(source, out, verdicts=verdicts, master=master, settings=settings)
+        done = write_report(source, out, verdicts=verdicts, columns=theirs, master=master, settings=settings)
     for note in done.notes:
         complain(note)
     report_console().print(Text(f"report in {done.page}, its tables and plots in {done.folder}"))

@@ -5,6 +5,8 @@ AmcastError
 │   ├── TopologyError       groups, replicas or processes that cannot be
 │   ├── TraceError          a trace that cannot be read or written
 │   └── WireError           bytes that are not a message
+├── MulticastFailed         this multicast will not be delivered anywhere
+├── OutcomeUnknown          the deadline passed: this multicast may have been delivered, or may still be
 └── InvariantViolation      a protocol broke an invariant of its paper: a bug, never the user's fault
 """
 
@@ -27,6 +29,14 @@ class TraceError(UsageError):
 
 class WireError(UsageError):
     """Bytes that do not decode to a message."""
+
+
+class MulticastFailed(AmcastError):
+    """The multicast is not delivered and will not be."""
+
+
+class OutcomeUnknown(AmcastError):
+    """Nobody answered by the deadline: the multicast may have been delivered, or may be later."""
 
 
 class InvariantViolation(AmcastError):

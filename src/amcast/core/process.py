@@ -2,7 +2,8 @@
 
 A protocol is a subclass that overrides the `on_…` hooks. It does no I/O, has no clock of its own and draws no random
 number; what it wants done it appends to `out`, an `Effects` that the driver owns and empties when it likes. A driver
-acts on effects in this order: make `records` durable, transmit `sends`, start `timers`, hand over `deliveries`.
+acts on effects in this order: make `records` durable, transmit `sends`, start `timers`, hand over `deliveries`. Records
+that are not `urgent` may become durable later, in order: nobody would notice their loss but the process itself.
 """
 
 from collections.abc import Callable
@@ -35,6 +36,7 @@ class Effects:
 
     def __init__(self) -> None:
         self.records: list[bytes] = []
+        self.urgent = False  # what is sent depends on the records so far; else they may be made durable later
         self.sends: list[tuple[tuple[int, ...], Message]] = []
         self.timers: list[tuple[str, int, int]] = []  # name, earliest and latest, from now
         self.optimistic: list[AppMessage] = []
@@ -44,6 +46,7 @@ class Effects:
 
     def clear(self) -> None:
         self.records.clear()
+        self.urgent = False
         self.sends.clear()
         self.timers.clear()
         self.optimistic.clear()
@@ -54,6 +57,7 @@ class Effects:
     def parts(self) -> tuple[object, ...]:
         return (
             self.records,
+            self.urgent,
             self.sends,
             self.timers,
             self.optimistic,
@@ -102,8 +106,13 @@ class Process:
         self.now = now
         self.on_recover(records)
 
+    def abandon(self, now: int, mid: Mid) -> None:
+        """At a client: this multicast was refused, and nobody will deliver it."""
+        self.now = now
+        self.on_abandon(mid)
+
     def suspect(self, now: int) -> None:
-        """A spurious suspicion of the current leader: fault injection for protocols that elect one."""
+        """A suspicion of the current leader: spurious in a replica (fault injection), a lost connection in a client."""
         self.now = now
         self.on_suspect()
 
@@ -119,6 +128,9 @@ class Process:
         pass
 
     def on_multicast(self, m: AppMessage) -> None:
+        pass
+
+    def on_abandon(self, mid: Mid) -> None:
         pass
 
     def on_recover(self, records: list[bytes]) -> None:
@@ -137,6 +149,10 @@ class Process:
     def idle(self) -> bool:
         """Nothing is unfinished here, so far as this process knows."""
         return True
+
+    def condition(self) -> dict[str, object]:
+        """Facts for people who look at a running process."""
+        return {}
 
     def footprint(self) -> int:
         """How many messages this process remembers: what garbage collection must bound."""
@@ -177,6 +193,7 @@ class Protocol:
         tolerates: str,
         latency: str,
         messages: tuple[type[Message], ...],
+        packed: tuple[Message, ...] = (),
         elects: bool = False,
         single_replica: bool = False,
         durable: bool = False,
@@ -190,6 +207,7 @@ class Protocol:
         self.tolerates = tolerates
         self.latency = latency
         self.messages = messages
+        self.packed = packed  # one message of each class that packs itself
         self.elects = elects  # has leaders, so that crashes and spurious suspicions mean something
         self.single_replica = single_replica  # groups are single reliable processes
         self.durable = durable  # replicas can come back from their records

@@ -74,7 +74,8 @@ class Topology:
         return known
 
     def name(self, pid: int) -> str:
-        return self.names[pid]
+        """`g0/2` or `c7`; a client that is not in the table, as in a cluster, has its number in hexadecimal."""
+        return self.names[pid] if pid < self.size else f"c{pid:x}"
 
     def pid(self, name: str) -> int:
         """The process with this name; its inverse is `name`."""
@@ -88,4 +89,4 @@ class Topology:
         return f"g{g}"
 
     def message_name(self, mid: Mid) -> str:
-        return f"{self.names[sender_of(mid)]}:{seq_of(mid)}"
+        return f"{self.name(sender_of(mid))}:{seq_of(mid)}"

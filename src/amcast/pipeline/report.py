@@ -20,6 +20,7 @@ import pyarrow.csv
 from amcast import __version__
 from amcast.core.errors import UsageError
 from amcast.pipeline import page
+from amcast.pipeline.columns import Columns
 from amcast.pipeline.plots import Picture
 from amcast.pipeline.report_sections import Material, lead, sections, subtitle, title
 
@@ -40,13 +41,14 @@ def report(
     out: Path | None = None,
     *,
     verdicts: Sequence[Mapping[str, Any]] | Path | None = None,
+    columns: Columns | None = None,
     master: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Report:
     """Write the report on `source`, a trace or the folder of a sweep. Raises UsageError.
 
     `verdicts` are those of `amcast verify --json`, or the file that holds them; by default `verdicts.json` in the
-    folder, or `<folder>-verdicts.json` beside it, if there is one.
+    folder, or `<folder>-verdicts.json` beside it, if there is one. `columns` maps those of another system.
     """
     source = Path(os.path.normpath(source))
     trace, lines, spec = contents(source)
@@ -61,7 +63,7 @@ def report(
     if trace is not None:
         from amcast.pipeline.metrics import collect_from
 
-        found = collect_from(str(trace), master=master, settings=settings)
+        found = collect_from(str(trace), columns=columns, master=master, settings=settings)
         tables, notes = found.tables, found.notes
     if lines is not None:
         tables = {"sweep": lines, **tables}

@@ -28,6 +28,7 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         tolerates="crash of a minority in each group, any client",
         latency="leader 3δ, follower 4δ; worst 5δ, 6δ",
         messages=white_box_messages.MESSAGES,
+        packed=white_box_messages.PACKED,
         elects=True,
         durable=True,
         monitor=Monitor,

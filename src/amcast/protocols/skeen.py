@@ -12,20 +12,10 @@ from typing import ClassVar, Final, final
 
 from amcast.core.order import DeliveryQueue, Slot, time_of, timestamp
 from amcast.core.process import Effects, Params, Process
+from amcast.core.requests import Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message
 from amcast.protocols.sessions import DeliveredMessages
-
-
-@final
-class Multicast(Message):
-    wire: ClassVar[dict[str, object]] = {"m": AppMessage}
-
-    def __init__(self, m: AppMessage) -> None:
-        self.m = m
-
-    def about(self) -> tuple[Mid, ...]:
-        return (self.m.mid,)
 
 
 @final
@@ -36,20 +26,6 @@ class Propose(Message):
         self.mid = mid
         self.g = g
         self.lts = lts
-
-    def about(self) -> tuple[Mid, ...]:
-        return (self.mid,)
-
-
-@final
-class Reply(Message):
-    """To the client: group g has delivered the message."""
-
-    wire: ClassVar[dict[str, object]] = {"mid": int, "g": int}
-
-    def __init__(self, mid: Mid, g: int) -> None:
-        self.mid = mid
-        self.g = g
 
     def about(self) -> tuple[Mid, ...]:
         return (self.mid,)
@@ -122,7 +98,7 @@ class Skeen(Process):
             assert entry.m is not None and entry.slot is not None
             self.done.add(entry.m)
             self.deliver(entry.m, entry.slot.gts)  # l.19
-            self.send_one(sender_of(mid), Reply(mid, self.g0))
+            self.send_one(sender_of(mid), Reply(mid, self.g0, self.pid))
             mid = self.queue.pop()
 
     def idle(self) -> bool:
@@ -146,11 +122,14 @@ class SkeenClient(Process):
         self.send(self.topology.members_of(m.dest), Multicast(m))  # l.7
 
     def on_message(self, sender: int, msg: Message) -> None:
-        if isinstance(msg, Reply):
+        if isinstance(msg, Reply) and msg.mid in self.silent:
             self.silent[msg.mid] -= 1
             if self.silent[msg.mid] == 0:
                 del self.silent[msg.mid]
                 self.out.completed.append(msg.mid)
+
+    def on_abandon(self, mid: Mid) -> None:
+        self.silent.pop(mid, None)
 
     def idle(self) -> bool:
         return not self.silent

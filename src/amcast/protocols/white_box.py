@@ -21,8 +21,9 @@ Departures from the figure, each for a reason that a scenario of the tests shows
   a follower convinced by a candidate that died comes back.
 - The highest ACCEPT per group is kept in every status, and acknowledged again when it comes again.
 - Leaders retry what is not committed: at once after a recovery, then by timer.
-- With `Params.durable` a replica records promises, acceptances and deliveries before anybody hears of them and can
-  restart. It missed messages meanwhile: the leader sees from its heartbeats what it lacks and sends that again.
+- With `Params.durable` a replica records promises, acceptances and deliveries before any replica hears of them and can
+  restart. (A client hears of a delivery before: a quorum of each group has the message on disk.) It missed messages
+  meanwhile: the leader sees from its heartbeats what it lacks and sends that again.
 - A message is forgotten when every member of all its destination groups has delivered it (Floor); a late copy of it
   is answered, not delivered again.
 """
@@ -30,6 +31,7 @@ Departures from the figure, each for a reason that a scenario of the tests shows
 from typing import Final, final
 
 from amcast.core.order import BOTTOM, DeliveryQueue, Slot, ballot, leader_of, round_of, time_of, timestamp
+from amcast.core.requests import Hint, Multicast, Reply
 from amcast.core.topology import Mid, sender_of
 from amcast.core.wire import AppMessage, Message
 from amcast.protocols.leader_election import Heartbeat, LeaderElection
@@ -38,14 +40,11 @@ from amcast.protocols.white_box_messages import (
     AcceptAck,
     Deliver,
     Floor,
-    Hint,
-    Multicast,
     Nack,
     NewLeader,
     NewLeaderAck,
     NewState,
     NewStateAck,
-    Reply,
 )
 from amcast.protocols.white_box_records import Accepted, Delivered, Promised
 from amcast.protocols.white_box_state import (
@@ -110,7 +109,7 @@ class WhiteBox(Replica):
 
     def on_multicast_request(self, sender: int, m: AppMessage) -> None:  # l.3
         if self.status != LEADER:  # l.4
-            if self.topology.group_of[sender] < 0:
+            if sender >= self.topology.replicas:
                 self.send_one(sender, Hint(m.mid, self.g0, self.group[leader_of(self.cballot)]))
             return
         entry = self.entry_of(m)
@@ -245,8 +244,8 @@ class WhiteBox(Replica):
         if self.params.durable:
             if not entry.recorded:
                 entry.recorded = True
-                self.save(Accepted(m, msg.lts, self.clock))
-            self.save(Delivered(m.mid, msg.lts, msg.gts))
+                self.save_later(Accepted(m, msg.lts, self.clock))
+            self.save_later(Delivered(m.mid, msg.lts, msg.gts))
         self.deliver(m, msg.gts)  # l.31
         self.remember(entry)
         if self.status == LEADER:
@@ -370,6 +369,7 @@ class WhiteBox(Replica):
     def on_timer(self, name: str) -> None:
         self.schedule_tick()
         self.ticks += 1
+        self.out.urgent = self.params.durable  # a heartbeat tells what is delivered
         self.send(self.others, Heartbeat(self.ballot, self.cballot, self.max_delivered_gts))
         for rank in self.election.newly_suspected(self.now):
             self.note("suspect", f'{{"process": "{self.topology.name(self.group[rank])}"}}')

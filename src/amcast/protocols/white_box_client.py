@@ -3,9 +3,9 @@
 from typing import Final, final
 
 from amcast.core.process import Effects, Params, Process
+from amcast.core.requests import Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, seq_of
 from amcast.core.wire import AppMessage, Message
-from amcast.protocols.white_box_messages import Hint, Multicast, Reply
 
 RESEND_AFTER: Final = 12  # in δ
 LONGEST_RESEND: Final = 80
@@ -72,11 +72,21 @@ class WhiteBoxClient(Process):
         self.ticking = False
         for request in self.requests.values():
             if request.due <= self.now:
-                request.delay = min(2 * request.delay, LONGEST_RESEND * self.params.delta)
-                request.due = self.now + request.delay
-                self.send(self.topology.members_of(tuple(request.silent)), Multicast(request.m))
+                self.resend(request)
         if self.requests:
             self.keep_ticking()
+
+    def resend(self, request: Request) -> None:
+        request.delay = min(2 * request.delay, LONGEST_RESEND * self.params.delta)
+        request.due = self.now + request.delay
+        self.send(self.topology.members_of(tuple(request.silent)), Multicast(request.m))
+
+    def on_suspect(self) -> None:
+        for request in self.requests.values():
+            self.resend(request)
+
+    def on_abandon(self, mid: Mid) -> None:
+        self.requests.pop(mid, None)
 
     def idle(self) -> bool:
         return not self.requests

@@ -2,22 +2,23 @@
 
 from typing import ClassVar, Final, final
 
+from librt.strings import BytesWriter
+
+from amcast.core.requests import NOBODY, NOTHING, Hint, Multicast, Reply
 from amcast.core.topology import Mid
-from amcast.core.wire import AppMessage, Background, Message
+from amcast.core.wire import (
+    AppMessage,
+    Background,
+    Message,
+    Reader,
+    pack_app,
+    pack_long,
+    pack_mid,
+    pack_short,
+)
 from amcast.protocols.leader_election import Heartbeat
 
 State = tuple[tuple[AppMessage, int, int, int], ...]  # m, Phase, LocalTS, GlobalTS
-
-
-@final
-class Multicast(Message):
-    wire: ClassVar[dict[str, object]] = {"m": AppMessage}
-
-    def __init__(self, m: AppMessage) -> None:
-        self.m = m
-
-    def about(self) -> tuple[Mid, ...]:
-        return (self.m.mid,)
 
 
 @final
@@ -33,6 +34,15 @@ class Accept(Message):
     def about(self) -> tuple[Mid, ...]:
         return (self.m.mid,)
 
+    def pack(self, w: BytesWriter) -> None:
+        pack_app(w, self.m)
+        pack_short(w, self.g)
+        pack_long(w, self.b)
+        pack_long(w, self.lts)
+
+    def unpack(self, r: Reader) -> Message:
+        return Accept(r.app(), r.group(), r.long(), r.long())
+
 
 @final
 class AcceptAck(Message):
@@ -47,6 +57,21 @@ class AcceptAck(Message):
 
     def about(self) -> tuple[Mid, ...]:
         return (self.mid,)
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_mid(w, self.mid)
+        pack_short(w, self.g)
+        pack_short(w, len(self.bal))
+        for b in self.bal:
+            pack_long(w, b)
+
+    def unpack(self, r: Reader) -> Message:
+        mid = r.mid()
+        g = r.group()
+        count = r.short()
+        if count == 1:
+            return AcceptAck(mid, g, (r.long(),))
+        return AcceptAck(mid, g, tuple([r.long() for _ in range(count)]))
 
 
 @final
@@ -65,35 +90,15 @@ class Deliver(Message):
     def about(self) -> tuple[Mid, ...]:
         return (self.m.mid,)
 
+    def pack(self, w: BytesWriter) -> None:
+        pack_app(w, self.m)
+        pack_long(w, self.b)
+        pack_long(w, self.lts)
+        pack_long(w, self.gts)
+        pack_long(w, self.prev_gts)
 
-@final
-class Reply(Message):
-    """To the client: group g, now led by `leader`, has delivered the message."""
-
-    wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "leader": int}
-
-    def __init__(self, mid: Mid, g: int, leader: int) -> None:
-        self.mid = mid
-        self.g = g
-        self.leader = leader
-
-    def about(self) -> tuple[Mid, ...]:
-        return (self.mid,)
-
-
-@final
-class Hint(Message):
-    """To a client that asked a process which does not lead: try this one."""
-
-    wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "leader": int}
-
-    def __init__(self, mid: Mid, g: int, leader: int) -> None:
-        self.mid = mid
-        self.g = g
-        self.leader = leader
-
-    def about(self) -> tuple[Mid, ...]:
-        return (self.mid,)
+    def unpack(self, r: Reader) -> Message:
+        return Deliver(r.app(), r.long(), r.long(), r.long(), r.long())
 
 
 @final
@@ -183,4 +188,11 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Nack,
     Floor,
     Heartbeat,
+)
+
+PACKED: Final[tuple[Message, ...]] = (
+    Multicast(NOTHING),
+    Accept(NOTHING, 0, 0, 0),
+    AcceptAck(NOBODY, 0, ()),
+    Deliver(NOTHING, 0, 0, 0, 0),
 )

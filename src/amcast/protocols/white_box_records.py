@@ -1,8 +1,8 @@
 """What a White-Box replica makes durable, and how it comes back from it.
 
 A replica that restarts from its records is the same member as before, only that it missed some messages: the promise
-of a ballot, an accepted timestamp and a delivery are on disk before anybody hears of them. What it proposed as leader
-is not, so it never goes on leading in the ballot in which it crashed.
+of a ballot, an accepted timestamp and a delivery are on disk before any replica hears of them. What it proposed as
+leader is not, so it never goes on leading in the ballot in which it crashed.
 """
 
 from typing import ClassVar, Final, final

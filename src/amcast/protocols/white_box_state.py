@@ -5,7 +5,7 @@ The steps that change it, the paper's Figure 4, are in `white_box`.
 
 from typing import Final, final
 
-from amcast.core.order import BOTTOM, DeliveryQueue, Slot, ballot, leader_of, time_of
+from amcast.core.order import BOTTOM, DeliveryQueue, Slot, ballot, leader_of, round_of, time_of
 from amcast.core.process import Effects, Params, Process
 from amcast.core.topology import Mid, Topology, seq_of
 from amcast.core.wire import AppMessage, Message
@@ -214,6 +214,12 @@ class Replica(Process):
     # Durability
 
     def save(self, record: Message) -> None:
+        """Durable before anybody hears of this step."""
+        self.out.records.append(RECORDS.encode(record))
+        self.out.urgent = True
+
+    def save_later(self, record: Message) -> None:
+        """Durable before anybody hears that this process delivered the message; a quorum has it durable anyway."""
         self.out.records.append(RECORDS.encode(record))
 
     def snapshot(self) -> list[bytes]:
@@ -244,6 +250,7 @@ class Replica(Process):
             monitor.restarted(self.pid, self.cballot, self.rows(), self.done.mids())
             monitor.adopted(self.pid, self.cballot, self.clock, self.rows(), self.done.mids())
         self.out.records.clear()
+        self.out.urgent = False
         self.on_start()
 
     def replay(self, record: Message) -> None:
@@ -306,6 +313,15 @@ class Replica(Process):
             elif entry.phase != START or self.status == LEADER:
                 return False
         return True
+
+    def condition(self) -> dict[str, object]:
+        return {
+            "role": ("follower", "leader", "recovering")[self.status],
+            "leader": self.topology.name(self.group[leader_of(self.cballot)]),
+            "ballot": round_of(self.cballot),
+            "clock": self.clock,
+            "delivered": time_of(self.max_delivered_gts),
+        }
 
     def footprint(self) -> int:
         return len(self.entries) + self.done.size()

@@ -8,8 +8,8 @@ a broken frame with a valid one behind it had been durable, so the disk lost it,
 A disk error on the way down is final: the page cache may say anything afterwards. The node stops and starts again
 from what is really there.
 
-Files in the folder of a node: `identity` (cluster and process it belongs to), `snapshot-N` (state after N frames),
-`log-N` (frames from N on).
+Files in the folder of a node: `identity` (cluster and process it belongs to), `starts` (how many there were),
+`snapshot-N` (state after N frames), `log-N` (frames from N on).
 """
 
 import os
@@ -100,6 +100,13 @@ class Storage:
             raise UsageError(f"{self.folder}: data of {found}, expected {self.identity}; check the data folder")
 
     # Starting
+
+    def count_start(self) -> int:
+        """How often a process has started in this folder, this time included."""
+        path = self.folder / "starts"
+        starts = int(path.read_text()) + 1 if path.exists() else 1
+        self._write_whole(path, str(starts).encode())
+        return starts
 
     def recover(self) -> Recovered:
         """Read what is there, cut off a torn frame, and go on behind it."""

@@ -148,3 +148,25 @@ def parse_network(text: str, topology: Topology) -> tuple[Network, Costs | None]
     raise UsageError(
         f"network {text!r}: expected constant:1ms, uniform:1ms,9ms, exponential:0.5ms,0.15ms, lan, wan or wan-spread"
     )
+
+
+def cut_sends(
+    sends: list[tuple[tuple[int, ...], Message]], pid: int, choices: Choices
+) -> list[tuple[tuple[int, ...], Message]]:
+    """What leaves a process that crashes in the middle of these: on each channel a prefix, chosen anew per channel."""
+    kept: dict[int, int] = {}
+    total: dict[int, int] = {}
+    for to, _ in sends:
+        for dest in to:
+            total[dest] = total.get(dest, 0) + 1
+    for dest, count in total.items():
+        kept[dest] = choices.below(count + 1)
+    left: list[tuple[tuple[int, ...], Message]] = []
+    for to, msg in sends:
+        reached: list[int] = []
+        for dest in to:
+            if kept[dest] > 0 and dest != pid:
+                kept[dest] -= 1
+                reached.append(dest)
+        left.append((tuple(reached), msg))
+    return left

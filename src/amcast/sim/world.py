@@ -22,7 +22,8 @@ from amcast.core.trace import Recorder
 from amcast.core.wire import AppMessage, Background, Codec, Message
 from amcast.sim.calendar import Calendar
 from amcast.sim.choices import Choices
-from amcast.sim.network import LOST, Costs, Network
+from amcast.sim.disk import Disk
+from amcast.sim.network import LOST, Costs, Network, cut_sends
 from amcast.sim.obligations import Obligations, Pending
 from amcast.sim.tracer import Tracer
 
@@ -141,7 +142,7 @@ class World:
         self.disturbed = False  # some channel is blocked or slow
         self.incarnation = [0] * topology.size
         self.restarted = False  # somebody has
-        self.durable: list[list[bytes]] = [[] for _ in range(topology.size)]
+        self.disks = [Disk() for _ in range(topology.size)]
         self.busy: list[bool] = [False] * topology.size  # a wake is scheduled
         self.free_at: vec[i64] = vec[i64]([0] * topology.size)
         self.card_free_at: vec[i64] = vec[i64]([0] * topology.size)
@@ -182,9 +183,12 @@ class World:
         self.workload.begin(self)
 
     def end(self) -> None:
-        """Write the end row, unless the run was stopped from outside."""
-        if self.tracer is not None and not self.stopped:
-            self.tracer.end(int(self.now), self.stalled)
+        """Write the end row, unless the run was stopped from outside. By then every record has reached its disk."""
+        if not self.stopped:
+            for pid in range(self.topology.size):
+                self.sync(pid)
+            if self.tracer is not None:
+                self.tracer.end(int(self.now), self.stalled)
 
     def step(self) -> bool:
         """Handle one event. False when the run is over."""
@@ -327,12 +331,15 @@ class World:
     def flush(self, pid: i64) -> None:
         """Act on what a step wants done."""
         out = self.out
-        if out.records:
-            self.durable[pid].extend(out.records)
+        if out.records or out.urgent:
+            self.disks[pid].unsynced.extend(out.records)
             out.records.clear()
+            if out.urgent:
+                out.urgent = False
+                self.sync(int(pid))
         if out.sends:
             if self.state[pid] == DYING:
-                self.cut_sends(pid)
+                out.sends = cut_sends(out.sends, int(pid), self.choices)
             for to, msg in out.sends:
                 self.transmit(pid, to, msg)
             out.sends.clear()
@@ -354,8 +361,11 @@ class World:
                     self.tracer.record(self.now, pid, "optdeliver", mid=m.mid)
             out.optimistic.clear()
         if out.deliveries:
-            for m, ts in out.deliveries:
-                self.on_delivery(pid, m, ts)
+            if self.disks[pid].unsynced:
+                self.disks[pid].unsure.extend(out.deliveries)
+            else:
+                for m, ts in out.deliveries:
+                    self.on_delivery(pid, m, ts)
             out.deliveries.clear()
         if out.completed:
             completed = out.completed
@@ -365,6 +375,10 @@ class World:
                 self.workload.completed(self, pid, mid)
         if self.state[pid] == DYING:
             self.crash(pid)
+
+    def sync(self, pid: int) -> None:
+        for m, ts in self.disks[pid].sync():
+            self.on_delivery(pid, m, ts)
 
     def transmit(self, pid: i64, to: tuple[int, ...], msg: Message, held_back: bool = False) -> None:
         kind = BACKGROUND if isinstance(msg, Background) else MESSAGE
@@ -449,6 +463,9 @@ class World:
         self.last_progress = self.now
         self.incarnation[pid] += 1
         self.inbox[pid].clear()
+        if self.disks[pid].unsynced and self.choices.below(2):
+            self.sync(pid)
+        self.disks[pid].lose()
         if not dying:
             self.cuts[pid] = [cut(q) if cut is not None else self.random_cut() for q in range(self.topology.size)]
         if self.tracer is not None:
@@ -471,25 +488,6 @@ class World:
             return int(FOR_EVER)
         return int(self.now) + self.choices.below(4 * self.network.delta)
 
-    def cut_sends(self, pid: int) -> None:
-        """Keep a prefix of the pending sends on each channel, chosen anew per channel."""
-        kept: dict[int, int] = {}
-        total: dict[int, int] = {}
-        for to, _ in self.out.sends:
-            for dest in to:
-                total[dest] = total.get(dest, 0) + 1
-        for dest, count in total.items():
-            kept[dest] = self.choices.below(count + 1)
-        sends: list[tuple[tuple[int, ...], Message]] = []
-        for to, msg in self.out.sends:
-            left: list[int] = []
-            for dest in to:
-                if kept[dest] > 0 and dest != pid:
-                    kept[dest] -= 1
-                    left.append(dest)
-            sends.append((tuple(left), msg))
-        self.out.sends = sends
-
     def restart(self, pid: int) -> None:
         """Start a crashed process again from what it made durable; one that was about to crash does not."""
         if self.state[pid] == DYING:
@@ -505,14 +503,15 @@ class World:
             self.tracer.record(int(self.now), pid, "restart")
         self.obligations.restarted(pid)
         self.processes[pid] = self.make_process(pid)
-        self.processes[pid].recover(int(self.now + self.skew[pid]), list(self.durable[pid]))
+        self.processes[pid].recover(int(self.now + self.skew[pid]), list(self.disks[pid].durable))
         self.out.deliveries.clear()  # made before the crash, and recorded then
         self.flush(pid)
 
     def take_snapshot(self, pid: int) -> None:
         """What the process has made durable is replaced by a snapshot of its state."""
         if self.state[pid] == UP and self.params.durable:
-            self.durable[pid] = self.processes[pid].snapshot()
+            self.sync(pid)
+            self.disks[pid].durable = self.processes[pid].snapshot()
 
     def pause(self, pid: int) -> None:
         if self.state[pid] == UP:

@@ -2,7 +2,7 @@
 
 The version of a key is the number of the change that last touched it. A key that is gone takes no memory of its own:
 its version is that of the last removal in its bucket, 0 if there was none. So a key that came and went since it was
-watched is noticed in bounded memory, at the price of a false alarm when one of the few others in the bucket was removed.
+watched is noticed in bounded memory, at the price of a false alarm when another key in the bucket was removed.
 """
 
 import heapq

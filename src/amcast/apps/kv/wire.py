@@ -4,7 +4,7 @@ A request is [now in ms, units]; a unit is executed as a whole, and the units of
 one answer per unit: what came out, a ticket for a unit that waits behind a lock, or that it knows no such ticket.
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -50,7 +50,7 @@ Unit = Work | Decide | Fetch
 
 
 class Request(msgspec.Struct, array_like=True, frozen=True):
-    now: int
+    now: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     units: list[Unit]
 
 

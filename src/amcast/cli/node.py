@@ -1,0 +1,37 @@
+"""`amcast node`: one replica of a cluster, until it is told to stop."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from amcast.core.application import StateMachine
+from amcast.core.errors import UsageError
+from amcast.runtime.log import LEVELS
+from amcast.service import load, run_node
+
+
+def node(
+    config: Annotated[Path, typer.Option(help="The file that describes the cluster.")],
+    id: Annotated[str, typer.Option(help="Which of its replicas this is, such as g0/1.")],
+    trace: Annotated[Path | None, typer.Option(help="Record what this replica delivers in this .jsonl file.")] = None,
+    level: Annotated[str, typer.Option(help=f"What to log: {', '.join(LEVELS)}, and what is worse.")] = "info",
+) -> None:
+    """Run one replica of a cluster: it serves until SIGTERM or Ctrl-C."""
+    if level not in LEVELS:
+        raise UsageError(f"--level {level}: expected one of {', '.join(LEVELS)}")
+    run_node(config, id, machine_of(load(config).app), trace=trace, level=level)
+
+
+def machine_of(name: str) -> Callable[[int, int], StateMachine] | None:
+    """The state machine with this name in a configuration."""
+    if name == "kv":
+        from amcast.apps.kv import KV
+
+        return KV
+    if name == "bank":
+        from amcast.apps.bank import Bank
+
+        return Bank
+    return None

@@ -1,0 +1,79 @@
+"""What clients and replicas say to each other: the same in all protocols that have clients."""
+
+from typing import ClassVar, Final, final
+
+from librt.strings import BytesWriter
+
+from amcast.core.topology import Mid
+from amcast.core.wire import AppMessage, Message, Reader, pack_app, pack_long, pack_mid, pack_short
+
+
+@final
+class Multicast(Message):
+    wire: ClassVar[dict[str, object]] = {"m": AppMessage}
+
+    def __init__(self, m: AppMessage) -> None:
+        self.m = m
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.m.mid,)
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_app(w, self.m)
+
+    def unpack(self, r: Reader) -> Message:
+        return Multicast(r.app())
+
+
+@final
+class Reply(Message):
+    """To the client: group g, now led by `leader`, has delivered the message."""
+
+    wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "leader": int}
+
+    def __init__(self, mid: Mid, g: int, leader: int) -> None:
+        self.mid = mid
+        self.g = g
+        self.leader = leader
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.mid,)
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_mid(w, self.mid)
+        pack_short(w, self.g)
+        pack_long(w, self.leader)
+
+    def unpack(self, r: Reader) -> Message:
+        return Reply(r.mid(), r.group(), r.long())
+
+
+@final
+class Hint(Message):
+    """To a client that asked a process which does not lead: try this one."""
+
+    wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "leader": int}
+
+    def __init__(self, mid: Mid, g: int, leader: int) -> None:
+        self.mid = mid
+        self.g = g
+        self.leader = leader
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.mid,)
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_mid(w, self.mid)
+        pack_short(w, self.g)
+        pack_long(w, self.leader)
+
+    def unpack(self, r: Reader) -> Message:
+        return Hint(r.mid(), r.group(), r.long())
+
+
+NOBODY: Final = Mid(0)
+NOTHING: Final = AppMessage(NOBODY, (0,), b"")
+
+REQUESTS: Final[tuple[type[Message], ...]] = (Multicast,)  # what a replica takes from a client
+ANSWERS: Final[tuple[type[Message], ...]] = (Reply, Hint)  # what a client takes from a replica
+ANSWERS_PACKED: Final[tuple[Message, ...]] = (Reply(NOBODY, 0, 0), Hint(NOBODY, 0, 0))

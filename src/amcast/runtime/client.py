@@ -1,0 +1,418 @@
+"""The client of a cluster: multicasts to any set of groups, and reads of any group's ordered log.
+
+A multicast ends in one of three ways: it is delivered (the answers of its groups), it failed (MulticastFailed: it was
+refused, nobody delivers it), or its outcome is unknown by its deadline (OutcomeUnknown). It is sent again for as long
+as the client lives, also after its deadline, and never delivered twice.
+"""
+
+import asyncio
+import itertools
+import random
+import secrets
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from ssl import SSLContext
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, cast
+
+import msgspec
+
+from amcast.core.application import Delivery
+from amcast.core.engine import ClientEngine, unpack_rows
+from amcast.core.errors import AmcastError, MulticastFailed, OutcomeUnknown, UsageError, WireError
+from amcast.core.order import group_of, time_of
+from amcast.core.process import Protocol
+from amcast.core.topology import Mid, message_id, sender_of, seq_of
+from amcast.core.wire import AppMessage
+from amcast.runtime import frames
+from amcast.runtime.config import ClusterConfig, Member
+from amcast.runtime.frames import Failure, FrameReader, Hello, Read, Rows, frame
+from amcast.runtime.links import FIRST_PAUSE, LONGEST_PAUSE, SECONDS_TO_GREET
+from amcast.runtime.serving import CLIENT, FIRST_SESSION, LAST_SESSION, MOST_READ
+from amcast.runtime.tls import client_context, identity_of
+from amcast.runtime.tracing import TraceWriter
+
+DEADLINE: Final = 30.0
+READ_WAIT: Final = 5_000  # milliseconds that a read waits for new rows
+SWEEP_EVERY: Final = 0.05  # seconds between looks at deadlines
+Answers = dict[int, bytes]
+T = TypeVar("T")
+
+
+class Client:
+    """Made by `amcast.connect`. One connection to each replica that it needs carries everything."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        protocol: Protocol,
+        name: str,
+        deadline: float = DEADLINE,
+        session: int | None = None,
+        trace: Path | None = None,
+    ) -> None:
+        if config.tls is None and name not in config.clients:
+            known = ", ".join(config.clients) or "none"
+            raise UsageError(f"no client {name!r} in {config.path}: expected one of {known}")
+        self.config = config
+        self.name = CLIENT + name
+        self.session = session or FIRST_SESSION + secrets.randbelow(LAST_SESSION - FIRST_SESSION)
+        self.groups = len(config.topology.groups)
+        self.deadline = deadline
+        self._protocol = protocol
+        self._engine = ClientEngine(protocol, self.session, config.topology, config.params())
+        self._context: SSLContext | None = client_context(config, self.name) if config.tls is not None else None
+        self._numbers = itertools.count()
+        self._open: dict[Mid, tuple[asyncio.Future[Answers], float]] = {}
+        self._connections: dict[int, _Connection] = {}
+        self._scheduled = False
+        self._reads = itertools.count()
+        self._rows: dict[int, asyncio.Future[Rows]] = {}
+        self._closed = False
+        self._welcome = False  # somewhere, at least once: something may have been sent
+        self._loop: asyncio.AbstractEventLoop
+        self._sweep: asyncio.TimerHandle | None = None
+        self._trace: TraceWriter | None = None
+        if trace is not None:
+            self._trace = TraceWriter(trace, config.name, config.topology.name(self.session), None, 0)
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._engine.start(time.monotonic_ns())
+        self._watch_deadlines()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End. The outcome of what is still open is unknown."""
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for mid in list(self._open):
+            self._finish(mid, OutcomeUnknown("the client was closed"))
+        for future in self._rows.values():
+            future.cancel()
+        for connection in self._connections.values():
+            connection.close()
+        if self._trace is not None:
+            self._trace.close()
+            self._trace = None
+        await asyncio.sleep(0)
+
+    # Multicasts
+
+    async def multicast(self, dest: Iterable[str], payload: bytes, deadline: float | None = None) -> dict[str, bytes]:
+        """Deliver the payload to these groups; what the application of each group answers, by its name."""
+        numbers = tuple(sorted({self._group(name) for name in dest}))
+        answers = await self.submit(numbers, payload, deadline)
+        return {self.config.topology.group_name(g): answer for g, answer in answers.items()}
+
+    def submit(self, dest: tuple[int, ...], payload: bytes, deadline: float | None = None) -> asyncio.Future[Answers]:
+        """The same for group numbers in increasing order, without a task for each multicast."""
+        future: asyncio.Future[Answers] = self._loop.create_future()
+        if not dest or dest[0] < 0 or dest[-1] >= self.groups or len(payload) > self.config.largest_message:
+            future.set_exception(MulticastFailed(self._why_not(dest, payload)))
+            return future
+        if self._closed:
+            future.set_exception(MulticastFailed("the client is closed"))
+            return future
+        mid = message_id(self.session, next(self._numbers))
+        until = self._loop.time() + (self.deadline if deadline is None else deadline)
+        self._open[mid] = (future, until)
+        if self._trace is not None:
+            names = [self.config.topology.group_name(g) for g in dest]
+            name = self.config.topology.name(self.session)
+            self._trace.row("multicast", message=self.config.topology.message_name(mid), sender=name, dest=names)
+            self._trace.flush()
+        self._engine.multicast(time.monotonic_ns(), AppMessage(mid, dest, payload))
+        self._schedule()
+        return future
+
+    def _group(self, name: str) -> int:
+        names = [self.config.topology.group_name(g) for g in range(self.groups)]
+        if name not in names:
+            raise MulticastFailed(f"unknown group {name!r}: expected one of {', '.join(names)}")
+        return names.index(name)
+
+    def _why_not(self, dest: tuple[int, ...], payload: bytes) -> str:
+        if len(payload) > self.config.largest_message:
+            return f"a message of {len(payload)} bytes: expected at most {self.config.largest_message}"
+        return f"destination groups {list(dest)}: expected one or more of 0 to {self.groups - 1}"
+
+    def _finish(self, mid: Mid, error: AmcastError | None) -> None:
+        future, _ = self._open.pop(mid, (None, 0.0))
+        answers = self._engine.results.pop(mid, {})
+        if future is None or future.done():
+            return
+        if error is None:
+            future.set_result(answers)
+        else:
+            future.set_exception(error)
+
+    def _watch_deadlines(self) -> None:
+        now = self._loop.time()
+        late = [mid for mid, (_, until) in self._open.items() if until <= now] if self._open else []
+        for mid in late:
+            self._finish(mid, OutcomeUnknown(f"no answer from all groups of message {seq_of(mid)} by its deadline"))
+        self._sweep = self._loop.call_later(SWEEP_EVERY, self._watch_deadlines)
+
+    # Turns of the loop
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        if self._closed:
+            return
+        batches, completed, timers = self._engine.drain()
+        for name, earliest, latest in timers:
+            self._loop.call_later(random.uniform(earliest, latest) / 1e9, self._on_timer, name)
+        for pid, batch in batches:
+            self._connection(pid).send(frame(frames.REQUESTS, batch))
+        for mid in completed:
+            self._finish(mid, None)
+
+    def _on_timer(self, name: str) -> None:
+        if not self._closed:
+            self._engine.timer(time.monotonic_ns(), name)
+            self._schedule()
+
+    def _connection(self, pid: int) -> "_Connection":
+        connection = self._connections.get(pid)
+        if connection is None:
+            connection = _Connection(self, self.config.members[pid], self._context)
+            self._connections[pid] = connection
+        return connection
+
+    def _answered(self, pid: int, batch: bytes) -> None:
+        self._engine.receive(time.monotonic_ns(), pid, batch)
+        self._schedule()
+
+    def _failed(self, failure: Failure) -> None:
+        if failure.id >= 0:
+            future = self._rows.pop(failure.id, None)
+            if future is not None and not future.done():
+                future.set_exception(AmcastError(failure.reason))
+            return
+        mid = message_id(self.session, failure.seq)
+        self._engine.abandon(time.monotonic_ns(), mid)
+        self._finish(mid, MulticastFailed(failure.reason))
+
+    def _disconnected(self) -> None:
+        """Whoever was asked may be gone: ask everybody."""
+        if not self._closed and self._open:
+            self._engine.suspect(time.monotonic_ns())
+            self._schedule()
+
+    # Reads
+
+    async def read(self, group: str, position: int, *, wait_ms: int = 0, replica: int = 0) -> Rows:
+        """A stretch of a group's log, from the block that holds this position on, as one of its replicas has it."""
+        g = self._group(group)
+        members = self.config.topology.groups[g]
+        pid = members[replica % len(members)]
+        number = next(self._reads)
+        future: asyncio.Future[Rows] = self._loop.create_future()
+        self._rows[number] = future
+        read = Read(number, position, MOST_READ, wait_ms)
+        try:
+            connection = self._connection(pid)
+            connection.send(frame(frames.READ, frames.encode(read)))
+            async with asyncio.timeout(wait_ms / 1000 + 2.0):
+                return await future
+        finally:
+            self._rows.pop(number, None)
+
+    async def deliveries(self, group: str, start: int | str = 0) -> AsyncIterator[Delivery]:
+        """The ordered log of a group from a position on ("earliest" and "latest" work too), and all that comes."""
+        position = start if isinstance(start, int) else 0
+        replica = secrets.randbelow(64)
+        names = [self.config.topology.group_name(g) for g in range(self.groups)]
+        if isinstance(start, str):
+            if start not in ("earliest", "latest"):
+                raise UsageError(f"start {start!r}: expected a position, 'earliest' or 'latest'")
+            rows = await self._patiently(group, 2**40, 0, replica)
+            position = rows.earliest if start == "earliest" else rows.end
+        while True:
+            rows = await self._patiently(group, position, READ_WAIT, replica)
+            place = rows.first
+            for ts, _, m in unpack_rows(rows.rows, self.groups):
+                if place >= position:
+                    sender = self.config.topology.name(sender_of(m.mid))
+                    dest = tuple([names[g] for g in m.dest])
+                    when = (time_of(ts), names[group_of(ts)])
+                    yield Delivery(group, place, when, f"{sender}:{seq_of(m.mid)}", sender, dest, m.payload)
+                place += 1
+            position = max(position, rows.next if rows.rows else position)
+
+    async def _patiently(self, group: str, position: int, wait_ms: int, replica: int) -> Rows:
+        """Try the replicas of a group in turn until one answers, by the deadline."""
+        until = self._loop.time() + self.deadline
+        for attempt in itertools.count(replica):
+            try:
+                return await self.read(group, position, wait_ms=wait_ms, replica=attempt)
+            except TimeoutError:
+                if self._loop.time() > until:
+                    raise OutcomeUnknown(f"no replica of {group} answered within {self.deadline} s") from None
+        raise AssertionError("an endless loop ended")
+
+
+class _Connection(asyncio.Protocol):
+    """To one replica: dialled again while there is something to say."""
+
+    transport: asyncio.Transport | None
+
+    def __init__(self, client: Client, member: Member, context: SSLContext | None) -> None:
+        self.client = client
+        self.member = member
+        self.context = context
+        self.transport = None
+        self.welcome = False
+        self.reader = FrameReader(frames.LARGEST_HELLO)
+        self.backlog: list[bytes] = []
+        self.pause = FIRST_PAUSE
+        self.dialling: asyncio.Task[None] | None = None
+
+    def send(self, data: bytes) -> None:
+        if self.welcome and self.transport is not None:
+            self.transport.write(data)
+            return
+        if len(self.backlog) < 1000:  # the protocol sends again what is lost
+            self.backlog.append(data)
+        if self.dialling is None:
+            self.dialling = self.client._loop.create_task(self.dial())
+
+    async def dial(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while not self.client._closed:
+                self.reader = FrameReader(frames.LARGEST_HELLO)
+                try:
+                    async with asyncio.timeout(SECONDS_TO_GREET):
+                        await loop.create_connection(
+                            lambda: self, self.member.client.host, self.member.client.port, ssl=self.context,
+                            server_hostname="" if self.context is not None else None,
+                        )  # fmt: skip
+                    return
+                except (OSError, TimeoutError):
+                    self.backlog.clear()
+                    await asyncio.sleep(self.pause * random.uniform(0.7, 1.3))
+                    self.pause = min(2 * self.pause, LONGEST_PAUSE)
+        finally:
+            self.dialling = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        config = self.client.config
+        if config.tls is not None:
+            try:
+                identity_of(transport.get_extra_info("ssl_object"), config, self.member.name)
+            except AmcastError as error:
+                self.refused(str(error))
+                return
+        hello = Hello(frames.VERSION, config.name, self.client.name, 0, self.client.session)
+        self.transport.write(frame(frames.HELLO, frames.encode(hello)))
+
+    def data_received(self, data: bytes) -> None:
+        assert self.transport is not None
+        try:
+            for kind, _, body in self.reader.feed(data):
+                if kind == frames.ANSWERS and self.welcome:
+                    self.client._answered(self.member.pid, body)
+                elif kind == frames.ROWS and self.welcome:
+                    rows = frames.rows_decoder.decode(body)
+                    future = self.client._rows.pop(rows.id, None)
+                    if future is not None and not future.done():
+                        future.set_result(rows)
+                elif kind == frames.FAILED and self.welcome:
+                    self.client._failed(frames.failure_decoder.decode(body))
+                elif kind == frames.WELCOME and not self.welcome:
+                    self.welcome = True
+                    self.client._welcome = True
+                    self.pause = FIRST_PAUSE
+                    self.reader.largest = frames.LARGEST_PEER
+                    self.transport.writelines(self.backlog)
+                    self.backlog.clear()
+                elif kind == frames.REFUSED:
+                    self.refused(body.decode(errors="replace"))
+                    return
+                else:
+                    raise WireError(f"a frame of kind {kind}")
+        except (AmcastError, msgspec.MsgspecError) as error:
+            self.refused(str(error))
+
+    def refused(self, reason: str) -> None:
+        """By this replica: the others may do better, but not if none has been of any use so far."""
+        self.close()
+        client = self.client
+        text = f"{self.member.name} refused {client.name}: {reason}"
+        if not client._welcome:
+            for mid in list(client._open):
+                client._finish(mid, MulticastFailed(text))
+        for future in client._rows.values():
+            if not future.done():
+                future.set_exception(AmcastError(text))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.transport = None
+        was_welcome = self.welcome
+        self.welcome = False
+        if was_welcome:
+            self.client._disconnected()
+
+    def close(self) -> None:
+        if self.dialling is not None:
+            self.dialling.cancel()
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class SyncClient:
+    """The same for programs without asyncio: an event loop in a thread of its own."""
+
+    def __init__(self, make: Callable[[], Client]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="amcast", daemon=True)
+        self._thread.start()
+        self._client = make()
+        self._run(self._client.__aenter__())
+
+    def multicast(self, dest: Iterable[str], payload: bytes, deadline: float | None = None) -> dict[str, bytes]:
+        return self._run(self._client.multicast(dest, payload, deadline))
+
+    def deliveries(self, group: str, start: int | str = 0) -> Iterator[Delivery]:
+        """The log of a group, without end: leave the loop when you have enough."""
+        rows = self._client.deliveries(group, start)
+        try:
+            while True:
+                yield self._run(cast(Coroutine[Any, Any, Delivery], anext(rows)))
+        finally:
+            with suppress(Exception):
+                self._run(cast(Coroutine[Any, Any, None], rows.aclose()))  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        self._run(self._client.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
+    ) -> None:
+        self.close()

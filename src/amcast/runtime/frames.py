@@ -1,0 +1,120 @@
+"""What travels on a connection: frames, each with its length, a checksum, a kind and a number.
+
+A frame is refused by its header alone when it is too long, so that nobody makes us allocate more than the limit.
+"""
+
+import zlib
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+from amcast.core.errors import WireError
+
+VERSION: Final = 1
+HEADER: Final = Struct("<IIBQ")  # length of the body, checksum of the body, kind, number
+LARGEST_HELLO: Final = 4096
+LARGEST_PEER: Final = 2**30  # the state of a group in a recovery is one message
+
+# Kinds. Between members: HELLO and START from who dials, WELCOME back, then BATCHes one way and ACKs the other.
+# Between a client and a member: HELLO, WELCOME, then REQUESTS and READs one way, ANSWERS and ROWS the other.
+HELLO: Final = 1
+WELCOME: Final = 2
+REFUSED: Final = 3
+START: Final = 4
+BATCH: Final = 5
+ACK: Final = 6
+REQUESTS: Final = 7
+ANSWERS: Final = 8
+READ: Final = 9
+ROWS: Final = 10
+FAILED: Final = 11
+
+
+class Failure(msgspec.Struct, array_like=True):
+    """Message number `seq` of this session will not be delivered. Or, with id, these rows cannot be had."""
+
+    seq: int
+    reason: str
+    id: int = -1
+
+
+class Hello(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Who dials. `boot` is drawn at each start of a member; `session` is drawn by a client."""
+
+    version: int
+    cluster: str
+    name: str
+    boot: int
+    session: int = 0
+
+
+class Welcome(msgspec.Struct, array_like=True):
+    """Who answers, and the number of the next batch that it expects from this boot."""
+
+    name: str
+    boot: int
+    expects: int
+
+
+class Read(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Rows from a position on, at most so many bytes; waits a while for the first one."""
+
+    id: int
+    position: int
+    most_bytes: int
+    wait_ms: int
+
+
+class Rows(msgspec.Struct, array_like=True):
+    """Rows `first` to `next` - 1. `earliest` is the first position that is still kept, `end` the next to be written."""
+
+    id: int
+    first: int
+    next: int
+    earliest: int
+    end: int
+    rows: bytes
+
+
+encode = msgspec.msgpack.Encoder().encode
+hello_decoder: Final = msgspec.msgpack.Decoder(Hello)
+welcome_decoder: Final = msgspec.msgpack.Decoder(Welcome)
+read_decoder: Final = msgspec.msgpack.Decoder(Read)
+failure_decoder: Final = msgspec.msgpack.Decoder(Failure)
+rows_decoder: Final = msgspec.msgpack.Decoder(Rows)
+
+
+def frame(kind: int, body: bytes, number: int = 0) -> bytes:
+    return HEADER.pack(len(body), zlib.crc32(body), kind, number) + body
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames."""
+
+    def __init__(self, largest: int) -> None:
+        self.largest = largest
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[int, int, bytes]]:
+        """The frames that are complete by now: kind, number, body. Raises WireError."""
+        buffer = self._buffer
+        buffer += data
+        found: list[tuple[int, int, bytes]] = []
+        at = 0
+        size = len(buffer)
+        while size - at >= HEADER.size:
+            length, checksum, kind, number = HEADER.unpack_from(buffer, at)
+            if length > self.largest:
+                raise WireError(f"a frame of {length} bytes: expected at most {self.largest}")
+            end = at + HEADER.size + length
+            if end > size:
+                break
+            body = bytes(memoryview(buffer)[at + HEADER.size : end])
+            if zlib.crc32(body) != checksum:
+                raise WireError(f"a frame of {length} bytes with a wrong checksum")
+            found.append((kind, number, body))
+            at = end
+        if at:
+            del buffer[:at]
+        return found

@@ -1,0 +1,319 @@
+"""Channels between members: in order, without loss or repetition for as long as both processes live.
+
+Each member dials every other one and sends on that connection; the other end only acknowledges. A batch is kept until
+it is acknowledged and sent again after a reconnect, from the number that the other end expects. A channel starts
+afresh when either process does: what was under way is lost then, as a restarted process expects. It also starts afresh
+when a member that cannot be reached has made us keep too much.
+"""
+
+import asyncio
+import random
+from collections import deque
+from ssl import SSLContext
+from typing import Final, Protocol, cast
+
+import msgspec
+
+from amcast.core.errors import AmcastError, WireError
+from amcast.runtime import frames
+from amcast.runtime.config import ClusterConfig, Member
+from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
+from amcast.runtime.log import Log
+from amcast.runtime.tls import identity_of
+
+MOST_KEPT: Final = 64 * 2**20  # bytes for one member that does not acknowledge
+SECONDS_TO_GREET: Final = 5.0
+ACK_EVERY: Final = 16  # batches …
+ACK_AFTER: Final = 0.03  # … or seconds
+FIRST_PAUSE: Final = 0.02
+LONGEST_PAUSE: Final = 1.0
+
+
+class Host(Protocol):
+    """The node, as its links see it."""
+
+    config: ClusterConfig
+    me: Member
+    boot: int
+    log: Log
+
+    def on_batch(self, sender: int, batch: bytes) -> None: ...
+
+    def fail(self, error: BaseException) -> None: ...
+
+
+class Outgoing:
+    """The channel to one member."""
+
+    def __init__(self, host: Host, peer: Member, context: SSLContext | None) -> None:
+        self.host = host
+        self.peer = peer
+        self.context = context
+        self.kept: deque[tuple[int, bytes]] = deque()  # not acknowledged
+        self.kept_bytes = 0
+        self.next = 1
+        self.boot = 0  # of the other end
+        self.connection: _Dialled | None = None  # once it is welcome
+        self.dropped = 0  # channels given up
+        self._refusal = ""
+
+    def send(self, batch: bytes) -> None:
+        data = frame(frames.BATCH, batch, self.next)
+        self.kept.append((self.next, data))
+        self.kept_bytes += len(data)
+        self.next += 1
+        if self.connection is not None:
+            self.connection.transport.write(data)
+        if self.kept_bytes > MOST_KEPT:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Forget what is kept; the protocol finds out what the member lacks."""
+        self.host.log.warning("channel given up", peer=self.peer.name, bytes=self.kept_bytes)
+        self.dropped += 1
+        self.forget()
+        if self.connection is not None:
+            self.connection.transport.abort()
+
+    def forget(self) -> None:
+        self.kept.clear()
+        self.kept_bytes = 0
+
+    def acknowledged(self, number: int) -> None:
+        while self.kept and self.kept[0][0] <= number:
+            self.kept_bytes -= len(self.kept.popleft()[1])
+
+    def welcomed(self, connection: "_Dialled", welcome: Welcome) -> None:
+        if self.boot not in (0, welcome.boot):
+            self.forget()
+        self.boot = welcome.boot
+        self.acknowledged(welcome.expects - 1)
+        first = self.kept[0][0] if self.kept else self.next
+        connection.transport.write(frame(frames.START, b"", first))
+        connection.transport.writelines([data for _, data in self.kept])
+        self.connection = connection
+        self._refusal = ""
+        self.host.log.info("connected", peer=self.peer.name, again=len(self.kept))
+
+    async def run(self) -> None:
+        """Dial, and dial again."""
+        loop = asyncio.get_running_loop()
+        pause = FIRST_PAUSE
+        while True:
+            connection = _Dialled(self)
+            try:
+                address = self.peer.peer
+                async with asyncio.timeout(SECONDS_TO_GREET):
+                    await loop.create_connection(
+                        lambda connection=connection: connection,
+                        address.host, address.port, ssl=self.context,
+                        server_hostname="" if self.context is not None else None,
+                    )  # fmt: skip
+                await connection.lost
+            except (OSError, TimeoutError) as error:
+                self.host.log.debug("cannot connect", peer=self.peer.name, error=str(error))
+            if connection.welcome:
+                pause = FIRST_PAUSE
+            await asyncio.sleep(pause * random.uniform(0.7, 1.3))
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def refused(self, reason: str) -> None:
+        if reason != self._refusal:
+            self.host.log.error("refused", peer=self.peer.name, reason=reason)
+        self._refusal = reason
+
+
+class _Dialled(asyncio.Protocol):
+    """The end of a connection that sends batches."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, link: Outgoing) -> None:
+        self.link = link
+        self.reader = FrameReader(frames.LARGEST_HELLO)
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.welcome = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        host = self.link.host
+        try:
+            if host.config.tls is not None:
+                name = identity_of(transport.get_extra_info("ssl_object"), host.config)
+                if name != self.link.peer.name:
+                    raise WireError(f"{self.link.peer.peer} is {name}, expected {self.link.peer.name}")
+        except AmcastError as error:
+            self.link.refused(str(error))
+            self.transport.abort()
+            return
+        hello = Hello(frames.VERSION, host.config.name, host.me.name, host.boot)
+        self.transport.write(frame(frames.HELLO, frames.encode(hello)))
+        asyncio.get_running_loop().call_later(SECONDS_TO_GREET, self.hurry)
+
+    def hurry(self) -> None:
+        if not self.welcome and not self.lost.done():
+            self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for kind, number, body in self.reader.feed(data):
+                if kind == frames.ACK and self.welcome:
+                    self.link.acknowledged(number)
+                elif kind == frames.WELCOME and not self.welcome:
+                    self.welcome = True
+                    self.link.welcomed(self, frames.welcome_decoder.decode(body))
+                elif kind == frames.REFUSED:
+                    self.link.refused(body.decode(errors="replace"))
+                else:
+                    raise WireError(f"a frame of kind {kind} from {self.link.peer.name}")
+        except (WireError, msgspec.MsgspecError) as error:
+            self.link.refused(str(error))
+            self.transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self.link.connection is self:
+            self.link.connection = None
+            self.link.host.log.info("disconnected", peer=self.link.peer.name)
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+
+class Incoming:
+    """What the other members send to this one."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.expects: dict[int, tuple[int, int]] = {}  # pid -> boot, number of the next batch
+        self.current: dict[int, _Accepted] = {}
+        self.strangers = 0  # connections that have not said who they are
+
+    def accept(self) -> "_Accepted":
+        return _Accepted(self)
+
+
+class _Accepted(asyncio.Protocol):
+    """The end of a connection that receives batches."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, incoming: Incoming) -> None:
+        self.incoming = incoming
+        self.host = incoming.host
+        self.reader = FrameReader(frames.LARGEST_HELLO)
+        self.pid = -1
+        self.boot = 0
+        self.next = -1  # until START
+        self.unacknowledged = 0
+        self.ack_at: asyncio.TimerHandle | None = None
+        self.greeting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.incoming.strangers += 1
+        if self.incoming.strangers > 4 * len(self.host.config.members):
+            self.transport.abort()
+            return
+        self.greeting = asyncio.get_running_loop().call_later(SECONDS_TO_GREET, self.transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for kind, number, body in self.reader.feed(data):
+                if self.pid < 0:
+                    self.greet(kind, body)
+                elif self.next < 0:
+                    self.begin(kind, number)
+                elif self.incoming.current.get(self.pid) is not self:
+                    return  # a newer connection of the same member has taken over
+                elif kind != frames.BATCH or number != self.next:
+                    raise WireError(f"frame {number} of kind {kind}, expected batch {self.next}")
+                else:
+                    self.take(number, body)
+        except AmcastError as error:
+            self.refuse(str(error))
+        except Exception as error:  # a bug: this node must not go on with half a step done
+            self.host.fail(error)
+
+    def greet(self, kind: int, body: bytes) -> None:
+        hello = read_hello(kind, body)
+        check_cluster(hello, self.host.config)
+        if self.host.config.tls is not None:
+            name = identity_of(self.transport.get_extra_info("ssl_object"), self.host.config)
+            if name != hello.name:
+                raise WireError(f"{name} says that it is {hello.name}")
+        member = next((member for member in self.host.config.members if member.name == hello.name), None)
+        if member is None or member is self.host.me:
+            raise WireError(f"{hello.name!r} is no other member of {self.host.config.name}")
+        self.known()
+        self.pid = member.pid
+        self.boot = hello.boot
+        self.reader.largest = frames.LARGEST_PEER
+        before = self.incoming.current.get(member.pid)
+        if before is not None:
+            before.transport.abort()
+        self.incoming.current[member.pid] = self
+        boot, expects = self.incoming.expects.get(member.pid, (0, 0))
+        welcome = Welcome(self.host.me.name, self.host.boot, expects if boot == hello.boot else 0)
+        self.transport.write(frame(frames.WELCOME, frames.encode(welcome)))
+
+    def known(self) -> None:
+        if self.greeting is not None:
+            self.greeting.cancel()
+            self.greeting = None
+        if self.pid < 0:
+            self.incoming.strangers -= 1
+
+    def begin(self, kind: int, number: int) -> None:
+        boot, expects = self.incoming.expects.get(self.pid, (0, 0))
+        if kind != frames.START or (boot == self.boot and number < expects):
+            raise WireError(f"frame {number} of kind {kind}, expected a start from {expects}")
+        self.next = number
+        self.incoming.expects[self.pid] = (self.boot, number)
+
+    def take(self, number: int, batch: bytes) -> None:
+        self.next = number + 1
+        self.incoming.expects[self.pid] = (self.boot, self.next)
+        self.host.on_batch(self.pid, batch)
+        self.unacknowledged += 1
+        if self.unacknowledged >= ACK_EVERY:
+            self.acknowledge()
+        elif self.ack_at is None:
+            self.ack_at = asyncio.get_running_loop().call_later(ACK_AFTER, self.acknowledge)
+
+    def acknowledge(self) -> None:
+        if self.ack_at is not None:
+            self.ack_at.cancel()
+            self.ack_at = None
+        if self.unacknowledged and not self.transport.is_closing():
+            self.unacknowledged = 0
+            self.transport.write(frame(frames.ACK, b"", self.next - 1))
+
+    def refuse(self, reason: str) -> None:
+        self.host.log.error("connection refused", peer=str(self.transport.get_extra_info("peername")), reason=reason)
+        self.transport.write(frame(frames.REFUSED, reason.encode()[:1000]))
+        self.transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.known()
+        if self.ack_at is not None:
+            self.ack_at.cancel()
+            self.ack_at = None
+        if self.incoming.current.get(self.pid) is self:
+            del self.incoming.current[self.pid]
+
+
+def read_hello(kind: int, body: bytes) -> Hello:
+    if kind != frames.HELLO:
+        raise WireError(f"a frame of kind {kind}, expected a greeting")
+    try:
+        return frames.hello_decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise WireError(f"malformed greeting: {error}") from None
+
+
+def check_cluster(hello: Hello, config: ClusterConfig) -> None:
+    if hello.version != frames.VERSION:
+        raise WireError(f"protocol version {hello.version}, expected {frames.VERSION}; run the same amcast everywhere")
+    if hello.cluster != config.name:
+        raise WireError(f"greeting of cluster {hello.cluster!r}, expected {config.name!r}")
+
+

@@ -1,0 +1,475 @@
+"""One replica as a process of its own: TCP to the other members and to clients, disk, admin page.
+
+All that arrives in one turn of the event loop is handled together, and then goes out together: one batch per member,
+one batch of answers per client, one commit to disk. Disk work is done by one thread; while it is busy, what depends on
+it piles up for the next commit. Answers to clients depend on no record of this replica: a message is delivered only
+when a quorum of each of its groups has it on disk.
+"""
+
+import asyncio
+import gc
+import os
+import random
+import secrets
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from ssl import SSLContext
+from typing import Final
+
+import msgspec
+
+from amcast.core.application import Delivery, StateMachine
+from amcast.core.engine import Engine, Tick
+from amcast.core.errors import UsageError
+from amcast.core.order import group_of, time_of
+from amcast.core.process import Protocol
+from amcast.core.topology import Mid, message_id, sender_of, seq_of
+from amcast.core.wire import AppMessage, Message
+from amcast.runtime.admin import Admin
+from amcast.runtime.config import Address, ClusterConfig, Member
+from amcast.runtime.history import History
+from amcast.runtime.links import SECONDS_TO_GREET, Incoming, Outgoing
+from amcast.runtime.log import Log
+from amcast.runtime.metrics import Metrics
+from amcast.runtime.serving import Serving
+from amcast.runtime.storage import Storage
+from amcast.runtime.tls import client_context, server_context
+from amcast.runtime.tracing import TraceWriter
+
+CONGESTED: Final = 16 * 2**20  # bytes kept for members above which clients must wait
+SNAPSHOT_EVERY: Final = 64 * 2**20  # bytes of records
+SYNC_AFTER: Final = 0.1  # seconds that records may wait for others before they are committed alone
+SECONDS_TO_STOP: Final = 5.0
+
+
+class Saved(msgspec.Struct, array_like=True):
+    """A snapshot of a node."""
+
+    position: int
+    protocol: list[bytes]
+    app: bytes
+    results: list[tuple[int, int, bytes]]  # sender, seq, answer
+
+
+class Results:
+    """The answers of the application, kept for as long as a client may ask for them again."""
+
+    def __init__(self) -> None:
+        self.by_mid: dict[Mid, bytes] = {}
+        self._sessions: dict[int, deque[Mid]] = {}
+
+    def add(self, m: AppMessage, result: bytes) -> None:
+        mids = self._sessions.setdefault(sender_of(m.mid), deque())
+        while mids and seq_of(mids[0]) < m.done:
+            self.by_mid.pop(mids.popleft(), None)
+        mids.append(m.mid)
+        self.by_mid[m.mid] = result
+
+    def rows(self) -> list[tuple[int, int, bytes]]:
+        return [(sender_of(mid), seq_of(mid), result) for mid, result in self.by_mid.items()]
+
+    def restore(self, rows: list[tuple[int, int, bytes]]) -> None:
+        for sender, seq, result in rows:
+            mid = message_id(sender, seq)
+            self._sessions.setdefault(sender, deque()).append(mid)
+            self.by_mid[mid] = result
+
+
+class Node:
+    """`app` is made anew for each start."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        name: str,
+        protocol: Protocol,
+        app: Callable[[int, int], StateMachine] | None = None,
+        trace: Path | None = None,
+        log: Log | None = None,
+    ) -> None:
+        self.config = config
+        self.me: Member = config.member(name)
+        if config.durable and not protocol.durable:
+            raise UsageError(f"{protocol.name} keeps nothing on disk; set durable = false in {config.path}")
+        self.boot = secrets.randbits(62) | 1
+        self.log = log if log is not None else Log(name)
+        self.group_names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]
+        self.app = app(self.me.group, len(self.group_names)) if app is not None else None
+        self.engine = Engine(protocol, self.me.pid, config.topology, config.params())
+        self.results = Results()
+        self.history = History(None)
+        self.storage: Storage | None = None
+        self.links: dict[int, Outgoing] = {}
+        self.incoming = Incoming(self)
+        self.serving = Serving(self)
+        self.metrics = Metrics(self)
+        self.started = time.monotonic()
+        self.leads = False
+        self.ballot = ""
+        self.ready = False
+        self._trace_path = trace
+        self._trace: TraceWriter | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._scheduled = False
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
+        self._committing = False
+        self._waiting: list[Tick] = []  # for the commit after this one
+        self._unsynced: list[bytes] = []  # records that nothing depends on yet
+        self._sync_at: asyncio.TimerHandle | None = None
+        self._since_snapshot = 0
+        self._stopping: asyncio.Event
+        self._error: BaseException | None = None
+
+    # Life
+
+    async def run(self, on_ready: Callable[[], None] | None = None) -> None:
+        """Serve until SIGTERM, SIGINT or `stop`. Raises what made it stop otherwise."""
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        servers: list[asyncio.AbstractServer] = []
+        tasks: list[asyncio.Task[None]] = []
+        admin = Admin(self.status, self.readiness, self.metrics.text)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with suppress(NotImplementedError, RuntimeError, ValueError):
+                self._loop.add_signal_handler(number, self.stop)
+        try:
+            inside, outside = self._contexts()
+            self._recover()
+            servers.append(await self._listen(self.incoming.accept, self.me.peer, inside))
+            servers.append(await self._listen(self.serving.accept, self.me.client, inside))
+            await admin.start(self.me.admin)
+            for member in self.config.members:
+                if member is not self.me:
+                    self.links[member.pid] = Outgoing(self, member, outside)
+            tasks += [asyncio.create_task(link.run()) for link in self.links.values()]
+            self.flush()
+            self.ready = True
+            self.log.info("serving", peers=str(self.me.peer), clients=str(self.me.client), admin=str(self.me.admin))
+            if on_ready is not None:
+                on_ready()
+            await self._stopping.wait()
+        finally:
+            self.ready = False
+            for server in servers:
+                server.close()
+            for task in tasks:
+                task.cancel()
+            await admin.stop()
+            if self._error is None:
+                await self._settle()
+            self.serving.close()
+            self._disk.shutdown()
+            if self.storage is not None:
+                self.storage.close()
+            self.history.close()
+            if self._trace is not None:
+                self._trace.close()
+        if self._error is not None:
+            raise self._error
+        self.log.info("stopped")
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def fail(self, error: BaseException) -> None:
+        """Something that must not happen did: say so and stop, before anything else leaves this node."""
+        if self._error is None:
+            self._error = error
+            self.log.error("stopping", error=f"{type(error).__name__}: {error}")
+        self._stopping.set()
+
+    async def _settle(self) -> None:
+        """Finish the commit under way, and keep a snapshot so that the next start is quick."""
+        deadline = self._loop.time() + SECONDS_TO_STOP
+        while self._committing and self._loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        if self.storage is not None and not self._committing and self._error is None:
+            records = [record for tick in self._waiting for record in tick.records]
+            blocks = self.history.take_unwritten()
+            await self._loop.run_in_executor(
+                self._disk, self._write, self._unsynced + records, blocks, self._save()
+            )
+            self._trace_deliveries(self._waiting)
+
+    def _contexts(self) -> tuple[SSLContext | None, SSLContext | None]:
+        if self.config.tls is None:
+            return None, None
+        return server_context(self.config, self.me.name), client_context(self.config, self.me.name)
+
+    async def _listen(
+        self, factory: Callable[[], asyncio.Protocol], address: Address, context: SSLContext | None
+    ) -> asyncio.AbstractServer:
+        timeout = SECONDS_TO_GREET if context is not None else None
+        try:
+            return await self._loop.create_server(
+                factory, address.host, address.port, ssl=context, backlog=1024, ssl_handshake_timeout=timeout
+            )
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise UsageError(
+                f"{self.me.name} cannot listen on {address}: {reason}; free it or change {self.config.path}"
+            ) from None
+
+    def _recover(self) -> None:
+        config = self.config
+        self.storage = Storage(self.me.data, f"{config.name} {self.me.name}")
+        starts = self.storage.count_start()
+        if self._trace_path is not None:
+            self._trace = TraceWriter(
+                self._trace_path, config.name, self.me.name, self.group_names[self.me.group], starts
+            )
+            self._trace.row("start" if starts == 1 else "restart")
+        if not config.durable:
+            if starts > 1:
+                raise UsageError(
+                    f"{self.me.name} kept nothing on disk and cannot come back: its group counts on promises that it "
+                    "forgot; start a new cluster, or set durable = true"
+                )
+            self.storage.close()
+            self.storage = None
+            self.engine.start(time.monotonic_ns(), None)
+            return
+        recovered = self.storage.recover()
+        position = 0
+        records = recovered.records
+        if recovered.snapshot is not None:
+            saved = msgspec.msgpack.decode(recovered.snapshot, type=Saved)
+            position = saved.position
+            records = saved.protocol + records
+            if self.app is not None:
+                self.app.restore(saved.app)
+            self.results.restore(saved.results)
+        self.history = History(self.me.data / "history", position)
+        self.engine.start(time.monotonic_ns(), records if records else None)
+        self._deliver_again(position)
+        if recovered.cut:
+            self.log.warning("torn write cut off", bytes=recovered.cut)
+        self.log.info("recovered", records=len(records), position=self.history.end)
+
+    def _deliver_again(self, position: int) -> None:
+        """What the records since the snapshot deliver; traced where the process stopped before it could say so."""
+        out = self.engine.out
+        deliveries = out.deliveries
+        out.deliveries = []
+        self._deliver(deliveries)
+        if self._trace is not None:
+            self._trace_rows(deliveries[max(0, self._trace.deliveries - position) :])
+
+    # Turns of the loop
+
+    def on_batch(self, sender: int, batch: bytes) -> None:
+        self.metrics.messages_in += self.engine.receive(time.monotonic_ns(), sender, batch)
+        if not self._scheduled:
+            self._schedule()
+
+    def requests_in(
+        self, batch: bytes, client: int, permitted: dict[tuple[int, ...], bool]
+    ) -> tuple[list[Message], list[Message]]:
+        return self.engine.requests(batch, client, permitted, self.config.largest_message)
+
+    def on_requests(self, client: int, requests: list[Message]) -> None:
+        self.metrics.requests += len(requests)
+        self.engine.ask(time.monotonic_ns(), client, requests)
+        if not self._scheduled:
+            self._schedule()
+
+    def _on_timer(self, name: str) -> None:
+        if self._error is None:
+            self.engine.timer(time.monotonic_ns(), name)
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Act on everything that happened in this turn."""
+        self._scheduled = False
+        if self._error is not None:
+            return
+        try:
+            tick = self.engine.drain(time.monotonic_ns())
+            for name, earliest, latest in tick.timers:
+                self._loop.call_later(random.uniform(earliest, latest) / 1e9, self._on_timer, name)
+            for kind, detail in tick.notes:
+                self._note(kind, detail)
+            if tick.deliveries:
+                self._deliver(tick.deliveries)
+            if tick.answers:
+                for client, batch in self.engine.encode_answers(tick.answers, self.results.by_mid):
+                    self.serving.answer(client, batch)
+            if self.storage is None:
+                self._release(tick)
+            else:
+                self._waiting.append(tick)
+                self._commit()
+        except Exception as error:  # half a step may be done: nothing else must leave
+            self.fail(error)
+
+    def _deliver(self, deliveries: list[tuple[AppMessage, int]]) -> None:
+        if self.app is not None:
+            group, names = self.group_names[self.me.group], self.group_names
+            position = self.history.end
+            topology = self.config.topology
+            for m, ts in deliveries:
+                sender = topology.name(sender_of(m.mid))
+                place = (time_of(ts), names[group_of(ts)])
+                dest = tuple([names[g] for g in m.dest])
+                message = f"{sender}:{seq_of(m.mid)}"
+                result = self.app.apply(Delivery(group, position, place, message, sender, dest, m.payload))
+                self.results.add(m, result)
+                position += 1
+        if deliveries:
+            self.history.append(deliveries, time.time_ns())
+        self.metrics.deliveries += len(deliveries)
+        self.serving.grown()
+
+    def _release(self, tick: Tick) -> None:
+        congested = False
+        for pid, batch in tick.batches:
+            link = self.links.get(pid)
+            if link is not None:
+                link.send(batch)
+                congested = congested or link.kept_bytes > CONGESTED
+        self.serving.pause(congested)
+        if tick.to_self:
+            self.engine.receive_own(time.monotonic_ns(), tick.to_self)
+            self._schedule()
+        self._trace_deliveries([tick])
+
+    def _note(self, kind: str, detail: str) -> None:
+        self.log.info(kind, **msgspec.json.decode(detail or "{}", type=dict[str, object]))
+        if kind == "leader":
+            self.metrics.elections += 1
+        if self._trace is not None:
+            self._trace.row(kind, detail=detail or None)
+            self._trace.flush()
+
+    def _trace_deliveries(self, ticks: list[Tick]) -> None:
+        if self._trace is not None:
+            for tick in ticks:
+                self._trace_rows(tick.deliveries)
+
+    def _trace_rows(self, deliveries: list[tuple[AppMessage, int]]) -> None:
+        assert self._trace is not None
+        for m, ts in deliveries:
+            place = {"time": time_of(ts), "tie": self.group_names[group_of(ts)]}
+            self._trace.row("deliver", message=self.config.topology.message_name(m.mid), ts=place)
+        self._trace.flush()
+
+    # Disk
+
+    def _commit(self) -> None:
+        """Make durable what waits, unless that is being done; what needs no commit goes out at once."""
+        if self._committing:
+            return
+        ticks = self._waiting
+        self._waiting = []
+        urgent = False
+        for tick in ticks:
+            self._unsynced += tick.records
+            urgent = urgent or tick.urgent
+        if not self._unsynced or not urgent:
+            for tick in ticks:
+                self._release(tick)
+            if self._unsynced and self._sync_at is None:
+                self._sync_at = self._loop.call_later(SYNC_AFTER, self._sync)
+            return
+        self._write_behind(ticks)
+
+    def _sync(self) -> None:
+        self._sync_at = None
+        if self._unsynced and not self._committing and self._error is None:
+            self._write_behind([])
+
+    def _write_behind(self, ticks: list[Tick]) -> None:
+        self._committing = True
+        records = self._unsynced
+        self._unsynced = []
+        blocks = self.history.take_unwritten()
+        saved = None
+        if self._since_snapshot > SNAPSHOT_EVERY:
+            self._since_snapshot = 0
+            saved = self._save()
+        self._since_snapshot += sum(map(len, records))
+        began = time.monotonic()
+        future = self._loop.run_in_executor(self._disk, self._write, records, blocks, saved)
+        future.add_done_callback(lambda done: self._committed(done, ticks, began))
+
+    def _write(self, records: list[bytes], blocks: list[bytes], saved: bytes | None) -> None:
+        """In the thread of the disk."""
+        assert self.storage is not None
+        self.history.write(blocks)
+        if records:
+            self.storage.commit(records)
+        if saved is not None:
+            self.history.sync()
+            self.storage.snapshot(saved)
+
+    def _committed(self, done: "asyncio.Future[None]", ticks: list[Tick], began: float) -> None:
+        self._committing = False
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self.fail(error)
+            return
+        self.metrics.committed(time.monotonic() - began)
+        try:
+            for tick in ticks:
+                self._release(tick)
+            if self._waiting:
+                self._commit()
+        except Exception as problem:
+            self.fail(problem)
+
+    def _save(self) -> bytes:
+        app = self.app.snapshot() if self.app is not None else b""
+        saved = Saved(self.history.end, self.engine.process.snapshot(), app, self.results.rows())
+        return msgspec.msgpack.encode(saved)
+
+    # What people and machines look at
+
+    def readiness(self) -> str | None:
+        if not self.ready:
+            return "starting"
+        connected = sum(link.connection is not None for link in self.links.values() if link.peer.group == self.me.group)
+        if connected + 1 < self.config.topology.quorum(self.me.group):
+            return f"connected to {connected} other members of {self.group_names[self.me.group]}: no quorum"
+        return None
+
+    def status(self) -> dict[str, object]:
+        process = self.engine.process
+        return {
+            "id": self.me.name,
+            "cluster": self.config.name,
+            "protocol": self.config.protocol,
+            "pid": os.getpid(),
+            "uptime": round(time.monotonic() - self.started, 1),
+            **process.condition(),
+            "position": self.history.end,
+            "remembered": process.footprint(),
+            "clients": len(self.serving.sessions),
+            "peers": {link.peer.name: link.connection is not None for link in self.links.values()},
+            "durable": self.config.durable,
+        }
+
+
+def serve(node: Node) -> None:
+    """Run a node in an event loop of its own: uvloop's, where it is installed."""
+    gc.freeze()
+    gc.set_threshold(1_000_000, 20, 100)  # collect cycles on real growth only: what flows through a node has none
+    try:
+        import uvloop
+
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    except ImportError:
+        loop_factory = asyncio.new_event_loop
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(node.run())

@@ -1,0 +1,247 @@
+"""What a node does for clients: take their multicasts, answer them, let them read the ordered log.
+
+Everything a client may ask passes `_Served.data_received`, and nothing before its name is known: multicasts are checked
+against the groups it may write to, reads against those it may read.
+"""
+
+import asyncio
+from typing import Final, Protocol, cast
+
+import msgspec
+
+from amcast.core.errors import AmcastError, WireError
+from amcast.core.requests import Multicast
+from amcast.core.topology import seq_of
+from amcast.core.wire import Message
+from amcast.runtime import frames
+from amcast.runtime.config import ClusterConfig, Grant, Member
+from amcast.runtime.frames import Failure, FrameReader, Read, Rows, Welcome, frame
+from amcast.runtime.history import History
+from amcast.runtime.links import SECONDS_TO_GREET, check_cluster, read_hello
+from amcast.runtime.log import Log
+from amcast.runtime.tls import identity_of
+
+MOST_CLIENTS: Final = 1000
+MOST_STRANGERS: Final = 100
+MOST_READ: Final = 4 * 2**20  # bytes of rows in one answer
+LONGEST_WAIT: Final = 60_000  # milliseconds that a read may wait
+MOST_WAITING: Final = 64  # reads of one client
+FIRST_SESSION: Final = 2**32
+LAST_SESSION: Final = 2**62 - 1
+CLIENT: Final = "client/"
+
+
+class Host(Protocol):
+    """The node, as its clients see it."""
+
+    config: ClusterConfig
+    me: Member
+    boot: int
+    log: Log
+    history: History
+
+    def on_requests(self, client: int, requests: list[Message]) -> None: ...
+
+    def requests_in(
+        self, batch: bytes, client: int, permitted: dict[tuple[int, ...], bool]
+    ) -> tuple[list[Message], list[Message]]: ...
+
+    def fail(self, error: BaseException) -> None: ...
+
+
+class Serving:
+    """All connections of clients."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.sessions: dict[int, _Served] = {}
+        self.strangers = 0
+        self.readers: list[tuple[_Served, Read, asyncio.TimerHandle]] = []
+        self.paused = False
+
+    def accept(self) -> "_Served":
+        return _Served(self)
+
+    def answer(self, client: int, batch: bytes) -> None:
+        served = self.sessions.get(client)
+        if served is not None:  # else it has gone, or reaches us by another member later, and will ask again
+            served.transport.write(frame(frames.ANSWERS, batch))
+
+    def pause(self, congested: bool) -> None:
+        """Take no more requests for a while."""
+        if congested != self.paused:
+            self.paused = congested
+            for served in self.sessions.values():
+                served.adjust_reading()
+
+    def grown(self) -> None:
+        """There are new rows in the history."""
+        if self.readers:
+            readers = self.readers
+            self.readers = []
+            for served, read, timer in readers:
+                timer.cancel()
+                served.send_rows(read)
+
+    def close(self) -> None:
+        for served in list(self.sessions.values()):
+            served.transport.close()
+
+
+class _Served(asyncio.Protocol):
+    transport: asyncio.Transport
+
+    def __init__(self, serving: Serving) -> None:
+        self.serving = serving
+        self.host = serving.host
+        self.reader = FrameReader(frames.LARGEST_HELLO)
+        self.session = 0
+        self.grant: Grant | None = None
+        self.permitted: dict[tuple[int, ...], bool] = {}
+        self.full = False  # it does not read what we write
+        self.reads = 0  # that wait
+        self.greeting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.serving.strangers += 1
+        if self.serving.strangers > MOST_STRANGERS:
+            self.transport.abort()
+            return
+        self.greeting = asyncio.get_running_loop().call_later(SECONDS_TO_GREET, self.transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for kind, _, body in self.reader.feed(data):
+                if self.grant is None:
+                    self.greet(kind, body)
+                elif kind == frames.REQUESTS:
+                    self.take_requests(body)
+                elif kind == frames.READ:
+                    self.take_read(body)
+                else:
+                    raise WireError(f"a frame of kind {kind}, expected requests or reads")
+        except (AmcastError, msgspec.MsgspecError) as error:
+            self.refuse(str(error))
+        except Exception as error:  # a bug: this node must not go on with half a step done
+            self.host.fail(error)
+
+    def greet(self, kind: int, body: bytes) -> None:
+        hello = read_hello(kind, body)
+        config = self.host.config
+        check_cluster(hello, config)
+        if config.tls is not None:
+            name = identity_of(self.transport.get_extra_info("ssl_object"), config)
+            if name != hello.name:
+                raise WireError(f"{name} says that it is {hello.name}")
+        grant = config.clients.get(hello.name.removeprefix(CLIENT)) if hello.name.startswith(CLIENT) else None
+        if grant is None:
+            raise WireError(f"{hello.name!r} is no client of {config.name}; known ones are listed in cluster.toml")
+        if not FIRST_SESSION <= hello.session <= LAST_SESSION:
+            raise WireError(f"session {hello.session}: expected {FIRST_SESSION} to {LAST_SESSION}")
+        if len(self.serving.sessions) >= MOST_CLIENTS:
+            raise WireError(f"{MOST_CLIENTS} clients are connected; try another replica or try later")
+        self.known()
+        self.grant = grant
+        self.session = hello.session
+        before = self.serving.sessions.get(self.session)
+        if before is not None:
+            before.transport.abort()
+        self.serving.sessions[self.session] = self
+        self.reader.largest = config.largest_message + frames.LARGEST_HELLO + 2**20
+        welcome = Welcome(self.host.me.name, self.host.boot, 0)
+        self.transport.write(frame(frames.WELCOME, frames.encode(welcome)))
+        self.adjust_reading()
+
+    def known(self) -> None:
+        if self.greeting is not None:
+            self.greeting.cancel()
+            self.greeting = None
+        if self.grant is None:
+            self.serving.strangers -= 1
+
+    def take_requests(self, batch: bytes) -> None:
+        assert self.grant is not None
+        wanted, unwanted = self.host.requests_in(batch, self.session, self.permitted)
+        for msg in unwanted:
+            assert isinstance(msg, Multicast)
+            m = msg.m
+            allowed = self.grant.write.issuperset(m.dest) and self.host.me.group in m.dest
+            if len(self.permitted) < 10_000:
+                self.permitted[m.dest] = allowed
+            if allowed and len(m.payload) <= self.host.config.largest_message:
+                wanted.append(msg)
+                continue
+            names = ", ".join(f"g{g}" for g in m.dest)
+            reason = f"{self.grant.name} may not multicast to {names} here"
+            if allowed:
+                reason = f"{len(m.payload)} bytes, expected at most {self.host.config.largest_message}"
+            self.transport.write(frame(frames.FAILED, frames.encode(Failure(seq_of(m.mid), reason))))
+        self.host.on_requests(self.session, wanted)
+
+    def take_read(self, body: bytes) -> None:
+        assert self.grant is not None
+        read = frames.read_decoder.decode(body)
+        if self.host.me.group not in self.grant.read:
+            self.fail_read(read, f"{self.grant.name} may not read g{self.host.me.group}")
+        elif read.position < 0 or read.position > self.host.history.end + 2**40:
+            self.fail_read(read, f"position {read.position}: expected 0 or more")
+        elif self.host.history.end > read.position or read.wait_ms <= 0 or self.reads >= MOST_WAITING:
+            self.send_rows(read, waited=False)
+        else:
+            self.reads += 1
+            wait = min(read.wait_ms, LONGEST_WAIT) / 1000
+            timer = asyncio.get_running_loop().call_later(wait, self.stop_waiting, read)
+            self.serving.readers.append((self, read, timer))
+
+    def stop_waiting(self, read: Read) -> None:
+        readers = self.serving.readers
+        self.serving.readers = [entry for entry in readers if entry[0] is not self or entry[1] is not read]
+        self.send_rows(read)
+
+    def send_rows(self, read: Read, waited: bool = True) -> None:
+        if waited:
+            self.reads -= 1
+        history = self.host.history
+        try:
+            first, after, rows = history.read(read.position, min(read.most_bytes, MOST_READ))
+        except AmcastError as error:
+            self.fail_read(read, str(error))
+            return
+        answer = Rows(read.id, first, after, history.earliest, history.end, rows)
+        self.transport.write(frame(frames.ROWS, frames.encode(answer)))
+
+    def fail_read(self, read: Read, reason: str) -> None:
+        self.transport.write(frame(frames.FAILED, frames.encode(Failure(-1, reason, read.id))))
+
+    def refuse(self, reason: str) -> None:
+        self.host.log.warning("client refused", peer=str(self.transport.get_extra_info("peername")), reason=reason)
+        self.transport.write(frame(frames.REFUSED, reason.encode()[:1000]))
+        self.transport.close()
+
+    # Back-pressure
+
+    def pause_writing(self) -> None:
+        self.full = True
+        self.adjust_reading()
+
+    def resume_writing(self) -> None:
+        self.full = False
+        self.adjust_reading()
+
+    def adjust_reading(self) -> None:
+        if self.transport.is_closing():
+            return
+        if self.full or self.serving.paused:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.known()
+        if self.serving.sessions.get(self.session) is self:
+            del self.serving.sessions[self.session]
+        gone = [entry for entry in self.serving.readers if entry[0] is self]
+        for _, _, timer in gone:
+            timer.cancel()
+        self.serving.readers = [entry for entry in self.serving.readers if entry[0] is not self]

@@ -1,0 +1,66 @@
+"""What programs use of a cluster: `amcast.connect`, `amcast.connect_sync`, `amcast.run_node`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from amcast.core.application import StateMachine
+from amcast.core.errors import UsageError
+from amcast.protocols import PROTOCOLS, protocol
+from amcast.runtime.client import DEADLINE, Client, SyncClient
+from amcast.runtime.config import ClusterConfig, load_config
+from amcast.runtime.log import Log
+from amcast.runtime.node import Node, serve
+
+
+def connect(
+    config: str | Path,
+    name: str | None = None,
+    *,
+    deadline: float = DEADLINE,
+    session: int | None = None,
+    trace: str | Path | None = None,
+) -> Client:
+    """A client of the cluster that this file describes, to be used with `async with`.
+
+    `name` is one of the file's clients, and may be left out if there is only one. `deadline` is in seconds, for each
+    call. A program that gives the same `session` again is the same sender, whose numbered messages are never delivered
+    twice. `trace` names a file for the trace of what this client multicasts.
+    """
+    return _client(load(config), name, deadline, session, trace)
+
+
+def connect_sync(
+    config: str | Path, name: str | None = None, *, deadline: float = DEADLINE, trace: str | Path | None = None
+) -> SyncClient:
+    """The same without asyncio."""
+    loaded = load(config)
+    return SyncClient(lambda: _client(loaded, name, deadline, None, trace))
+
+
+def run_node(
+    config: str | Path,
+    name: str,
+    app: Callable[[int, int], StateMachine] | None = None,
+    *,
+    trace: str | Path | None = None,
+    level: str = "info",
+) -> None:
+    """Run one replica until it is told to stop; `app` makes its state machine from a group's number and their count."""
+    loaded = load(config)
+    node = Node(loaded, name, protocol(loaded.protocol), app, Path(trace) if trace else None, Log(name, level))
+    serve(node)
+
+
+def load(config: str | Path) -> ClusterConfig:
+    return load_config(config, PROTOCOLS)
+
+
+def _client(
+    config: ClusterConfig, name: str | None, deadline: float, session: int | None, trace: str | Path | None
+) -> Client:
+    if name is None:
+        if len(config.clients) != 1:
+            known = ", ".join(config.clients) or "none"
+            raise UsageError(f"{config.path} has these clients: {known}; say which one to be")
+        name = next(iter(config.clients))
+    return Client(config, protocol(config.protocol), name, deadline, session, Path(trace) if trace else None)
