@@ -2,7 +2,9 @@
 
 import asyncio
 import queue
+import random
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -15,6 +17,9 @@ from amcast.core.application import Delivery
 def delivery(group: int, dest: tuple[int, ...], payload: bytes, position: int = 0) -> Delivery:
     names = tuple(f"g{number}" for number in dest)
     return Delivery(f"g{group}", position, (position, names[0]), f"c0:{position}", "c0", names, payload)
+
+
+Multicast = tuple[tuple[int, ...], bytes, dict[int, bytes], "asyncio.Future[dict[int, bytes]]"]
 
 
 class InProcess:
@@ -43,6 +48,34 @@ class InProcess:
             future.set_result(answers)
 
 
+class Lagging(InProcess):
+    """Orders what is under way at random, and delivers it in the groups at different times."""
+
+    def __init__(self, groups: int, seed: int) -> None:
+        super().__init__(groups)
+        self._choose = random.Random(seed)
+        self._pool: list[Multicast] = []
+        self._logs: list[deque[Multicast]] = [deque() for _ in range(groups)]
+
+    def _execute(self, dest: tuple[int, ...], payload: bytes, future: "asyncio.Future[dict[int, bytes]]") -> None:
+        self._pool.append((dest, payload, {}, future))
+        self._step()
+
+    def _step(self) -> None:
+        if self._pool and self._choose.random() < 0.3:
+            chosen = self._pool.pop(self._choose.randrange(len(self._pool)))
+            for group in chosen[0]:
+                self._logs[group].append(chosen)
+        group = self._choose.randrange(self.groups)
+        if self._logs[group]:
+            dest, payload, answers, future = self._logs[group].popleft()
+            answers[group] = self.machines[group].apply(delivery(group, dest, payload))
+            if len(answers) == len(dest) and not future.done():
+                future.set_result(answers)
+        if self._pool or any(self._logs):
+            asyncio.get_running_loop().call_soon(self._step)
+
+
 @asynccontextmanager
 async def gateway(groups: int, largest_request: int = LARGEST_REQUEST) -> AsyncIterator[Gateway]:
     found = Gateway(InProcess(groups), largest_request=largest_request)
@@ -65,7 +98,7 @@ def gateway_in_thread(groups: int, largest_request: int = LARGEST_REQUEST) -> It
             ready.put(found)
             await stop.wait()
 
-    thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
+    thread = threading.Thread(target=lambda: loop.run_until_complete(run()), daemon=True)
     thread.start()
     try:
         yield ready.get(timeout=10)

@@ -14,6 +14,8 @@ from amcast.apps.kv.strings import Command
 MOST_CONNECTIONS: Final = 10_000
 COMMANDS_READ_AHEAD: Final = 4096  # of one connection, while earlier ones are executed
 BYTES_READ_AHEAD: Final = 4 * 2**20
+REPLY_BYTES: Final = 2**20  # at once: after more, a connection gets fewer commands executed together
+COMMANDS_TOGETHER: Final = 1024
 GRACE_SECONDS: Final = 5.0
 
 
@@ -81,6 +83,7 @@ class Connection(asyncio.Protocol):
         self._more.set()
 
     async def _serve(self, session: Session) -> None:
+        together = 32
         try:
             while not session.closing:
                 if not self._commands:
@@ -93,12 +96,14 @@ class Connection(asyncio.Protocol):
                     self._more.clear()
                     await self._more.wait()
                     continue
-                replies = await session.take(self._commands)
+                replies = await session.take(self._commands, together)
                 self.gateway.server.commands += len(replies)
                 out: list[bytes] = []
                 for reply in replies:
                     write(reply, session.resp3, out)
-                self._transport.write(b"".join(out))
+                data = b"".join(out)
+                together = max(1, together // 4) if len(data) > REPLY_BYTES else min(2 * together, COMMANDS_TOGETHER)
+                self._transport.write(data)
                 await self._writable.wait()
             if self._parser.error is not None and not session.closing:
                 self._transport.write(encode_reply(f"-ERR Protocol error: {self._parser.error}"))

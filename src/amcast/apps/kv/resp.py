@@ -96,10 +96,8 @@ def argument_count(text: bytes) -> int:
     return max(0, int(text))
 
 
-WORD: Final = re.compile(
-    rb"""\s*([^\s"']*)(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')?(?=\s|$)""",
-    re.DOTALL,
-)
+# Up to a blank or the end; a quoted part may only come last. At a character that is no blank it takes one or fails.
+WORD: Final = re.compile(rb"""([^\s"']*)(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')?(?=\s|\Z)\s*""", re.DOTALL)
 ESCAPE: Final = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
 ESCAPED: Final = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 

@@ -45,13 +45,13 @@ class Session:
         self._broken = False  # a command of the transaction was refused
         self._watched: dict[bytes, int] = {}
 
-    async def take(self, commands: deque[Command]) -> list[Reply]:
+    async def take(self, commands: deque[Command], most: int) -> list[Reply]:
         """Execute the first commands, as many as go together, and drop them from the queue: their replies."""
         replies: list[Reply] = []
         calls: dict[Dest, list[tuple[int, Command]]] = {}
         lanes: dict[int, Dest] = {}
         size = 0
-        while commands and not self.closing:
+        while commands and len(replies) < most and not self.closing:
             command = commands[0].copy()
             command[0] = command[0].upper()
             spec = SPECS.get(command[0])
