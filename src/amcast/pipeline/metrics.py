@@ -67,6 +67,7 @@ EXACT_ROWS: Final = 50_000_000
 BINS: Final = 100  # of a run, where the width is not given
 MOST_BINS: Final = 100_000  # of a run
 SMALL_ROWS: Final = 500_000  # of a trace that is not worth a shuffle: all of it is one partition
+SMALL_BYTES: Final = 8 << 20  # of a trace that is measured before the JVM has become fast
 JOBS_AT_ONCE: Final = 4  # they wait for Spark to plan them more than for the cores
 EARLIEST: Final = -(2**63)
 
@@ -163,8 +164,15 @@ def collect_from(
     from amcast.pipeline.session import open_session
     from amcast.pipeline.tables import read_rows, spark_errors
 
-    with open_session("amcast metrics", master=master, settings=settings) as spark, spark_errors(path):
+    brief = _is_small(Path(path))
+    with open_session("amcast metrics", master=master, settings=settings, brief=brief) as spark, spark_errors(path):
         return collect(spark, read_rows(spark, path, columns), bin_ns=bin_ns, name=path)
+
+
+def _is_small(trace: Path) -> bool:
+    """Whether Spark is done with a trace on this machine before its compiler would be."""
+    files = [file for file in ([trace] if trace.is_file() else trace.rglob("*")) if file.is_file()]
+    return bool(files) and sum(file.stat().st_size for file in files) <= SMALL_BYTES
 
 
 def save(tables: Mapping[str, pa.Table], folder: Path, force: bool = False) -> None:
