@@ -76,6 +76,26 @@ class Lagging(InProcess):
             asyncio.get_running_loop().call_soon(self._step)
 
 
+class Held(InProcess):
+    """What has several groups is delivered in the first of them at once, in the others when released: a legal order."""
+
+    held: list[Multicast] | None = None
+
+    def _execute(self, dest: tuple[int, ...], payload: bytes, future: "asyncio.Future[dict[int, bytes]]") -> None:
+        if self.held is None or len(dest) == 1:
+            super()._execute(dest, payload, future)
+            return
+        answers = {dest[0]: self.machines[dest[0]].apply(delivery(dest[0], dest, payload))}
+        self.held.append((dest, payload, answers, future))
+
+    def release(self) -> None:
+        held, self.held = self.held or [], None
+        for dest, payload, answers, future in held:
+            for group in dest[1:]:
+                answers[group] = self.machines[group].apply(delivery(group, dest, payload))
+            future.set_result(answers)
+
+
 @asynccontextmanager
 async def gateway(groups: int, largest_request: int = LARGEST_REQUEST) -> AsyncIterator[Gateway]:
     found = Gateway(InProcess(groups), largest_request=largest_request)

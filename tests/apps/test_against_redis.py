@@ -69,6 +69,8 @@ def comparable(command: list[str], reply: Any) -> Any:
             return round(reply, -2)
         case ("PTTL" | "PEXPIRETIME", int()) if reply > 0 and reply != FAR * 1000 + 499:
             return round(reply, -5)
+        case "DBSIZE", int():
+            return "counted"  # Redis counts what has expired until it comes across it
         case "SCAN", list():
             return "keys"
         case _, ResponseError():
@@ -92,14 +94,15 @@ def redis_socket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         process.terminate()
 
 
-@pytest.mark.parametrize(("groups", "seed"), [(1, 1), (3, 2)])
-def test_same_answers(redis_socket: Path, groups: int, seed: int) -> None:
+@pytest.mark.parametrize(("groups", "seed", "two_rounds"), [(1, 1, False), (3, 2, False), (3, 3, True)])
+def test_same_answers(redis_socket: Path, groups: int, seed: int, two_rounds: bool) -> None:
     choose = random.Random(seed)
     theirs = UnixDomainSocketConnection(path=str(redis_socket))
     answer(theirs, ["FLUSHALL"])
     history: list[str] = []
     queued: list[list[str]] = []
     with gateway_in_thread(groups) as found:
+        found.server.two_rounds = two_rounds
         ours = Connection(host="127.0.0.1", port=found.server.port)
         for _ in range(3000):
             command = random_command(choose)

@@ -16,7 +16,7 @@ from amcast.apps.kv.gateway import Gateway, serve
 from amcast.apps.kv.slots import group_of
 from amcast.apps.kv.wire import Prepare, Request, encode
 from amcast.core.errors import MulticastFailed, OutcomeUnknown
-from tests.apps.in_process import InProcess, Lagging, gateway, gateway_in_thread
+from tests.apps.in_process import Held, InProcess, Lagging, gateway, gateway_in_thread
 
 GROUPS = 3
 KEYS = [f"k{n}" for n in range(12)]
@@ -271,7 +271,35 @@ def test_a_client_that_leaves_leaves_no_lock() -> None:
     asyncio.run(run())
 
 
-def test_many_gateways_move_money() -> None:
+@pytest.mark.parametrize("two_rounds", [False, True])
+def test_real_time_over_groups(two_rounds: bool) -> None:
+    """A read after a read: with one round it may be older, as the multicast allows; with two rounds it is not."""
+    first, second = (key.encode() for key in sorted((A, B), key=lambda key: group_of(key.encode(), GROUPS)))
+
+    async def run() -> None:
+        cluster = Held(GROUPS)
+        found = Gateway(cluster, two_rounds=two_rounds)
+        port = await found.listen("127.0.0.1", 0)
+        cluster.held = []
+        write = asyncio.create_task(talk(port, b"MSET %b new %b new\n" % (first, second)))
+        while not cluster.held:
+            await asyncio.sleep(0)
+        read = asyncio.create_task(talk(port, b"GET %b\n" % first))
+        if two_rounds:
+            done, _ = await asyncio.wait([read], timeout=0.05)
+            assert not done
+            cluster.release()
+        assert await read == b"$3\r\nnew\r\n"
+        assert await talk(port, b"GET %b\n" % second) == (b"$3\r\nnew\r\n" if two_rounds else b"$-1\r\n")
+        cluster.release()
+        assert await write == b"+OK\r\n"
+        await found.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("two_rounds", [False, True])
+def test_many_gateways_move_money(two_rounds: bool) -> None:
     """Optimistic transfers over groups, through two gateways of one cluster, with readers: the sum is always right."""
 
     async def move(port: int, number: int) -> int:
@@ -298,7 +326,7 @@ def test_many_gateways_move_money() -> None:
 
     async def run() -> None:
         cluster = Lagging(GROUPS, seed=1)
-        gateways = [Gateway(cluster), Gateway(cluster)]
+        gateways = [Gateway(cluster, two_rounds=two_rounds) for _ in range(2)]
         ports = [await found.listen("127.0.0.1", 0) for found in gateways]
         async with redis.asyncio.Redis(port=ports[0]) as client:
             await client.mset(dict.fromkeys(KEYS[:5], 100))

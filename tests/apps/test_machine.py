@@ -159,7 +159,7 @@ def test_the_first_decision_counts() -> None:
 
 def test_an_abort_that_came_first_is_remembered() -> None:
     kv = KV(0, 1)
-    assert ask(kv, Decide(b"t", False), prepare(b"t", b"a")) == [Done([False, None]), Done(False)]
+    assert ask(kv, Decide(b"t", False), prepare(b"t", b"a")) == [Done([False, None]), Done(None)]
     assert run(kv, "SET a 1") == "OK"
 
 

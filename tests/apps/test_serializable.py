@@ -200,6 +200,7 @@ class World:
                 case Prepare(txn, _, commands, watched, absent):
                     holds = unchanged(stores, watched, versions)
                     holds = holds and all(stores[group_of(key, GROUPS)].entry(key) is None for key in absent)
+                    assert not holds or False not in multicast.values.values(), f"{multicast}: voted no without reason"
                     commits, results = decided.get(txn, (False, {}))
                     assert holds or not commits, f"{multicast}: committed although the condition was false"
                     assert commits or not holds or txn in self.broken, f"{multicast}: refused, the condition was true"
@@ -270,6 +271,10 @@ def run_now(self: KV, job: Any) -> Any:
 
 
 
+def votes_no_when_aborted(self: KV, job: Any, work: Prepare, real: Any = KV._prepare) -> bool:
+    return bool(real(self, job, work))
+
+
 MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a waiting unit does not hold its keys": lambda patch: patch.setattr(KV, "_wait", only_locks_hold),
     "locks do not hold": lambda patch: patch.setattr(KV, "_hold", lambda self, keys: None),
@@ -278,6 +283,7 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         Store, "reclaim", lambda self, kept=(), limit=64, real=Store.reclaim: real(self, (), limit)
     ),
     "conditions are not looked at": lambda patch: patch.setattr(KV, "_unchanged", lambda self, watched, several: True),
+    "an abort counts as a false condition": lambda patch: patch.setattr(KV, "_prepare", votes_no_when_aborted),
     "the whole store meets no lock": lambda patch: patch.setattr(
         KV, "_conflicts", lambda self, keys, real=KV._conflicts: keys is not None and real(self, keys)
     ),

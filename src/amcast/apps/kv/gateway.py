@@ -114,8 +114,8 @@ class Connection(asyncio.Protocol):
 class Gateway:
     """Listens, and stops gracefully: `async with Gateway(client) as gateway: await gateway.listen(host, port)`."""
 
-    def __init__(self, client: Client, *, largest_request: int = LARGEST_REQUEST) -> None:
-        self.server = Server(client.groups, largest_request=largest_request)
+    def __init__(self, client: Client, *, largest_request: int = LARGEST_REQUEST, two_rounds: bool = False) -> None:
+        self.server = Server(client.groups, largest_request=largest_request, two_rounds=two_rounds)
         self.funnel = Funnel(client)
         self.connections: set[Connection] = set()
         self._listener: asyncio.Server | None = None
@@ -147,9 +147,10 @@ async def serve(
     *,
     ready: Callable[[int], None] | None = None,
     largest_request: int = LARGEST_REQUEST,
+    two_rounds: bool = False,
 ) -> None:
     """Serve until cancelled; then answer what is under way and close. `ready` is told the port."""
-    gateway = Gateway(client, largest_request=largest_request)
+    gateway = Gateway(client, largest_request=largest_request, two_rounds=two_rounds)
     try:
         chosen = await gateway.listen(host, port)
         if ready is not None:

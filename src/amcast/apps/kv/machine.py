@@ -8,7 +8,7 @@ multicasts to the same groups. PREPARE: each group judges its part of the condit
 votes yes. DECIDE: execute or drop, and unlock. Whoever waits too long for a lock may multicast DECIDE(abort) himself:
 all groups of the transaction see its DECIDEs in the same order and the first one counts. A DECIDE cannot overtake its
 PREPARE in one group only, since the two have the same destinations; one that comes before is remembered, and the
-PREPARE then votes no.
+PREPARE then has no vote.
 
 What meets a lock waits inside the machine. Refusing it would be wrong: another group, where nothing is locked, has
 executed its part. The rules:
@@ -19,6 +19,12 @@ So on every key, everything happens in the order of delivery, a prepared transac
 DECIDE nobody else sees or touches its keys. The delivery orders of the groups are parts of one total order, hence the
 outcome and all answers are those of one machine that executes every unit at once in that order, whatever a DECIDE took.
 Nothing deadlocks: a unit waits only for what came before it, and a DECIDE waits for nothing.
+
+Real time: this is strict serializability if the total order agrees with real time, which atomic multicast alone does
+not promise over several groups. MSET a b may be delivered in the group of a, where somebody reads it, while the group of
+b still puts a later read of b before it. Where the multicast does not rule that out, gateways can (`two_rounds`): if all
+that has several groups is prepared and decided, nobody sees any of it before every group has delivered the PREPARE, and
+from then on every group makes others wait.
 
 The gateway gets a ticket for a unit that waits and fetches the answer later. Answers that nobody fetches and decisions
 are kept in bounded memory, oldest out first.
@@ -192,9 +198,11 @@ class KV:
             return self._prepare(job, job.work)
         return self._perform(job.work, job.clock, job.several)
 
-    def _prepare(self, job: Job, work: Prepare) -> bool:
+    def _prepare(self, job: Job, work: Prepare) -> bool | None:
         self.store.now = job.clock
-        if work.txn in self._decided or work.txn in self._locks or not self._unchanged(work.watched, job.several):
+        if work.txn in self._decided or work.txn in self._locks:
+            return None
+        if not self._unchanged(work.watched, job.several):
             return False
         if any(self.store.entry(key) is not None for key in self._own(work.absent, job.several)):
             return False

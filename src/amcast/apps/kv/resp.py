@@ -1,11 +1,12 @@
 """The Redis protocol: requests in, replies out, RESP2 and RESP3. No I/O."""
 
 import re
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from amcast.apps.kv.strings import Command
 
-Reply: TypeAlias = "bytes | int | str | list[Reply] | dict[bytes, Reply] | NilArray | None"
+Reply: TypeAlias = "bytes | int | str | Sequence[Reply] | dict[bytes, Reply] | NilArray | None"
 
 LARGEST_REQUEST: Final = 2**20 - 1024  # with its lengths; so that it fits in a multicast of 1 MiB
 LONGEST_LINE: Final = 64 * 1024

@@ -29,6 +29,7 @@ class Server:
     groups: int
     port: int = 0
     largest_request: int = LARGEST_REQUEST
+    two_rounds: bool = False  # for whatever has several groups: machine.py, "Real time"
     started: float = field(default_factory=time.monotonic)
     connections: int = 0
     accepted: int = 0

@@ -60,7 +60,7 @@ class Session:
                 size += sum(map(len, command)) + 8 * len(command)
                 if calls and (size > BATCH_BYTES or not lanes_free(lanes, dest)):
                     break
-                if len(dest) == 1 or command[0] != b"MSETNX":
+                if len(dest) == 1 or not (command[0] == b"MSETNX" or self.server.two_rounds):
                     if dest in calls:
                         calls[dest].append((len(replies), command))
                     else:
@@ -98,8 +98,8 @@ class Session:
                     replies[place] = part[0]
             else:
                 for at, (place, command) in enumerate(items):
-                    merged = merge(command, {group: parts[at][0] for group, parts in values.items()}, self._groups)
-                    replies[place] = merged  # type: ignore[assignment]
+                    own = {group: parts[at][0] for group, parts in values.items()}
+                    replies[place] = merge(command, own, self._groups)
 
     def _takes_time(self, command: Command) -> bool:
         if self._queued is None:
@@ -113,8 +113,12 @@ class Session:
                     return await self._watch(command[1:])
                 case b"EXEC":
                     return await self._exec()
-                case _:
+                case b"MSETNX":
                     return await self._msetnx(command)
+                case _:
+                    results = await self._transaction(groups_of(command, self._groups), [command], {})
+                    assert results is not None, "there was no condition"
+                    return results[0]
         except AmcastError as error:
             return server_commands.outcome(error)
 
@@ -199,7 +203,7 @@ class Session:
     async def _transaction(
         self, dest: Dest, commands: list[Command], watched: dict[bytes, int]
     ) -> list[Result] | None:
-        if watched and len(dest) > 1:
+        if len(dest) > 1 and (watched or self.server.two_rounds):
             conditional = self._conditionally(dest, commands, list(watched.items()), [])
             parts = await self._funnel.to_the_end(conditional)
         else:
@@ -223,16 +227,15 @@ class Session:
     async def _conditionally(
         self, dest: Dest, commands: list[Command], watched: list[tuple[bytes, int]], absent: list[bytes]
     ) -> dict[int, Any] | None:
-        """Execute if all groups find the conditions true: the parts, or None."""
+        """Execute if all groups find the conditions true: the parts; None if one finds them false."""
         txn = secrets.token_bytes(12)
         try:
             votes = await self._funnel.call(dest, Prepare(txn, list(dest), commands, watched, absent))
         except AmcastError as error:
             self._funnel.send(dest, [Decide(txn, commit=False)]).add_done_callback(lambda done: done.exception())
             raise MulticastFailed(str(error)) from error
-        agreed = all(votes.values())
-        decided = await self._funnel.call(dest, Decide(txn, commit=agreed))
-        if not agreed:
+        decided = await self._funnel.call(dest, Decide(txn, commit=all(votes.values())))
+        if False in votes.values():
             return None
         if any(committed is not True for committed, _ in decided.values()):
             raise MulticastFailed("another gateway took this one for dead, and its locks away")

@@ -23,7 +23,9 @@ class Versions(msgspec.Struct, array_like=True, tag=1, frozen=True):
 
 
 class Prepare(msgspec.Struct, array_like=True, tag=2, frozen=True):
-    """Lock all keys named here, if the conditions hold in this group. Answer: whether they do."""
+    """Lock all keys named here, if the conditions hold in this group.
+
+    Answer: whether they do; None if that no longer matters, because an abort was here first."""
 
     txn: bytes
     dest: list[int]
