@@ -237,15 +237,31 @@ def test_what_the_client_hears_of_failures() -> None:
     asyncio.run(run())
 
 
+async def leave_a_lock(cluster: funnel.Client) -> None:
+    dest = tuple(sorted(group_of(key.encode(), GROUPS) for key in (A, B)))
+    lock = Prepare(b"dead", list(dest), [[b"MSET", A.encode(), b"1", B.encode(), b"2"]], [], [])
+    await cluster.submit(dest, encode(Request(0, [lock])))
+
+
+def test_what_waits_for_a_lock_is_never_called_not_executed() -> None:
+    async def run() -> None:
+        async with gateway(GROUPS) as found:
+            cluster = found.funnel.client
+            assert isinstance(cluster, InProcess)
+            await leave_a_lock(cluster)
+            cluster.fails = lambda dest: MulticastFailed("no quorum") if len(dest) == 1 else None
+            reply = await talk(port_of(found), f"MSET {A} 3 {B} 4\n".encode())
+            assert reply == b"-TRYAGAIN outcome unknown: while it waited for a lock: no quorum\r\n"
+
+    asyncio.run(run())
+
+
 def test_the_lock_of_a_gateway_that_died_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(funnel, "LOCK_SECONDS", 0.02)
 
     async def run() -> None:
         async with gateway(GROUPS) as found:
-            dest = tuple(sorted(group_of(key.encode(), GROUPS) for key in (A, B)))
-            words = [A.encode(), b"1", B.encode(), b"2"]
-            lock = Prepare(b"dead", list(dest), [[b"MSET", *words]], [], [])
-            await found.funnel.client.submit(dest, encode(Request(0, [lock])))
+            await leave_a_lock(found.funnel.client)
             lines = f"MSET {A} 3 {B} 4\nMGET {A} {B}\n".encode()
             assert await talk(port_of(found), lines) == b"+OK\r\n*2\r\n$1\r\n3\r\n$1\r\n4\r\n"
 

@@ -127,6 +127,8 @@ class Funnel:
         lane.under_way -= 1
         answers: Answers = {}
         failure = OutcomeUnknown("the client was closed") if future.cancelled() else future.exception()
+        if failure is not None and not isinstance(failure, AmcastError):
+            failure = OutcomeUnknown(f"{type(failure).__name__}: {failure}")
         if failure is None:
             try:
                 answers = {group: decode_answers(part) for group, part in future.result().items()}
@@ -152,18 +154,20 @@ class Funnel:
     # Locks
 
     async def _fetch(self, group: int, answer: Answer) -> Any:
+        """The value of a unit that waits. It is in the log: no failure here means that it is not executed."""
         delay = 0.001
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while isinstance(answer, Waits):
-            if time.monotonic() > deadline:
-                raise OutcomeUnknown("a lock was in the way for too long")
-            await self._break_if_old(answer)
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, 0.1)
-            answer = (await self.send((group,), [Fetch(answer.ticket)]))[group][0]
+        try:
+            while isinstance(answer, Waits) and time.monotonic() < deadline:
+                await self._break_if_old(answer)
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, 0.1)
+                answer = (await self.send((group,), [Fetch(answer.ticket)]))[group][0]
+        except AmcastError as error:
+            raise OutcomeUnknown(f"while it waited for a lock: {error}") from error
         if isinstance(answer, Done):
             return answer.value
-        raise OutcomeUnknown("the answer was dropped")
+        raise OutcomeUnknown("it waited for a lock for too long")
 
     async def _break_if_old(self, lock: Waits) -> None:
         now = time.monotonic()

@@ -21,10 +21,10 @@ outcome and all answers are those of one machine that executes every unit at onc
 Nothing deadlocks: a unit waits only for what came before it, and a DECIDE waits for nothing.
 
 Real time: this is strict serializability if the total order agrees with real time, which atomic multicast alone does
-not promise over several groups. MSET a b may be delivered in the group of a, where somebody reads it, while the group of
-b still puts a later read of b before it. Where the multicast does not rule that out, gateways can (`two_rounds`): if all
-that has several groups is prepared and decided, nobody sees any of it before every group has delivered the PREPARE, and
-from then on every group makes others wait.
+not promise over several groups. MSET a b may be delivered in the group of a, where somebody reads it, while the group
+of b still puts a later read of b before it. Where the multicast does not rule that out, gateways can (`two_rounds`): if
+all that has several groups is prepared and decided, nobody sees any of it before every group has delivered the PREPARE,
+and from then on every group makes others wait.
 
 The gateway gets a ticket for a unit that waits and fetches the answer later. Answers that nobody fetches and decisions
 are kept in bounded memory, oldest out first.
