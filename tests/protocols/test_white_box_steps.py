@@ -129,7 +129,7 @@ def test_what_is_said_is_on_disk_before() -> None:
     follower.receive(0, 3, Accept(M, 1, 0, timestamp(9, 1)))
     follower.receive(0, 0, Deliver(M, 0, timestamp(1, 0), timestamp(9, 1), BOTTOM))
     follower.receive(0, 2, NewLeader(ballot(1, 2)))
-    records = [RECORDS.decode(data) for data in follower.out.records]
+    records = [record for data in follower.out.records for record in RECORDS.read(data)]
     assert records == [
         Accepted(M, timestamp(1, 0), 9),
         Delivered(M.mid, timestamp(1, 0), timestamp(9, 1)),

@@ -1,10 +1,11 @@
-"""Moves money between accounts of a bank for a while, and counts it: the load of the demonstration and of chaos tests."""
+"""Moves money between the accounts of a bank, and counts it: the load of the demonstration and of chaos tests."""
 
 import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -70,7 +71,7 @@ async def _run(
         waiting = [asyncio.create_task(_later(began + after, action)) for after, action in actions]
         asked = 0
 
-        def ended(future: asyncio.Future[dict[int, bytes]], when: float) -> None:
+        def ended(when: float, future: asyncio.Future[dict[int, bytes]]) -> None:
             under_way.discard(future)
             error = future.exception()
             if error is None:
@@ -88,7 +89,7 @@ async def _run(
                 dest = tuple(sorted({group_of(one, groups), group_of(other, groups)}))
                 future = client.submit(dest, encode(("transfer", one, other, chance.randint(1, 100))))
                 under_way.add(future)
-                future.add_done_callback(lambda future, when=now: ended(future, when))
+                future.add_done_callback(partial(ended, now))
                 asked += 1
             progress(now, takings, len(under_way))
             await asyncio.sleep(TURN)

@@ -1,5 +1,12 @@
-"""`amcast demo`: the whole house in one command. Simulate under load, crash a leader, verify on Spark, report."""
+"""`amcast demo`: the whole house in one command.
 
+A cluster of real processes moves money between its partitions; a leader is killed and comes back; then the books must
+balance, and Spark verifies what every replica delivered.
+"""
+
+import shutil
+import statistics
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,14 +18,13 @@ from amcast.core.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from amcast.apps.teller import Takings
     from amcast.check import Verdict
 
-PROTOCOL = "white_box"
-MESSAGES = 3000
-CLIENTS = 30
-NETWORK = "uniform:1ms,9ms"
-GROUP, LEADER, CRASH_AT = "g0", "g0/0", "1s"
-WIDTH = 64  # of the picture of deliveries over time
+SECONDS, RATE = 12.0, 400.0
+KILL_AT, RESTART_AT = 4.0, 7.0
+WIDTH = 60  # of the picture of transfers over time
+MARKS = " ▁▂▃▄▅▆▇█"
 # A session for a few seconds of work on little data: no time for compiling well, nor for many partitions.
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
@@ -30,42 +36,92 @@ SETTINGS = {
 
 
 def demo(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="For the trace; replaced on each run.")] = Path("demo-trace"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="For cluster, trace and report; replaced.")] = Path("demo"),
 ) -> int:
-    """Simulate White-Box under load, crash a leader, verify on Spark, write a report. Exit code 0 if all is well."""
+    """Run a bank on a cluster, kill a leader, check the books, verify on Spark. Exit code 0 if all is well."""
     from rich.text import Text
 
+    from amcast.apps import teller
     from amcast.check import exit_code
-    from amcast.cli.report import in_all, incidents, latency_table, title, unfinished
-    from amcast.cli.running import ready_world, run_world
-    from amcast.cli.timeline import TimelineRecorder
-    from amcast.lab.simulate import Crash, Simulation
+    from amcast.cli.trial import Trial
 
-    crash = Crash.parse(f"{LEADER}@{CRASH_AT}")
-    simulation = Simulation(PROTOCOL, clients=CLIENTS, messages=MESSAGES, network=NETWORK, crashes=(crash,))
-    recorder = TimelineRecorder(GROUP, full=True)
-    world = ready_world(simulation, recorder)
-    run = run_world(world, simulation, recorder, out, force=True)
-    for line in unfinished(run, out):
-        complain(line)
-    if run.outcome == "interrupted":
-        return run.exit_code
-
+    clear(out)
     console = report_console()
-    console.print(Text(title(simulation), style="bold"))
-    console.print(Text(in_all(run.summary)))
+    happened: list[tuple[float, str]] = []
+    with progress_bar("{task.fields[facts]}") as bar:
+        task = bar.add_task("starting 9 nodes", total=SECONDS, facts="")
+        with Trial(out / "cluster") as trial:
+            victim = trial.leader(0)
+            began = time.monotonic()
+
+            def note(what: str) -> None:
+                happened.append((time.monotonic() - began, what))
+                bar.update(task, description=what)
+
+            def kill() -> None:
+                trial.kill(victim)
+                note(f"{victim.name}, leader of g0, killed")
+
+            def restart() -> None:
+                trial.start(victim)
+                note(f"{victim.name} is back")
+
+            def progress(now: float, takings: "Takings", under_way: int) -> None:
+                facts = f"{takings.done:,} transfers, {under_way} under way"
+                bar.update(task, completed=now, facts=facts)
+
+            bar.update(task, description="moving money")
+            actions = [(KILL_AT, kill), (RESTART_AT, restart)]
+            client = trial.client(deadline=30.0)
+            takings = teller.run(client, SECONDS, RATE, actions=actions, progress=progress)
+            bar.update(task, description="catching up", facts="")
+            level = trial.finish(out / "trace")
+    show(console, takings, happened)
+    balanced = takings.total == takings.expected and takings.unknown == takings.failed == 0
+    verdicts = verify_and_report(console, out / "trace")
+    if not level:
+        complain(f"not all replicas caught up within a minute; see {out / 'cluster' / 'logs'}")
+    console.print(Text(f"Start the cluster again with: amcast cluster up --dir {out / 'cluster'}"))
+    return exit_code(verdicts) or int(not balanced or not level)
+
+
+def clear(out: Path) -> None:
+    """Only what an earlier demo left is removed."""
+    if out.is_dir() and any(out.iterdir()):
+        strangers = {path.name for path in out.iterdir()} - {"cluster", "trace"}
+        if strangers or not (out / "cluster" / "cluster.toml").exists():
+            raise UsageError(f"{out}: holds other things than an earlier demo; choose another folder with --out")
+        shutil.rmtree(out)
+    elif out.exists() and not out.is_dir():
+        raise UsageError(f"{out}: is a file; choose another folder with --out")
+
+
+def show(console: "Console", takings: "Takings", happened: list[tuple[float, str]]) -> None:
+    from rich.text import Text
+
+    title = "White-Box: 3 groups of 3 processes on loopback, mutual TLS, every record synced to disk"
+    console.print(Text(title, style="bold"))
+    latencies = sorted(took for _, took in takings.latencies)
+    p50, p99 = statistics.median(latencies) * 1000, latencies[int(len(latencies) * 0.99)] * 1000
+    console.print(
+        Text(
+            f"{takings.done:,} transfers between partitions, p50 {p50:.1f} ms, p99 {p99:,.0f} ms; "
+            f"{takings.failed} failed, {takings.unknown} with unknown outcome"
+        )
+    )
+    bins = [0] * WIDTH
+    for when, took in takings.latencies:
+        bins[min(WIDTH - 1, int((when + took) / SECONDS * WIDTH))] += 1
+    top = max(bins) or 1
+    console.print(Text("".join(MARKS[-(-count * (len(MARKS) - 1) // top)] for count in bins), style="cyan"))
+    for when, what in happened:
+        place = min(WIDTH - 1, int(when / SECONDS * WIDTH))
+        console.print(Text(" " * place + f"↑ {what}", style="red" if "killed" in what else "green"))
+    books = f"money in the bank: {takings.total:,} of {takings.expected:,}"
+    right = takings.total == takings.expected
+    verdict = "nothing lost, nothing made" if right else "WRONG"
+    console.print(Text(f"{books}: {verdict}", style="bold" if right else "red"))
     console.print()
-    console.print(latency_table(run.summary))
-    console.print()
-    console.print(Text(f"messages delivered in {GROUP} over time", style="bold"))
-    console.print(Text(recorder.bars(WIDTH), style="cyan"))
-    console.print(Text(" " * recorder.place(crash.time, WIDTH) + f"↑ {LEADER} crashes", style="red"))
-    for line in incidents(run.summary):
-        console.print(Text(line))
-    console.print()
-    verdicts = verify_and_report(console, out)
-    console.print(Text(f"The trace is in {out}: every send, receive and delivery. Check it again: amcast verify {out}"))
-    return exit_code(verdicts) or int(run.outcome != "quiescent")
 
 
 def verify_and_report(console: "Console", trace: Path) -> "list[Verdict]":

@@ -8,6 +8,7 @@ import typer
 
 from amcast.core.application import StateMachine
 from amcast.core.errors import UsageError
+from amcast.runtime.config import file_name
 from amcast.runtime.log import LEVELS
 from amcast.service import load, run_node
 
@@ -15,13 +16,14 @@ from amcast.service import load, run_node
 def node(
     config: Annotated[Path, typer.Option(help="The file that describes the cluster.")],
     id: Annotated[str, typer.Option(help="Which of its replicas this is, such as g0/1.")],
-    trace: Annotated[Path | None, typer.Option(help="Record what this replica delivers in this .jsonl file.")] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Record what it delivers, in DIR/ID.jsonl.")] = None,
     level: Annotated[str, typer.Option(help=f"What to log: {', '.join(LEVELS)}, and what is worse.")] = "info",
 ) -> None:
     """Run one replica of a cluster: it serves until SIGTERM or Ctrl-C."""
     if level not in LEVELS:
         raise UsageError(f"--level {level}: expected one of {', '.join(LEVELS)}")
-    run_node(config, id, machine_of(load(config).app), trace=trace, level=level)
+    file = trace / f"{file_name(id)}.jsonl" if trace is not None else None
+    run_node(config, id, machine_of(load(config).app), trace=file, level=level)
 
 
 def machine_of(name: str) -> Callable[[int, int], StateMachine] | None:

@@ -23,7 +23,7 @@ from librt.strings import (
 from mypy_extensions import i16, i32, i64, mypyc_attr
 
 from amcast.core.errors import WireError
-from amcast.core.topology import SEQ_BITS, Mid, sender_of, seq_of
+from amcast.core.topology import SEQ_BITS, Mid, message_id, sender_of, seq_of
 
 FRAME_OVERHEAD = 16  # length, checksum and link sequence number in front of every message on a channel
 
@@ -193,14 +193,14 @@ class Background(Message):
 
 def _to_builtin(value: object) -> object:
     if isinstance(value, AppMessage):
-        return (value.mid, value.dest, value.payload, value.done)
+        return (sender_of(value.mid), seq_of(value.mid), value.dest, value.payload, value.done)
     raise TypeError(f"cannot put {type(value).__name__} on the wire")
 
 
 def _from_builtin(kind: type, value: object) -> object:
     if kind is AppMessage:
-        mid, dest, payload, done = msgspec.convert(value, tuple[int, tuple[int, ...], bytes, int])
-        return AppMessage(Mid(mid), dest, payload, done)
+        sender, seq, dest, payload, done = msgspec.convert(value, tuple[int, int, tuple[int, ...], bytes, int])
+        return AppMessage(message_id(sender, seq), dest, payload, done)
     raise TypeError(f"cannot take {kind.__name__} from the wire")
 
 

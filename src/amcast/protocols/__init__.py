@@ -17,6 +17,7 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         tolerates="no failure; every group is one process",
         latency="2δ, worst 4δ",
         messages=skeen.MESSAGES,
+        packed=skeen.PACKED,
         single_replica=True,
     ),
     "white_box": Protocol(

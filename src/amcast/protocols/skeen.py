@@ -10,11 +10,13 @@ recovery: a client that crashes between its sends blocks its destinations for ev
 
 from typing import ClassVar, Final, final
 
+from librt.strings import BytesWriter
+
 from amcast.core.order import DeliveryQueue, Slot, time_of, timestamp
 from amcast.core.process import Effects, Params, Process
-from amcast.core.requests import Multicast, Reply
+from amcast.core.requests import NOBODY, NOTHING, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of, seq_of
-from amcast.core.wire import AppMessage, Message
+from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
 from amcast.protocols.sessions import DeliveredMessages
 
 
@@ -30,8 +32,17 @@ class Propose(Message):
     def about(self) -> tuple[Mid, ...]:
         return (self.mid,)
 
+    def pack(self, w: BytesWriter) -> None:
+        pack_mid(w, self.mid)
+        pack_short(w, self.g)
+        pack_long(w, self.lts)
+
+    def unpack(self, r: Reader) -> Message:
+        return Propose(r.mid(), r.group(), r.long())
+
 
 MESSAGES: Final[tuple[type[Message], ...]] = (Multicast, Propose, Reply)
+PACKED: Final[tuple[Message, ...]] = (Multicast(NOTHING), Propose(NOBODY, 0, 0))
 
 
 @final

@@ -7,8 +7,11 @@ leader is not, so it never goes on leading in the ballot in which it crashed.
 
 from typing import ClassVar, Final, final
 
-from amcast.core.topology import Mid
-from amcast.core.wire import AppMessage, Codec, Message
+from librt.strings import BytesWriter
+
+from amcast.core.requests import NOBODY, NOTHING
+from amcast.core.topology import MOST, Mid
+from amcast.core.wire import AppMessage, Codec, Message, Reader, pack_app, pack_long, pack_mid
 from amcast.protocols.white_box_messages import State
 
 
@@ -49,6 +52,14 @@ class Accepted(Message):
         self.lts = lts
         self.clock = clock
 
+    def pack(self, w: BytesWriter) -> None:
+        pack_app(w, self.m)
+        pack_long(w, self.lts)
+        pack_long(w, self.clock)
+
+    def unpack(self, r: Reader) -> Message:
+        return Accepted(r.app(), r.long(), r.long())
+
 
 @final
 class Delivered(Message):
@@ -60,6 +71,14 @@ class Delivered(Message):
         self.mid = mid
         self.lts = lts
         self.gts = gts
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_mid(w, self.mid)
+        pack_long(w, self.lts)
+        pack_long(w, self.gts)
+
+    def unpack(self, r: Reader) -> Message:
+        return Delivered(r.mid(), r.long(), r.long())
 
 
 @final
@@ -117,4 +136,8 @@ class Remembered(Message):
         self.above = above
 
 
-RECORDS: Final = Codec((Promised, Adopted, Accepted, Delivered, Summary, Held, Remembered))
+RECORDS: Final = Codec(
+    (Promised, Adopted, Accepted, Delivered, Summary, Held, Remembered),
+    (Accepted(NOTHING, 0, 0), Delivered(NOBODY, 0, 0)),
+    MOST,
+)

@@ -5,6 +5,8 @@ The steps that change it, the paper's Figure 4, are in `white_box`.
 
 from typing import Final, final
 
+from librt.strings import BytesWriter
+
 from amcast.core.order import BOTTOM, DeliveryQueue, Slot, ballot, leader_of, round_of, time_of
 from amcast.core.process import Effects, Params, Process
 from amcast.core.topology import Mid, Topology, seq_of
@@ -215,12 +217,12 @@ class Replica(Process):
 
     def save(self, record: Message) -> None:
         """Durable before anybody hears of this step."""
-        self.out.records.append(RECORDS.encode(record))
+        self.out.records.append(encoded(record))
         self.out.urgent = True
 
     def save_later(self, record: Message) -> None:
         """Durable before anybody hears that this process delivered the message; a quorum has it durable anyway."""
-        self.out.records.append(RECORDS.encode(record))
+        self.out.records.append(encoded(record))
 
     def snapshot(self) -> list[bytes]:
         floors = tuple(self.floors)
@@ -235,13 +237,14 @@ class Replica(Process):
         kept.sort(key=by_gts)
         for entry in kept:
             records.append(Held(entry.m, entry.phase, entry.lts, entry.gts))
-        return [RECORDS.encode(record) for record in records]
+        return [encoded(record) for record in records]
 
     def on_recover(self, records: list[bytes]) -> None:
         monitor = self.monitor
         self.monitor = None  # the past was checked when it happened
         for data in records:
-            self.replay(RECORDS.decode(data))
+            for record in RECORDS.read(data):
+                self.replay(record)
         self.monitor = monitor
         self.seen_ballot = self.ballot
         leads = leader_of(self.cballot) == self.rank  # not any more: its proposals were not on disk
@@ -325,6 +328,12 @@ class Replica(Process):
 
     def footprint(self) -> int:
         return len(self.entries) + self.done.size()
+
+
+def encoded(record: Message) -> bytes:
+    w = BytesWriter()
+    RECORDS.write(w, record)
+    return w.getvalue()
 
 
 def by_lts(entry: Entry) -> int:

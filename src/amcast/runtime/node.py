@@ -119,7 +119,8 @@ class Node:
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._committing = False
         self._waiting: list[Tick] = []  # for the commit after this one
-        self._unsynced: list[bytes] = []  # records that nothing depends on yet
+        self._unsynced: list[bytes] = []  # records that nothing depends on yet …
+        self._untraced: list[tuple[AppMessage, int]] = []  # … and the deliveries that go with them
         self._sync_at: asyncio.TimerHandle | None = None
         self._since_snapshot = 0
         self._stopping: asyncio.Event
@@ -189,12 +190,12 @@ class Node:
         while self._committing and self._loop.time() < deadline:
             await asyncio.sleep(0.005)
         if self.storage is not None and not self._committing and self._error is None:
-            records = [record for tick in self._waiting for record in tick.records]
+            for tick in self._waiting:
+                self._unsynced += tick.records
+                self._untraced += tick.deliveries
             blocks = self.history.take_unwritten()
-            await self._loop.run_in_executor(
-                self._disk, self._write, self._unsynced + records, blocks, self._save()
-            )
-            self._trace_deliveries(self._waiting)
+            await self._loop.run_in_executor(self._disk, self._write, self._unsynced, blocks, self._save())
+            self._trace_rows(self._untraced)
 
     def _contexts(self) -> tuple[SSLContext | None, SSLContext | None]:
         if self.config.tls is None:
@@ -341,7 +342,8 @@ class Node:
         if tick.to_self:
             self.engine.receive_own(time.monotonic_ns(), tick.to_self)
             self._schedule()
-        self._trace_deliveries([tick])
+        if self.storage is None:
+            self._trace_rows(tick.deliveries)
 
     def _note(self, kind: str, detail: str) -> None:
         self.log.info(kind, **msgspec.json.decode(detail or "{}", type=dict[str, object]))
@@ -351,13 +353,10 @@ class Node:
             self._trace.row(kind, detail=detail or None)
             self._trace.flush()
 
-    def _trace_deliveries(self, ticks: list[Tick]) -> None:
-        if self._trace is not None:
-            for tick in ticks:
-                self._trace_rows(tick.deliveries)
-
     def _trace_rows(self, deliveries: list[tuple[AppMessage, int]]) -> None:
-        assert self._trace is not None
+        """Of a durable node only when a restart would not deliver them again."""
+        if self._trace is None or not deliveries:
+            return
         for m, ts in deliveries:
             place = {"time": time_of(ts), "tie": self.group_names[group_of(ts)]}
             self._trace.row("deliver", message=self.config.topology.message_name(m.mid), ts=place)
@@ -374,6 +373,7 @@ class Node:
         urgent = False
         for tick in ticks:
             self._unsynced += tick.records
+            self._untraced += tick.deliveries
             urgent = urgent or tick.urgent
         if not self._unsynced or not urgent:
             for tick in ticks:
@@ -390,8 +390,8 @@ class Node:
 
     def _write_behind(self, ticks: list[Tick]) -> None:
         self._committing = True
-        records = self._unsynced
-        self._unsynced = []
+        records, deliveries = self._unsynced, self._untraced
+        self._unsynced, self._untraced = [], []
         blocks = self.history.take_unwritten()
         saved = None
         if self._since_snapshot > SNAPSHOT_EVERY:
@@ -400,7 +400,7 @@ class Node:
         self._since_snapshot += sum(map(len, records))
         began = time.monotonic()
         future = self._loop.run_in_executor(self._disk, self._write, records, blocks, saved)
-        future.add_done_callback(lambda done: self._committed(done, ticks, began))
+        future.add_done_callback(lambda done: self._committed(done, ticks, deliveries, began))
 
     def _write(self, records: list[bytes], blocks: list[bytes], saved: bytes | None) -> None:
         """In the thread of the disk."""
@@ -412,7 +412,9 @@ class Node:
             self.history.sync()
             self.storage.snapshot(saved)
 
-    def _committed(self, done: "asyncio.Future[None]", ticks: list[Tick], began: float) -> None:
+    def _committed(
+        self, done: "asyncio.Future[None]", ticks: list[Tick], deliveries: list[tuple[AppMessage, int]], began: float
+    ) -> None:
         self._committing = False
         if done.cancelled():
             return
@@ -422,6 +424,7 @@ class Node:
             return
         self.metrics.committed(time.monotonic() - began)
         try:
+            self._trace_rows(deliveries)
             for tick in ticks:
                 self._release(tick)
             if self._waiting:
@@ -454,6 +457,7 @@ class Node:
             "uptime": round(time.monotonic() - self.started, 1),
             **process.condition(),
             "position": self.history.end,
+            "unfinished": not process.idle() or bool(self._unsynced) or self._committing,
             "remembered": process.footprint(),
             "clients": len(self.serving.sessions),
             "peers": {link.peer.name: link.connection is not None for link in self.links.values()},
