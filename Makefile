@@ -1,11 +1,12 @@
 # Everything is set up in .venv by itself; only Python 3.11 or newer and make are needed.
 # A C compiler makes the simulator several times faster, and is not required.
 
-.PHONY: help demo test check compile bench swarm format lock clean distclean
+.PHONY: help demo test check compile bench swarm chaos format lock clean distclean
 .DEFAULT_GOAL := help
 
 PYTHON ?=
 SEEDS  ?= 2000
+ROUNDS ?= 200
 JOBS   ?= auto
 
 BIN       := .venv/bin
@@ -13,11 +14,12 @@ INSTALLED := .venv/installed
 PIP       := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
 
 help:
-	@echo "make demo     simulate White-Box, crash a leader, verify the trace, print a report"
+	@echo "make demo     a bank on a cluster of processes: kill a leader, check the books, verify on Spark"
 	@echo "make test     check, compile, then run all tests"
 	@echo "make check    ruff, mypy, import-linter"
 	@echo "make bench    simulator beside SimPy, sweeps beside a process pool, Spark beside memory"
 	@echo "make swarm    SEEDS=$(SEEDS) random runs of each protocol"
+	@echo "make chaos    ROUNDS=$(ROUNDS) kills and pauses of real processes under load, judged by their trace"
 	@echo "make compile  compile core, protocols and sim in place if they changed"
 	@echo "make format   sort imports and apply ruff's safe fixes"
 	@echo "make lock     resolve requirements.lock anew"
@@ -44,6 +46,9 @@ bench: compile
 swarm: compile
 	@$(BIN)/amcast swarm skeen --seeds $(SEEDS)
 	@$(BIN)/amcast swarm white_box --seeds $(SEEDS)
+
+chaos: compile
+	@CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -s tests/chaos
 
 # A compiled module shadows the source beside it. So build/compiled holds a checksum of all sources, taken before they were
 # compiled, and of what came out: an edited, deleted or switched file on either side is seen, whatever its date.

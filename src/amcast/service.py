@@ -51,6 +51,21 @@ def run_node(
     serve(node)
 
 
+def serve_kv(
+    config: str | Path,
+    name: str | None,
+    host: str,
+    port: int,
+    *,
+    two_rounds: bool = True,
+    ready: Callable[[str, int], None] = lambda host, port: None,
+) -> None:
+    """The Redis protocol in front of a cluster that runs the key-value store, until SIGTERM or SIGINT."""
+    from amcast.apps.kv.gateway import run
+
+    run(connect(config, name), host, port, two_rounds=two_rounds, ready=ready)
+
+
 def load(config: str | Path) -> ClusterConfig:
     return load_config(config, PROTOCOLS)
 

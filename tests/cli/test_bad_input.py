@@ -71,7 +71,7 @@ MISTAKES = {
     "swarm white_box --first-seed -1": "--first-seed",
     "swarm white_box --jobs 0": "--jobs",
     "swarm white_box --out STRANGERS": "STRANGERS: is not an empty folder",
-    "demo --out STRANGERS": "STRANGERS: is not empty",
+    "demo --out STRANGERS": "STRANGERS: holds other things than an earlier demo",
     "protocols --nonsense": "--nonsense",
     "simulate": "No such command 'simulate'",
     "--nonsense": "--nonsense",

@@ -13,6 +13,7 @@ import msgspec
 from amcast.apps.bank import group_of
 from amcast.core.errors import MulticastFailed, OutcomeUnknown
 from amcast.runtime.client import Client
+from amcast.runtime.loop import new_event_loop
 
 ACCOUNTS: Final = 60
 OPENING: Final = 1000
@@ -42,11 +43,11 @@ def run(
     most_open: int = 500,
     seed: int = 0,
 ) -> Takings:
-    """So many transfers per second for so long; `actions` are called at their times, in a thread.
+    """So many transfers per second for so long, and until all `actions` are done; they are called in threads.
 
     Every transfer gets an answer by its deadline. The books must balance in the end: see `expected` and `total`.
     """
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_run(client, seconds, rate, actions, progress, most_open, random.Random(seed)))
 
 
@@ -83,7 +84,7 @@ async def _run(
             takings.latencies.append((when, time.monotonic() - began - when))
 
         while (now := time.monotonic() - began) < seconds or not all(task.done() for task in waiting):
-            due = min(int(min(now, seconds) * rate) - asked, most_open - len(under_way))
+            due = min(int(now * rate) - asked, most_open - len(under_way))
             for _ in range(due):
                 one, other = chance.sample(accounts, 2)
                 dest = tuple(sorted({group_of(one, groups), group_of(other, groups)}))

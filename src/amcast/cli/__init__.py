@@ -17,6 +17,7 @@ from amcast.cli.certs import certs
 from amcast.cli.claims import claims
 from amcast.cli.cluster import cluster
 from amcast.cli.demo import demo
+from amcast.cli.kv import kv
 from amcast.cli.metrics import metrics
 from amcast.cli.node import node
 from amcast.cli.output import complain
@@ -39,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (sim, verify, metrics, report, claims, swarm, sweep, reproduce, protocols, demo, node, certs):
+for command in (sim, verify, metrics, report, claims, swarm, sweep, reproduce, protocols, demo, node, kv, certs):
     app.command(no_args_is_help=False)(command)
 app.add_typer(cluster, name="cluster")
 

@@ -8,9 +8,8 @@ import typer
 
 from amcast.core.application import StateMachine
 from amcast.core.errors import UsageError
-from amcast.runtime.config import file_name
-from amcast.runtime.log import LEVELS
-from amcast.service import load, run_node
+
+LEVELS = ("debug", "info", "warning", "error")
 
 
 def node(
@@ -20,6 +19,9 @@ def node(
     level: Annotated[str, typer.Option(help=f"What to log: {', '.join(LEVELS)}, and what is worse.")] = "info",
 ) -> None:
     """Run one replica of a cluster: it serves until SIGTERM or Ctrl-C."""
+    from amcast.runtime.config import file_name
+    from amcast.service import load, run_node
+
     if level not in LEVELS:
         raise UsageError(f"--level {level}: expected one of {', '.join(LEVELS)}")
     file = trace / f"{file_name(id)}.jsonl" if trace is not None else None

@@ -7,7 +7,6 @@ when a quorum of each of its groups has it on disk.
 """
 
 import asyncio
-import gc
 import os
 import random
 import secrets
@@ -35,6 +34,7 @@ from amcast.runtime.config import Address, ClusterConfig, Member
 from amcast.runtime.history import History
 from amcast.runtime.links import SECONDS_TO_GREET, Incoming, Outgoing
 from amcast.runtime.log import Log
+from amcast.runtime.loop import new_event_loop
 from amcast.runtime.metrics import Metrics
 from amcast.runtime.serving import Serving
 from amcast.runtime.storage import Storage
@@ -466,14 +466,6 @@ class Node:
 
 
 def serve(node: Node) -> None:
-    """Run a node in an event loop of its own: uvloop's, where it is installed."""
-    gc.freeze()
-    gc.set_threshold(1_000_000, 20, 100)  # collect cycles on real growth only: what flows through a node has none
-    try:
-        import uvloop
-
-        loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    except ImportError:
-        loop_factory = asyncio.new_event_loop
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
+    """Run a node in an event loop of its own."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(node.run())

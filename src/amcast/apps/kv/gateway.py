@@ -1,15 +1,22 @@
 """A server that speaks the Redis protocol and keeps everything in replicated groups."""
 
 import asyncio
+import os
+import signal
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from contextlib import suppress
+from functools import partial
+from typing import Final, cast
 
 from amcast.apps.kv.funnel import Client, Funnel
 from amcast.apps.kv.resp import LARGEST_REQUEST, Parser, encode_reply, write
 from amcast.apps.kv.server_commands import Server
 from amcast.apps.kv.session import Session
 from amcast.apps.kv.strings import Command
+from amcast.core.errors import UsageError
+from amcast.runtime.client import Client as RuntimeClient
+from amcast.runtime.loop import new_event_loop
 
 MOST_CONNECTIONS: Final = 10_000
 COMMANDS_READ_AHEAD: Final = 4096  # of one connection, while earlier ones are executed
@@ -35,7 +42,7 @@ class Connection(asyncio.Protocol):
         self._ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)
         self._transport = transport
         server = self.gateway.server
         server.accepted += 1
@@ -158,3 +165,29 @@ async def serve(
         await asyncio.get_running_loop().create_future()
     finally:
         await gateway.close()
+
+
+def run(
+    client: RuntimeClient, host: str, port: int, *, two_rounds: bool, ready: Callable[[str, int], None]
+) -> None:
+    """Serve in an event loop of its own until SIGTERM or SIGINT."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, task.cancel)
+        largest = min(LARGEST_REQUEST, client.config.largest_message - 1024)
+        async with client:
+            with suppress(asyncio.CancelledError):
+                await serve(
+                    client, host, port, ready=partial(ready, host), largest_request=largest, two_rounds=two_rounds
+                )
+
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(main())
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UsageError(f"cannot listen on {host}:{port}: {reason}; choose another --port") from None

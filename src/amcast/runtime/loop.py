@@ -1,0 +1,15 @@
+"""The event loop that the cluster's programs run in."""
+
+import asyncio
+import gc
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, where it is installed. Cycles are collected on real growth only: what flows through has none."""
+    gc.freeze()
+    gc.set_threshold(1_000_000, 20, 100)
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

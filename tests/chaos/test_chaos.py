@@ -1,0 +1,89 @@
+"""Real processes under load, killed, paused and started again at random; then judged by their trace.
+
+`make chaos` runs 200 rounds; here are a few. CHAOS_SEED chooses others.
+"""
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from amcast.apps import teller
+from amcast.check import check
+from amcast.cli.trial import Trial
+from amcast.tracefile import read_events
+
+ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "4"))
+SEED = int(os.environ.get("CHAOS_SEED", "1"))
+DEADLINE = 30.0
+RATE = 150.0
+
+
+class Storm:
+    def __init__(self, trial: Trial, seed: int) -> None:
+        self.trial = trial
+        self.chance = random.Random(seed)
+        self.happened: list[str] = []
+
+    def rounds(self) -> None:
+        kinds = [self.kill_leader, self.kill_follower, self.kill_group, self.kill_all, self.pause, self.pause_leader]
+        for number in range(ROUNDS):
+            kind = kinds[number % len(kinds)] if ROUNDS < 20 else self.chance.choice(kinds)
+            self.happened.append(f"{time.strftime('%H:%M:%S')} {kind.__name__}")
+            kind()
+            time.sleep(self.chance.uniform(0.2, 1.5))
+
+    def kill_leader(self) -> None:
+        leader = self.trial.leader(self.chance.randrange(len(self.trial.config.topology.groups)))
+        self.trial.kill(leader)
+        time.sleep(self.chance.uniform(0.0, 2.5))
+        self.trial.start(leader)
+
+    def kill_follower(self) -> None:
+        member = self.chance.choice(self.trial.config.members)
+        self.trial.kill(member)
+        time.sleep(self.chance.uniform(0.0, 2.5))
+        self.trial.start(member)
+
+    def kill_group(self) -> None:
+        g = self.chance.randrange(len(self.trial.config.topology.groups))
+        members = [member for member in self.trial.config.members if member.group == g]
+        self.trial.kill(*members)
+        self.trial.start(*members)
+
+    def kill_all(self) -> None:
+        self.trial.kill(*self.trial.config.members)
+        self.trial.start(*self.trial.config.members)
+
+    def pause(self) -> None:
+        members = self.chance.sample(self.trial.config.members, self.chance.randint(1, 2))
+        self.trial.pause(*members)
+        time.sleep(self.chance.uniform(0.3, 2.5))
+        self.trial.resume(*members)
+
+    def pause_leader(self) -> None:
+        leader = self.trial.leader(self.chance.randrange(len(self.trial.config.topology.groups)))
+        self.trial.pause(leader)
+        time.sleep(self.chance.uniform(1.0, 2.5))
+        self.trial.resume(leader)
+
+
+@pytest.mark.timeout(120 + 20 * ROUNDS)
+def test_storm(tmp_path: Path) -> None:
+    with Trial(tmp_path / "cluster", groups=2, secure=False) as trial:
+        storm = Storm(trial, SEED)
+        client = trial.client(deadline=DEADLINE)
+        try:
+            takings = teller.run(client, 1.0, RATE, actions=[(0.5, storm.rounds)], seed=SEED)
+        finally:
+            print("\n".join(storm.happened))
+        level = trial.finish(tmp_path / "trace")
+    assert level, "a replica did not catch up"
+    assert takings.failed == 0
+    assert max(took for _, took in takings.latencies) < DEADLINE + 1.0
+    assert takings.total == takings.expected
+    for verdict in check(read_events(tmp_path / "trace")):
+        assert verdict.status == "ok", f"{verdict.property}: {verdict.reason}"
+    print(f"{takings.done} transfers, {takings.unknown} with unknown outcome")
