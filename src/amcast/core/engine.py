@@ -10,7 +10,7 @@ from librt.strings import BytesWriter
 
 from amcast.core.errors import WireError
 from amcast.core.process import Effects, Params, Protocol
-from amcast.core.requests import ANSWERS, ANSWERS_PACKED, NOTHING, REQUESTS, Multicast, Reply
+from amcast.core.requests import ANSWERS, ANSWERS_PACKED, NOTHING, REQUESTS, Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Codec, Message, Reader, pack_app, pack_blob, pack_long
 
@@ -172,6 +172,7 @@ class ClientEngine:
         self.out = Effects()
         self.process = protocol.client(session, topology, params, self.out)
         self._groups = len(topology.groups)
+        self._group_of = topology.group_of
         self._requests = Codec(REQUESTS, (Multicast(NOTHING),), self._groups)
         self._answers = Codec(ANSWERS, ANSWERS_PACKED, self._groups)
         self._writers: dict[int, BytesWriter] = {}
@@ -200,7 +201,13 @@ class ClientEngine:
         r = Reader(batch, self._groups)
         while r.at < r.size:
             msg = self._answers.read_one(r)
-            result = r.blob()
+            try:
+                result = r.blob()
+            except (ValueError, IndexError) as error:
+                raise WireError(f"malformed answers of {r.size} bytes: {error}") from None
+            assert isinstance(msg, Reply | Hint)
+            if not 0 <= msg.leader < len(self._group_of) or self._group_of[msg.leader] != msg.g:
+                raise WireError(f"process {msg.leader} as leader of group {msg.g}: expected one of its members")
             if isinstance(msg, Reply):
                 found = self.results.get(msg.mid)
                 if found is not None and msg.g not in found:

@@ -200,6 +200,10 @@ def _to_builtin(value: object) -> object:
 def _from_builtin(kind: type, value: object) -> object:
     if kind is AppMessage:
         sender, seq, dest, payload, done = msgspec.convert(value, tuple[int, int, tuple[int, ...], bytes, int])
+        if not (0 <= sender < 2**63 and 0 <= seq < 2**SEQ_BITS and -(2**63) <= done < 2**63):
+            raise ValueError(f"message {seq} of sender {sender}, all delivered below {done}")
+        if not dest or dest[0] < 0 or list(dest) != sorted(set(dest)):
+            raise ValueError(f"destination groups {dest}: expected one or more, in increasing order")
         return AppMessage(message_id(sender, seq), dest, payload, done)
     raise TypeError(f"cannot take {kind.__name__} from the wire")
 
@@ -232,7 +236,7 @@ class Codec:
             if not 0 <= tag < len(self._messages):
                 raise WireError(f"message type {tag}: expected 0 to {len(self._messages) - 1}")
             return self._messages[tag](*self._bodies[tag].decode(body))
-        except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
             raise WireError(f"malformed message of {len(data)} bytes: {error}") from None
 
     def size(self, msg: Message) -> int:
@@ -267,5 +271,5 @@ class Codec:
             if prototype is not None:
                 return prototype.unpack(r)
             return self._messages[tag](*self._bodies[tag].decode(r.blob()))
-        except (msgspec.MsgspecError, TypeError, ValueError, IndexError) as error:
+        except (msgspec.MsgspecError, TypeError, ValueError, IndexError, RecursionError) as error:
             raise WireError(f"malformed batch of {r.size} bytes: {error}") from None

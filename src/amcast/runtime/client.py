@@ -18,8 +18,6 @@ from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
-import msgspec
-
 from amcast.core.application import Delivery
 from amcast.core.engine import ClientEngine, unpack_rows
 from amcast.core.errors import AmcastError, MulticastFailed, OutcomeUnknown, UsageError, WireError
@@ -330,12 +328,12 @@ class _Connection(asyncio.Protocol):
                 if kind == frames.ANSWERS and self.welcome:
                     self.client._answered(self.member.pid, body)
                 elif kind == frames.ROWS and self.welcome:
-                    rows = frames.rows_decoder.decode(body)
+                    rows = frames.decode(frames.rows_decoder, body)
                     future = self.client._rows.pop(rows.id, None)
                     if future is not None and not future.done():
                         future.set_result(rows)
                 elif kind == frames.FAILED and self.welcome:
-                    self.client._failed(frames.failure_decoder.decode(body))
+                    self.client._failed(frames.decode(frames.failure_decoder, body))
                 elif kind == frames.WELCOME and not self.welcome:
                     self.welcome = True
                     self.client._welcome = True
@@ -348,7 +346,7 @@ class _Connection(asyncio.Protocol):
                     return
                 else:
                     raise WireError(f"a frame of kind {kind}")
-        except (AmcastError, msgspec.MsgspecError) as error:
+        except AmcastError as error:
             self.refused(str(error))
 
     def refused(self, reason: str) -> None:

@@ -205,7 +205,7 @@ def read_toml(path: Path) -> dict[str, object]:
         raise UsageError(
             f"{path}: cannot be read ({error.strerror}); 'amcast cluster init DIR' makes a cluster"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: is not TOML: {error}") from error
 
 

@@ -5,7 +5,7 @@ A frame is refused by its header alone when it is too long, so that nobody makes
 
 import zlib
 from struct import Struct
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -83,6 +83,16 @@ welcome_decoder: Final = msgspec.msgpack.Decoder(Welcome)
 read_decoder: Final = msgspec.msgpack.Decoder(Read)
 failure_decoder: Final = msgspec.msgpack.Decoder(Failure)
 rows_decoder: Final = msgspec.msgpack.Decoder(Rows)
+
+T = TypeVar("T")
+
+
+def decode(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
+    """The body of a frame. Raises WireError."""
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise WireError(f"malformed frame of {len(body)} bytes: {error}") from None
 
 
 def frame(kind: int, body: bytes, number: int = 0) -> bytes:

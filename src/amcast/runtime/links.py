@@ -12,8 +12,6 @@ from collections import deque
 from ssl import SSLContext
 from typing import Final, Protocol, cast
 
-import msgspec
-
 from amcast.core.errors import AmcastError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Member
@@ -161,12 +159,12 @@ class _Dialled(asyncio.Protocol):
                     self.link.acknowledged(number)
                 elif kind == frames.WELCOME and not self.welcome:
                     self.welcome = True
-                    self.link.welcomed(self, frames.welcome_decoder.decode(body))
+                    self.link.welcomed(self, frames.decode(frames.welcome_decoder, body))
                 elif kind == frames.REFUSED:
                     self.link.refused(body.decode(errors="replace"))
                 else:
                     raise WireError(f"a frame of kind {kind} from {self.link.peer.name}")
-        except (WireError, msgspec.MsgspecError) as error:
+        except WireError as error:
             self.link.refused(str(error))
             self.transport.abort()
 
@@ -304,10 +302,7 @@ class _Accepted(asyncio.Protocol):
 def read_hello(kind: int, body: bytes) -> Hello:
     if kind != frames.HELLO:
         raise WireError(f"a frame of kind {kind}, expected a greeting")
-    try:
-        return frames.hello_decoder.decode(body)
-    except msgspec.MsgspecError as error:
-        raise WireError(f"malformed greeting: {error}") from None
+    return frames.decode(frames.hello_decoder, body)
 
 
 def check_cluster(hello: Hello, config: ClusterConfig) -> None:

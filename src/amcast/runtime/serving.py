@@ -7,8 +7,6 @@ against the groups it may write to, reads against those it may read.
 import asyncio
 from typing import Final, Protocol, cast
 
-import msgspec
-
 from amcast.core.errors import AmcastError, WireError
 from amcast.core.requests import Multicast
 from amcast.core.topology import seq_of
@@ -121,7 +119,7 @@ class _Served(asyncio.Protocol):
                     self.take_read(body)
                 else:
                     raise WireError(f"a frame of kind {kind}, expected requests or reads")
-        except (AmcastError, msgspec.MsgspecError) as error:
+        except AmcastError as error:
             self.refuse(str(error))
         except Exception as error:  # a bug: this node must not go on with half a step done
             self.host.fail(error)
@@ -181,7 +179,7 @@ class _Served(asyncio.Protocol):
 
     def take_read(self, body: bytes) -> None:
         assert self.grant is not None
-        read = frames.read_decoder.decode(body)
+        read = frames.decode(frames.read_decoder, body)
         if self.host.me.group not in self.grant.read:
             self.fail_read(read, f"{self.grant.name} may not read g{self.host.me.group}")
         elif read.position < 0 or read.position > self.host.history.end + 2**40:

@@ -65,10 +65,11 @@ def decode_frame(data: memoryview, at: int) -> tuple[int, memoryview, int] | Non
 def records_of(body: memoryview) -> Iterator[bytes]:
     at = 0
     while at < len(body):
-        (length,) = LENGTH.unpack_from(body, at)
-        at += LENGTH.size
-        yield bytes(body[at : at + length])
-        at += length
+        start = at + LENGTH.size
+        at = start + LENGTH.unpack(bytes(body[at:start]).ljust(LENGTH.size, b"\xff"))[0]
+        if at > len(body):
+            raise StorageCorrupt(f"a record of {at - start} bytes where {max(0, len(body) - start)} follow")
+        yield bytes(body[start:at])
 
 
 class Storage:
@@ -95,7 +96,7 @@ class Storage:
         path = self.folder / "identity"
         if not path.exists():
             self._write_whole(path, self.identity.encode())
-        found = path.read_text()
+        found = path.read_text(errors="replace")
         if found != self.identity:
             raise UsageError(f"{self.folder}: data of {found}, expected {self.identity}; check the data folder")
 
@@ -104,7 +105,10 @@ class Storage:
     def count_start(self) -> int:
         """How often a process has started in this folder, this time included."""
         path = self.folder / "starts"
-        starts = int(path.read_text()) + 1 if path.exists() else 1
+        text = path.read_text(errors="replace") if path.exists() else "0"
+        if not (text.isascii() and text.isdigit() and len(text) < 10):
+            raise StorageCorrupt(f"{path}: is {text[:20]!r}, expected a number; repair this node from its peers")
+        starts = int(text) + 1
         self._write_whole(path, str(starts).encode())
         return starts
 
@@ -132,7 +136,13 @@ class Storage:
         frame = decode_frame(data, 0)
         if frame is None or frame[0] != n or frame[2] != len(data):
             raise StorageCorrupt(f"{path}: damaged snapshot; repair this node from its peers")
-        return next(records_of(frame[1]))
+        return b"".join(self._records(path, frame[1]))
+
+    def _records(self, path: Path, body: memoryview) -> list[bytes]:
+        try:
+            return list(records_of(body))
+        except StorageCorrupt as error:
+            raise StorageCorrupt(f"{path}: {error}; repair this node from its peers") from None
 
     def _read_segment(self, n: int, records: list[bytes], last: bool) -> int:
         path = self.folder / f"log-{n}"
@@ -153,7 +163,7 @@ class Storage:
                     raise StorageCorrupt(
                         f"{path}: frames {self.next_frame} to {number - 1} are missing; repair this node"
                     )
-                records.extend(records_of(body))
+                records.extend(self._records(path, body))
                 self.next_frame = number + 1
         return 0
 
