@@ -42,6 +42,7 @@ bench: compile
 	@$(BIN)/python bench/run.py
 	@$(BIN)/python bench/sweep_bench.py
 	@$(BIN)/python bench/verify_bench.py
+	@$(BIN)/python bench/cluster_bench.py
 
 swarm: compile
 	@$(BIN)/amcast swarm skeen --seeds $(SEEDS)
