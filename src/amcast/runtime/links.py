@@ -17,7 +17,7 @@ from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
 from amcast.runtime.log import Log
-from amcast.runtime.tls import identity_of
+from amcast.runtime.tls import IdentityRefused, identity_of
 
 MOST_KEPT: Final = 64 * 2**20  # bytes for one member that does not acknowledge
 SECONDS_TO_GREET: Final = 5.0
@@ -226,7 +226,7 @@ class _Accepted(asyncio.Protocol):
                     raise WireError(f"frame {number} of kind {kind}, expected batch {self.next}")
                 else:
                     self.take(number, body)
-        except AmcastError as error:
+        except (WireError, IdentityRefused) as error:
             self.refuse(str(error))
         except Exception as error:  # a bug: this node must not go on with half a step done
             self.host.fail(error)

@@ -133,6 +133,7 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         servers: list[asyncio.AbstractServer] = []
+        served = False
         tasks: list[asyncio.Task[None]] = []
         admin = Admin(self.status, self.readiness, self.metrics.text)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -149,7 +150,7 @@ class Node:
                     self.links[member.pid] = Outgoing(self, member, outside)
             tasks += [asyncio.create_task(link.run()) for link in self.links.values()]
             self.flush()
-            self.ready = True
+            self.ready = served = True
             self.log.info("serving", peers=str(self.me.peer), clients=str(self.me.client), admin=str(self.me.admin))
             if on_ready is not None:
                 on_ready()
@@ -161,7 +162,7 @@ class Node:
             for task in tasks:
                 task.cancel()
             await admin.stop()
-            if self._error is None:
+            if self._error is None and served:  # what could not be read must not be replaced by a snapshot
                 await self._settle()
             self.serving.close()
             self._disk.shutdown()

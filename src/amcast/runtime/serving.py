@@ -17,7 +17,7 @@ from amcast.runtime.frames import Failure, FrameReader, Read, Rows, Welcome, fra
 from amcast.runtime.history import History
 from amcast.runtime.links import SECONDS_TO_GREET, check_cluster, read_hello
 from amcast.runtime.log import Log
-from amcast.runtime.tls import identity_of
+from amcast.runtime.tls import IdentityRefused, identity_of
 
 MOST_CLIENTS: Final = 1000
 MOST_STRANGERS: Final = 100
@@ -119,7 +119,7 @@ class _Served(asyncio.Protocol):
                     self.take_read(body)
                 else:
                     raise WireError(f"a frame of kind {kind}, expected requests or reads")
-        except AmcastError as error:
+        except (WireError, IdentityRefused) as error:
             self.refuse(str(error))
         except Exception as error:  # a bug: this node must not go on with half a step done
             self.host.fail(error)
@@ -139,10 +139,12 @@ class _Served(asyncio.Protocol):
             raise WireError(f"session {hello.session}: expected {FIRST_SESSION} to {LAST_SESSION}")
         if len(self.serving.sessions) >= MOST_CLIENTS:
             raise WireError(f"{MOST_CLIENTS} clients are connected; try another replica or try later")
+        before = self.serving.sessions.get(hello.session)
+        if before is not None and before.grant is not grant:
+            raise WireError(f"session {hello.session:x} is of another client")
         self.known()
         self.grant = grant
         self.session = hello.session
-        before = self.serving.sessions.get(self.session)
         if before is not None:
             before.transport.abort()
         self.serving.sessions[self.session] = self

@@ -1,0 +1,143 @@
+"""Nodes that run in a thread of the test, and raw connections to them."""
+
+import asyncio
+import io
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from amcast.cli.cluster_files import create_cluster
+from amcast.protocols import protocol
+from amcast.runtime import frames
+from amcast.runtime.config import Address, ClusterConfig
+from amcast.runtime.frames import FrameReader, Hello, frame
+from amcast.runtime.log import Log
+from amcast.runtime.node import Node
+from amcast.runtime.tls import client_context
+from amcast.service import connect_sync
+
+PATIENCE = 20.0
+SESSION = 2**40
+
+
+def cluster(
+    folder: Path, groups: int = 1, replicas: int = 3, secure: bool = False, durable: bool = True
+) -> ClusterConfig:
+    return create_cluster(folder, protocol("white_box"), groups, replicas, "log", secure=secure, durable=durable)
+
+
+@contextmanager
+def running(config: ClusterConfig, names: Sequence[str] = ()) -> Iterator[dict[str, Node]]:
+    """These nodes, or all; whatever one of them stopped with is raised at the end."""
+    loop = asyncio.new_event_loop()
+    nodes = {
+        name: Node(config, name, protocol(config.protocol), log=Log(name, "info", io.StringIO()))
+        for name in names or [member.name for member in config.members]
+    }
+    ready = threading.Semaphore(0)
+    ends: list[BaseException | None] = []
+
+    async def main() -> None:
+        work = [node.run(ready.release) for node in nodes.values()]
+        ends.extend(await asyncio.gather(*work, return_exceptions=True))
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(main(),), daemon=True)
+    thread.start()
+    try:
+        for _ in nodes:
+            assert ready.acquire(timeout=PATIENCE), f"not ready: {ends}"
+        yield nodes
+    finally:
+        for node in nodes.values():
+            loop.call_soon_threadsafe(node.stop)
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), "the nodes do not stop"
+        loop.close()
+        for end in ends:
+            if end is not None:
+                raise end
+
+
+def logged(node: Node) -> str:
+    stream = node.log._stream
+    assert isinstance(stream, io.StringIO)
+    return stream.getvalue()
+
+
+class Raw:
+    """A connection on which anything can be said."""
+
+    def __init__(self, address: Address, context: ssl.SSLContext | None = None) -> None:
+        plain = socket.create_connection((address.host, address.port), timeout=PATIENCE)
+        self.socket = context.wrap_socket(plain) if context is not None else plain
+        self._reader = FrameReader(2**24)
+        self._found: list[tuple[int, int, bytes]] = []
+
+    def send(self, data: bytes) -> "Raw":
+        with suppress(ConnectionError):  # it may have hung up already
+            self.socket.sendall(data)
+        return self
+
+    def receive(self) -> tuple[int, bytes] | None:
+        """The next frame; None if the other end has hung up."""
+        while not self._found:
+            try:
+                data = self.socket.recv(2**16)
+            except TimeoutError:
+                raise AssertionError("neither an answer nor the end") from None
+            except OSError:  # reset, or cut off inside TLS
+                data = b""
+            if not data:
+                return None
+            self._found = self._reader.feed(data)
+        kind, _, body = self._found.pop(0)
+        return kind, body
+
+    def refusal(self) -> str:
+        """Why it hung up; empty if it did not say."""
+        reason = ""
+        while (answer := self.receive()) is not None:
+            if answer[0] == frames.REFUSED:
+                reason = answer[1].decode()
+        return reason
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> "Raw":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def connected(
+    config: ClusterConfig, address: Address, name: str, *, as_: str | None = None, session: int = SESSION
+) -> Raw:
+    """With the certificate of `name`, saying that it is `as_`."""
+    context = client_context(config, name) if config.tls is not None else None
+    return Raw(address, context).send(greeting(config, as_ or name, session))
+
+
+def greeting(config: ClusterConfig, name: str, session: int = 0, version: int = frames.VERSION) -> bytes:
+    return frame(frames.HELLO, frames.encode(Hello(version, config.name, name, 5, session)))
+
+
+def multicast_works(config: ClusterConfig, name: str = "dev") -> bool:
+    """A client gets its answer."""
+    with connect_sync(config.path, name, deadline=PATIENCE) as client:
+        return list(client.multicast(["g0"], b"payload")) == ["g0"]
+
+
+def until(what: object, patience: float = PATIENCE) -> bool:
+    assert callable(what)
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        if what():
+            return True
+        time.sleep(0.02)
+    return False
