@@ -71,6 +71,7 @@ class Client:
         self._rows: dict[int, asyncio.Future[Rows]] = {}
         self._closed = False
         self._welcome = False  # somewhere, at least once: something may have been sent
+        self._refusals: dict[int, str] = {}  # by replicas
         self._loop: asyncio.AbstractEventLoop
         self._sweep: asyncio.TimerHandle | None = None
         self._trace: TraceWriter | None = None
@@ -206,6 +207,22 @@ class Client:
         self._engine.abandon(time.monotonic_ns(), mid)
         self._finish(mid, MulticastFailed(failure.reason))
 
+    def _refused(self, member: Member, text: str) -> None:
+        """Ask the others, unless most of the group refuse us and nothing has been sent to anybody."""
+        if self._closed:
+            return
+        self._refusals[member.pid] = text
+        topology = self.config.topology
+        hopeless = sum(pid in self._refusals for pid in topology.groups[member.group]) >= topology.quorum(member.group)
+        if not self._welcome and hopeless:
+            for connection in self._connections.values():
+                connection.backlog.clear()
+            for mid in list(self._open):
+                self._engine.abandon(time.monotonic_ns(), mid)
+                self._finish(mid, MulticastFailed(text))
+        elif self._open and not self._welcome:
+            self._disconnected()
+
     def _disconnected(self) -> None:
         """Whoever was asked may be gone: ask everybody."""
         if not self._closed and self._open:
@@ -223,13 +240,15 @@ class Client:
         future: asyncio.Future[Rows] = self._loop.create_future()
         self._rows[number] = future
         read = Read(number, position, MOST_READ, wait_ms)
+        connection = self._connection(pid)
+        connection.reads[number] = future
         try:
-            connection = self._connection(pid)
             connection.send(frame(frames.READ, frames.encode(read)))
             async with asyncio.timeout(wait_ms / 1000 + 2.0):
                 return await future
         finally:
             self._rows.pop(number, None)
+            connection.reads.pop(number, None)
 
     async def deliveries(self, group: str, start: int | str = 0) -> AsyncIterator[Delivery]:
         """The ordered log of a group from a position on ("earliest" and "latest" work too), and all that comes."""
@@ -278,6 +297,7 @@ class _Connection(asyncio.Protocol):
         self.welcome = False
         self.reader = FrameReader(frames.LARGEST_HELLO)
         self.backlog: list[bytes] = []
+        self.reads: dict[int, asyncio.Future[Rows]] = {}
         self.pause = FIRST_PAUSE
         self.dialling: asyncio.Task[None] | None = None
 
@@ -337,6 +357,7 @@ class _Connection(asyncio.Protocol):
                 elif kind == frames.WELCOME and not self.welcome:
                     self.welcome = True
                     self.client._welcome = True
+                    self.client._refusals.pop(self.member.pid, None)
                     self.pause = FIRST_PAUSE
                     self.reader.largest = frames.LARGEST_PEER
                     self.transport.writelines(self.backlog)
@@ -350,21 +371,22 @@ class _Connection(asyncio.Protocol):
             self.refused(str(error))
 
     def refused(self, reason: str) -> None:
-        """By this replica: the others may do better, but not if none has been of any use so far."""
+        """By this replica: the others may do better."""
         self.close()
-        client = self.client
-        text = f"{self.member.name} refused {client.name}: {reason}"
-        if not client._welcome:
-            for mid in list(client._open):
-                client._finish(mid, MulticastFailed(text))
-        for future in client._rows.values():
+        self.backlog.clear()
+        text = f"{self.member.name} refused {self.client.name}: {reason}"
+        for future in self.reads.values():
             if not future.done():
                 future.set_exception(AmcastError(text))
+        self.client._refused(self.member, text)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
         was_welcome = self.welcome
         self.welcome = False
+        for future in self.reads.values():
+            if not future.done():
+                future.set_exception(TimeoutError())  # another replica may know
         if was_welcome:
             self.client._disconnected()
 

@@ -37,7 +37,7 @@ from amcast.runtime.log import Log
 from amcast.runtime.loop import new_event_loop
 from amcast.runtime.metrics import Metrics
 from amcast.runtime.serving import Serving
-from amcast.runtime.storage import Storage
+from amcast.runtime.storage import Storage, StorageFailure
 from amcast.runtime.tls import client_context, server_context
 from amcast.runtime.tracing import TraceWriter
 
@@ -469,4 +469,8 @@ class Node:
 def serve(node: Node) -> None:
     """Run a node in an event loop of its own."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(node.run())
+        try:
+            runner.run(node.run())
+        except OSError as error:  # a disk that is full or fails: what was not yet durable is lost, nothing else
+            where = error.filename or node.me.data
+            raise StorageFailure(f"{node.me.name} stopped: {where}: {error.strerror or error}") from error

@@ -83,8 +83,11 @@ class Storage:
         self._segment = -1
         self._segment_size = 0
         self._failed = False
-        folder.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise UsageError(f"{error.filename}: cannot be used ({error.strerror}); check the data folder") from error
         try:
             os.lockf(self._lock, os.F_TLOCK, 0)
         except OSError:
