@@ -18,6 +18,7 @@ from amcast.cli.claims import claims
 from amcast.cli.cluster import cluster
 from amcast.cli.demo import demo
 from amcast.cli.kv import kv
+from amcast.cli.maelstrom import maelstrom
 from amcast.cli.metrics import metrics
 from amcast.cli.node import node
 from amcast.cli.output import complain
@@ -40,7 +41,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (sim, verify, metrics, report, claims, swarm, sweep, reproduce, protocols, demo, node, kv, certs):
+for command in (
+    sim, verify, metrics, report, claims, swarm, sweep, reproduce, protocols, demo, node, kv, maelstrom, certs,
+):  # fmt: skip
     app.command(no_args_is_help=False)(command)
 app.add_typer(cluster, name="cluster")
 

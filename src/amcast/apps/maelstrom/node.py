@@ -1,0 +1,262 @@
+"""One node of a Maelstrom test, without I/O: lines in, lines out, time handed in.
+
+All nodes of the test are one group, in the order of `node_ids`. Each runs a replica of the protocol and, for the
+requests that reach it, the protocol's client: the n-th node is session n after the replicas. A request is checked,
+multicast as it is, executed by every node where it is delivered, and answered by the node it came to, from its own
+delivery. A node in a minority answers when the partition has healed.
+"""
+
+import heapq
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from amcast.apps.maelstrom.channels import Ack, Channel, Data
+from amcast.apps.maelstrom.lines import (
+    BAD,
+    CRASH,
+    MALFORMED,
+    UNAVAILABLE,
+    Body,
+    Envelope,
+    Head,
+    asker_of,
+    envelope_decoder,
+    error,
+    head_decoder,
+    init_decoder,
+    line,
+)
+from amcast.apps.maelstrom.workloads import Refused, Workload
+from amcast.core.engine import ClientEngine, Engine
+from amcast.core.errors import WireError
+from amcast.core.process import Params, Protocol
+from amcast.core.topology import Mid, Topology, message_id, sender_of
+from amcast.core.wire import AppMessage
+
+MEMBER: Final = "member"  # from replica to replica
+REQUEST: Final = "request"  # from client to replica
+ANSWER: Final = "answer"  # from replica to client
+EVERYBODY: Final = (0,)  # the one group
+LARGEST: Final = 2**31 - 1
+
+peer_decoder: Final = msgspec.json.Decoder(Data | Ack)
+
+
+class Group:
+    """What a node is once it knows the others."""
+
+    def __init__(self, names: list[str], me: int, protocol: Protocol, delta: int, boot: int) -> None:
+        size = len(names)
+        topology = Topology((size,), clients=size)
+        params = Params(delta)
+        self.names = names
+        self.me = me
+        self.session = size + me
+        self.replica = Engine(protocol, me, topology, params)
+        self.client = ClientEngine(protocol, self.session, topology, params)
+        self.channels = {pid: Channel(boot, delta) for pid in range(size) if pid != me}
+        self.pids = {name: pid for pid, name in enumerate(names)}
+        self.strangers: set[int] = set()  # nodes that started again
+        self.sequence = 0
+        self.last = -1  # the timestamp of the last delivery
+
+
+class Node:
+    def __init__(
+        self,
+        workload: Workload,
+        protocol: Protocol,
+        delta: int,
+        boot: int,
+        between: Callable[[int, int], int],
+        log: Callable[[str], None],
+    ) -> None:
+        """`boot` is a number that no other start of a node has, `between` picks when a timer fires."""
+        self.workload = workload
+        self.out: list[bytes] = []  # lines to print
+        self.waiting: dict[Mid, tuple[str, int | None]] = {}  # who gets the answer
+        self._protocol = protocol
+        self._delta = delta
+        self._boot = boot
+        self._between = between
+        self._log = log
+        self._name = ""
+        self._group: Group | None = None
+        self._timers: list[tuple[int, int, bool, str]] = []  # when, in which order, of the client, name
+        self._set = 0
+
+    # Lines
+
+    def receive(self, now: int, data: bytes) -> None:
+        """One line; `flush` after the last one that there is."""
+        try:
+            data.decode()
+            envelope = envelope_decoder.decode(data)
+            head = head_decoder.decode(envelope.body)
+        except BAD as problem:
+            self._log(f"malformed line of {len(data)} bytes: {problem}")
+            asker = asker_of(data)
+            if asker is not None:
+                self._answer(asker[0], asker[1], error(MALFORMED, f"malformed message: {problem}"))
+            return
+        self._name = self._name or envelope.dest
+        if head.type in ("amcast", "amcast_ack"):
+            self._from_peer(now, envelope)
+        elif head.type == "init":
+            self._init(now, envelope, head)
+        elif self._group is None:
+            self._answer(envelope.src, head.msg_id, error(UNAVAILABLE, "no init yet"))
+        else:
+            self._request(now, self._group, envelope, head)
+
+    def _answer(self, to: str, number: int | None, body: Body) -> None:
+        if number is not None:  # else nobody waits for it
+            self.out.append(line(self._name, to, {**body, "in_reply_to": number}))
+
+    def _init(self, now: int, envelope: Envelope, head: Head) -> None:
+        try:
+            init = init_decoder.decode(envelope.body)
+        except BAD as problem:
+            self._answer(envelope.src, head.msg_id, error(MALFORMED, f"init: {problem}"))
+            return
+        names = init.node_ids
+        if self._group is not None:
+            self._answer(envelope.src, head.msg_id, error(MALFORMED, f"init again: this is {self._name}"))
+            return
+        if init.node_id not in names or len(set(names)) != len(names):
+            self._answer(envelope.src, head.msg_id, error(MALFORMED, f"init of {init.node_id!r} among {names}"))
+            return
+        self._name = init.node_id
+        self._group = Group(names, names.index(init.node_id), self._protocol, self._delta, self._boot)
+        self._answer(envelope.src, head.msg_id, {"type": "init_ok"})
+        self._group.replica.start(now, None)
+        self._group.client.start(now)
+
+    def _request(self, now: int, group: Group, envelope: Envelope, head: Head) -> None:
+        body = bytes(envelope.body)
+        try:
+            self.workload.parse(head.type, body)
+        except Refused as refusal:
+            self._answer(envelope.src, head.msg_id, refusal.body)
+            return
+        group.sequence += 1
+        mid = message_id(group.session, group.sequence)
+        self.waiting[mid] = (envelope.src, head.msg_id)
+        group.client.multicast(now, AppMessage(mid, EVERYBODY, body))
+
+    def _from_peer(self, now: int, envelope: Envelope) -> None:
+        group = self._group
+        if group is None:
+            return  # it comes again
+        sender = group.pids.get(envelope.src, group.me)
+        channel = group.channels.get(sender)
+        if channel is None:
+            self._log(f"a message of the protocol from {envelope.src!r}, expected one of the other nodes")
+            return
+        try:
+            body = peer_decoder.decode(envelope.body)
+        except BAD as problem:
+            self._log(f"malformed message of the protocol from {envelope.src}: {problem}")
+            return
+        ready = channel.receive(now, body)
+        if ready is not None:
+            for kind, data in ready:
+                self._handle(now, group, sender, kind, data)
+        elif sender not in group.strangers:
+            group.strangers.add(sender)
+            self._log(f"{envelope.src} started again and forgot what it promised: not heard any more")
+
+    def _handle(self, now: int, group: Group, sender: int, kind: str, data: bytes) -> None:
+        """Raises WireError for what no node of this program sends: a channel with a hole in it is of no use."""
+        if kind == MEMBER:
+            group.replica.receive(now, sender, data)
+        elif kind == REQUEST:
+            session = len(group.names) + sender
+            wanted, _ = group.replica.requests(data, session, {EVERYBODY: True}, LARGEST)
+            group.replica.ask(now, session, wanted)
+        elif kind == ANSWER:
+            group.client.receive(now, sender, data)
+        else:
+            raise WireError(f"data of kind {kind!r}, expected {MEMBER}, {REQUEST} or {ANSWER}")
+
+    # Time
+
+    def due(self) -> int | None:
+        """When `tick` has something to do."""
+        times = [self._timers[0][0]] if self._timers else []
+        if self._group is not None:
+            times += [at for channel in self._group.channels.values() if (at := channel.due()) is not None]
+        return min(times, default=None)
+
+    def tick(self, now: int) -> None:
+        group = self._group
+        if group is None:
+            return
+        while self._timers and self._timers[0][0] <= now:
+            _, _, of_client, name = heapq.heappop(self._timers)
+            if of_client:
+                group.client.timer(now, name)
+            else:
+                group.replica.timer(now, name)
+        for channel in group.channels.values():
+            channel.tick(now)
+
+    def _set_timers(self, now: int, of_client: bool, timers: list[tuple[str, int, int]]) -> None:
+        for name, earliest, latest in timers:
+            self._set += 1
+            heapq.heappush(self._timers, (now + self._between(earliest, latest), self._set, of_client, name))
+
+    # What the steps since the last time want done
+
+    def flush(self, now: int) -> None:
+        group = self._group
+        if group is None:
+            return
+        while self._release(now, group):
+            pass
+        for pid, channel in group.channels.items():
+            self.out += [line(self._name, group.names[pid], body) for body in channel.out]
+            channel.out.clear()
+
+    def _release(self, now: int, group: Group) -> bool:
+        """Whether something went to this node itself, so that there may be more to do."""
+        again = False
+        requests, completed, timers = group.client.drain()
+        self._set_timers(now, True, timers)
+        for mid in completed:
+            group.client.results.pop(mid, None)
+        for pid, batch in requests:
+            again |= self._send(now, group, pid, REQUEST, batch)
+        tick = group.replica.drain(now)
+        self._set_timers(now, False, tick.timers)
+        for pid, batch in tick.batches:
+            again |= self._send(now, group, pid, MEMBER, batch)
+        for kind, detail in tick.notes:
+            self._log(f"{kind} {detail}".rstrip())
+        for m, ts in tick.deliveries:
+            self._deliver(group, m, ts)
+        for client, batch in group.replica.encode_answers(tick.answers, {}):
+            again |= self._send(now, group, client - len(group.names), ANSWER, batch)
+        return again
+
+    def _send(self, now: int, group: Group, pid: int, kind: str, data: bytes) -> bool:
+        if pid == group.me:
+            self._handle(now, group, pid, kind, data)
+            return True
+        group.channels[pid].send(now, kind, data)
+        return False
+
+    def _deliver(self, group: Group, m: AppMessage, ts: int) -> None:
+        assert ts > group.last, f"{m.mid} delivered at {ts} after {group.last}"
+        group.last = ts
+        body = self.workload.apply(m.payload)
+        if sender_of(m.mid) == group.session:
+            self._answer(*self.waiting.pop(m.mid), body)
+
+    def crashed(self, problem: BaseException) -> None:
+        """Nobody will know what became of the requests that wait."""
+        for to, number in self.waiting.values():
+            self._answer(to, number, error(CRASH, f"{self._name} stops: {problem!r}"))
+        self.waiting.clear()
