@@ -17,7 +17,7 @@ help:
 	@echo "make demo     a bank on a cluster of processes: kill a leader, check the books, verify on Spark"
 	@echo "make test     check, compile, then run all tests"
 	@echo "make check    ruff, mypy, import-linter"
-	@echo "make bench    simulator beside SimPy, sweeps beside a process pool, Spark beside memory"
+	@echo "make bench    simulator beside SimPy, sweeps beside a process pool, Spark beside memory, a cluster beside peers"
 	@echo "make swarm    SEEDS=$(SEEDS) random runs of each protocol"
 	@echo "make chaos    ROUNDS=$(ROUNDS) kills and pauses of real processes under load, judged by their trace"
 	@echo "make compile  compile core, protocols and sim in place if they changed"

@@ -54,7 +54,7 @@ RATIOS: Final = {NAIVE: 10, STOCK: 20, TUNED: 5}  # aims, at 64 and more outstan
 BENCHMARK: Final = "-t set,get,incr,mset -n 20000 -c 50 -P 16 -q".split()
 PATIENCE: Final = 90.0  # seconds for a line beyond what was asked to be measured
 
-Found = dict[tuple[str, int], dict[str, float]]
+Found = dict[tuple[str, int], dict[str, Any]]
 console = Console(width=140)
 
 
@@ -72,10 +72,10 @@ class Children:
     def load(self, role: str, out: int = subprocess.PIPE, **arguments: object) -> subprocess.Popen[bytes]:
         return self.start(sys.executable, LOAD, role, json.dumps(arguments), out=out)
 
-    def point(self, role: str, seconds: float, **arguments: object) -> dict[str, float]:
+    def point(self, role: str, seconds: float, **arguments: object) -> dict[str, Any]:
         child = self.load(role, seconds=seconds, **arguments)
         assert child.stdout is not None
-        result: dict[str, float] = next_line(child.stdout.fileno(), 2 * seconds + PATIENCE)
+        result: dict[str, Any] = next_line(child.stdout.fileno(), 2 * seconds + PATIENCE)
         child.wait(10)
         return result
 
@@ -282,14 +282,14 @@ def points_table(found: Found, compiled: bool) -> Table:
     mode = "COMPILED ONLY FOR A PART OF THE RUN" if len(modes) > 1 else "compiled" if compiled else "interpreted"
     title = f"closed loop, 20 bytes, 3 replicas, {os.cpu_count()} cores (amcast {mode}; fdatasync {fsync_ms():.1f} ms)"
     table = Table(title=title)
-    for column in ("system", "outstanding", "ops/s", "p50 µs", "p99 µs", "aim"):
-        table.add_column(column, justify="left" if column in ("system", "aim") else "right")
+    for column in ("system", "outstanding", "ops/s", "p50 µs", "p99 µs", "aim or note"):
+        table.add_column(column, justify="left" if column in ("system", "aim or note") else "right")
     before = ""
     for (name, outstanding), point in found.items():
         if before not in ("", name):
             table.add_section()
         before = name
-        aim = ""
+        aim = str(point.get("note", ""))
         if (name, outstanding) in AIMS:
             what, wanted = AIMS[name, outstanding]
             met = point["ops"] >= wanted if what == "ops" else point["p50"] < wanted

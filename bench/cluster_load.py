@@ -242,12 +242,15 @@ def pysyncobj(me: str, others: list[str], tuned: bool, seconds: float, outstandi
     clock = time.perf_counter
     for number in outstanding:
         point = Point(seconds)
-        open_ones = [number]
+        open_ones, failed = [number], [0]
 
-        def start(began: float, point: Point = point, open_ones: list[int] = open_ones) -> None:
+        def start(
+            began: float, point: Point = point, open_ones: list[int] = open_ones, failed: list[int] = failed
+        ) -> None:
             def ended(result: object, error: int) -> None:
                 now = clock()
                 if error:
+                    failed[0] += 1
                     start(now)
                 elif point.ended(began, now):
                     start(now)
@@ -260,7 +263,8 @@ def pysyncobj(me: str, others: list[str], tuned: bool, seconds: float, outstandi
             start(clock())
         while open_ones[0]:
             time.sleep(0.05)
-        point.print()
+        told = [f"{failed[0]} failed"] * bool(failed[0]) + ["lost the lead"] * (not appended._isLeader())
+        point.print(note=", ".join(told))
     sys.stdin.read()
 
 
