@@ -21,6 +21,7 @@ from amcast.runtime.tls import IdentityRefused, identity_of
 
 MOST_KEPT: Final = 64 * 2**20  # bytes for one member that does not acknowledge
 SECONDS_TO_GREET: Final = 5.0
+SECONDS_OF_SILENCE: Final = 3.0  # without an acknowledgement that is due
 ACK_EVERY: Final = 16  # batches …
 ACK_AFTER: Final = 0.03  # … or seconds
 FIRST_PAUSE: Final = 0.02
@@ -107,13 +108,24 @@ class Outgoing:
                         address.host, address.port, ssl=self.context,
                         server_hostname="" if self.context is not None else None,
                     )  # fmt: skip
-                await connection.lost
+                await self._watch(connection)
             except (OSError, TimeoutError) as error:
                 self.host.log.debug("cannot connect", peer=self.peer.name, error=str(error))
             if connection.welcome:
                 pause = FIRST_PAUSE
             await asyncio.sleep(pause * random.uniform(0.7, 1.3))
             pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _watch(self, connection: "_Dialled") -> None:
+        """Until it ends. One that nothing passes any more may never say so: it is given up, and another one dialled."""
+        while not connection.lost.done():
+            waiting = self.kept[0][0] if self.kept else 0
+            unsent = connection.transport.get_write_buffer_size()
+            await asyncio.wait([connection.lost], timeout=SECONDS_OF_SILENCE)
+            stuck = waiting and self.kept and self.kept[0][0] == waiting
+            if stuck and connection.welcome and not 0 < connection.transport.get_write_buffer_size() < unsent:
+                self.host.log.warning("connection silent", peer=self.peer.name)
+                connection.transport.abort()
 
     def refused(self, reason: str) -> None:
         if reason != self._refusal:

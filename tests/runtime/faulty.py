@@ -1,0 +1,293 @@
+"""Real processes in trouble: load with a record of what was acknowledged, a network that can be cut, a judge."""
+
+import asyncio
+import random
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from amcast.check import check
+from amcast.cli.cluster_processes import Processes
+from amcast.cli.trial import Trial
+from amcast.core.errors import MulticastFailed, OutcomeUnknown
+from amcast.core.trace import Event
+from amcast.runtime.client import Client
+from amcast.runtime.config import ClusterConfig, Member, file_name
+from amcast.tracefile import read_events
+
+PATIENCE = 40.0
+DEADLINE = 25.0  # of a multicast
+TURN = 0.01
+
+
+class Load:
+    """Multicasts from a thread of its own, each with an outcome by its deadline."""
+
+    def __init__(self, client: Client, rate: float = 150.0, most_open: int = 60) -> None:
+        self.client = client
+        self.rate = rate
+        self.most_open = most_open
+        self.acknowledged: set[str] = set()
+        self.failed = 0
+        self.unknown = 0
+        self._open = 0
+        self._ending = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._main, daemon=True)
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        self.more(20)
+        return self
+
+    def __exit__(self, kind: object, error: object, stack: object) -> None:
+        self._ending.set()
+        if error is None:
+            self.end()
+
+    def end(self) -> None:
+        """Send nothing more, and wait for the outcome of all that was sent."""
+        self._ending.set()
+        self._thread.join(DEADLINE + 10)
+        assert not self._thread.is_alive(), "a multicast without outcome"
+        if self._error is not None:
+            raise self._error
+        assert self.failed == 0
+
+    def more(self, count: int) -> None:
+        """Wait until so many more are acknowledged."""
+        goal = len(self.acknowledged) + count
+        wait_until(lambda: len(self.acknowledged) >= goal or self._error is not None, f"{count} more multicasts")
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._run())
+        except BaseException as error:
+            self._error = error
+
+    async def _run(self) -> None:
+        chance = random.Random(1)
+        groups = self.client.groups
+        began = time.monotonic()
+        sent = 0
+
+        def ended(name: str, future: asyncio.Future[dict[int, bytes]]) -> None:
+            self._open -= 1
+            error = future.exception()
+            if error is None:
+                self.acknowledged.add(name)
+            self.unknown += isinstance(error, OutcomeUnknown)
+            self.failed += isinstance(error, MulticastFailed)
+
+        async with self.client as client:
+            while not self._ending.is_set() or self._open:
+                due = int((time.monotonic() - began) * self.rate) - sent
+                for _ in range(0 if self._ending.is_set() else min(due, self.most_open - self._open)):
+                    dest = tuple(sorted(chance.sample(range(groups), chance.randint(1, groups))))
+                    future = client.submit(dest, b"%d" % sent)
+                    name = f"c{client.session:x}:{sent}"
+                    self._open += 1
+                    future.add_done_callback(lambda future, name=name: ended(name, future))
+                    sent += 1
+                await asyncio.sleep(TURN)
+
+
+def wait_until(what: Callable[[], object], name: str, patience: float = PATIENCE) -> None:
+    end = time.monotonic() + patience
+    while not what():
+        assert time.monotonic() < end, f"waited {patience} s in vain for {name}"
+        time.sleep(0.02)
+
+
+def judge(trial: Trial, *loads: Load) -> list[Event]:
+    """All catch up; the trace keeps every promise; what was acknowledged is delivered by all of its groups."""
+    out = trial.folder / "out"
+    assert trial.finish(out, force=True), f"replicas that do not catch up: {trial.statuses()}"
+    events = list(read_events(out))
+    for verdict in check(events):
+        assert verdict.status == "ok", f"{verdict.property}: {verdict.reason}"
+    dest = {event.message: event.dest for event in events if event.kind == "multicast"}
+    delivered: dict[str, list[str]] = {}
+    for event in events:
+        if event.kind == "deliver":
+            delivered.setdefault(str(event.message), []).append(event.process)
+    for name in set().union(*(load.acknowledged for load in loads)):
+        members = sorted(member.name for member in trial.config.members if f"g{member.group}" in dest[name])
+        assert sorted(delivered.get(name, [])) == members, f"{name} was acknowledged"
+    return events
+
+
+def tool(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"{name} is not installed")
+    return path
+
+
+@contextmanager
+def traced(trial: Trial, member: Member, *options: str) -> Iterator[None]:
+    """strace on a node that runs; it lets go at the end."""
+    pid = trial.processes.running(member)
+    command = [tool("strace"), "-f", "-qq", "-o", str(trial.folder / "strace"), "-p", str(pid), *options]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        try:
+            wait_until(lambda: tracer_of(pid) or process.poll() is not None, "strace")
+            if process.poll() is not None and trial.processes.running(member) is not None:
+                assert process.stderr is not None
+                pytest.skip(f"strace cannot trace here: {process.stderr.read().decode()[:200]}")
+            yield
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
+
+
+def tracer_of(pid: int | None) -> int:
+    """Of all threads."""
+    found = [0]
+    try:
+        for status in Path(f"/proc/{pid}/task").glob("*/status"):
+            found.append(int(status.read_text().partition("TracerPid:")[2].split()[0]))
+    except OSError:
+        return 0
+    return min(found[1:], default=0)
+
+
+# A network that can be cut
+
+State = Literal["open", "held", "cut"]
+
+
+class Network:
+    """Between each two members a relay for what the first one dials. `held`: nothing moves, and all that was under way
+    moves on later, as when packets are lost. `cut`: connections end and none begins."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self.config = config
+        self.states: dict[tuple[str, str], State] = {}
+        self.ports: dict[tuple[str, str], int] = {}
+        self._writers: dict[tuple[str, str], set[asyncio.StreamWriter]] = {}
+        self._dead: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(PATIENCE)
+
+    def close(self) -> None:
+        async def end() -> None:
+            tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result(PATIENCE)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE)
+        self._loop.close()
+
+    def config_of(self, me: Member) -> Path:
+        """The cluster as this member sees it, beside the common file."""
+        text = self.config.path.read_text()
+        for other in self.config.members:
+            if other is not me:
+                text = text.replace(f'peer = "{other.peer}"', f'peer = "127.0.0.1:{self.ports[me.name, other.name]}"')
+        path = self.config.path.with_name(f"{file_name(me.name)}.toml")
+        path.write_text(text)
+        return path
+
+    def set(self, state: State, pairs: Sequence[tuple[str, str]]) -> None:
+        def change() -> None:
+            for pair in pairs:
+                self.states[pair] = state
+                if state == "cut":
+                    for writer in self._writers[pair]:
+                        writer.transport.abort()
+
+        done = threading.Event()
+        self._loop.call_soon_threadsafe(lambda: (change(), done.set()))
+        assert done.wait(PATIENCE)
+
+    def silence(self) -> None:
+        """Nothing moves any more on the connections that there are; new ones are as good as ever."""
+        self._loop.call_soon_threadsafe(lambda: [self._dead.update(writers) for writers in self._writers.values()])
+
+    def around(self, name: str) -> list[tuple[str, str]]:
+        """All pairs with this member."""
+        return [pair for pair in self.ports if name in pair]
+
+    async def _open(self) -> None:
+        for one in self.config.members:
+            for other in self.config.members:
+                if one is not other:
+                    pair = one.name, other.name
+                    self._writers[pair] = set()
+                    server = await asyncio.start_server(
+                        lambda r, w, pair=pair, to=other: self._relay(r, w, pair, to), "127.0.0.1", 0
+                    )
+                    self.ports[pair] = server.sockets[0].getsockname()[1]
+
+    async def _relay(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pair: tuple[str, str], to: Member
+    ) -> None:
+        writers = self._writers[pair]
+        try:
+            if self.states.get(pair) == "cut":
+                return
+            back, on = await asyncio.open_connection(to.peer.host, to.peer.port)
+        except OSError:
+            return
+        finally:
+            if self.states.get(pair) == "cut":
+                writer.transport.abort()
+        both = {writer, on}
+        writers |= both
+        try:
+            await asyncio.gather(self._pump(reader, on, pair), self._pump(back, writer, pair))
+        except OSError:
+            pass
+        finally:
+            for each in both:
+                each.transport.abort()
+            writers -= both
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pair: tuple[str, str]) -> None:
+        while data := await reader.read(2**16):
+            while self.states.get(pair) == "held" or writer in self._dead:
+                await asyncio.sleep(TURN)
+            writer.write(data)
+            await writer.drain()
+        raise ConnectionResetError
+
+
+class Relayed(Processes):
+    """Nodes that reach each other through a network of ours."""
+
+    def __init__(self, processes: Processes, network: Network) -> None:
+        super().__init__(processes.config, processes.command)
+        self.network = network
+
+    def start(self, member: Member) -> int:
+        common = self.config
+        self.config = replace(common, path=self.network.config_of(member))
+        try:
+            return super().start(member)
+        finally:
+            self.config = common
+
+
+@contextmanager
+def relayed(trial: Trial) -> Iterator[Network]:
+    network = Network(trial.config)
+    trial.processes = Relayed(trial.processes, network)
+    try:
+        with trial:
+            yield network
+    finally:
+        network.close()
