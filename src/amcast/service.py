@@ -44,11 +44,16 @@ def run_node(
     *,
     trace: str | Path | None = None,
     level: str = "info",
+    new: bool = False,
+    rejoin: bool = False,
 ) -> None:
-    """Run one replica until it is told to stop; `app` makes its state machine from a group's number and their count."""
+    """Run one replica until it is told to stop; `app` makes its state machine from a group's number and their count.
+
+    `new` is for its first start, when its data folder is empty; `rejoin` for one that lost its disk.
+    """
     loaded = load(config)
-    node = Node(loaded, name, protocol(loaded.protocol), app, Path(trace) if trace else None, Log(name, level))
-    serve(node)
+    path = Path(trace) if trace else None
+    serve(Node(loaded, name, protocol(loaded.protocol), app, path, Log(name, level), new=new, rejoin=rejoin))
 
 
 def serve_kv(

@@ -5,6 +5,7 @@
 
 import os
 import random
+import shutil
 import time
 from pathlib import Path
 
@@ -28,7 +29,10 @@ class Storm:
         self.happened: list[str] = []
 
     def rounds(self) -> None:
-        kinds = [self.kill_leader, self.kill_follower, self.kill_group, self.kill_all, self.pause, self.pause_leader]
+        kinds = [
+            self.kill_leader, self.lose_disk, self.kill_all, self.kill_follower, self.kill_group, self.pause,
+            self.pause_leader,
+        ]  # fmt: skip
         for number in range(ROUNDS):
             kind = kinds[number % len(kinds)] if ROUNDS < 20 else self.chance.choice(kinds)
             self.happened.append(f"{time.strftime('%H:%M:%S')} {kind.__name__}")
@@ -46,6 +50,16 @@ class Storm:
         self.trial.kill(member)
         time.sleep(self.chance.uniform(0.0, 2.5))
         self.trial.start(member)
+
+    def lose_disk(self) -> None:
+        member = self.chance.choice(self.trial.config.members)
+        self.trial.kill(member)
+        shutil.rmtree(member.data)
+        self.trial.start(member, rejoin=True)
+        deadline = time.monotonic() + 30
+        while self.trial.role(member) in (None, "joining"):
+            assert time.monotonic() < deadline, f"{member.name} did not join"
+            time.sleep(0.05)
 
     def kill_group(self) -> None:
         g = self.chance.randrange(len(self.trial.config.topology.groups))

@@ -100,6 +100,17 @@ MUTANTS = [
         "heartbeat_before_what_it_tells_is_durable",
         ("        self.out.urgent = self.params.durable  # a heartbeat tells what is delivered\n", ""),
     ),
+    mutant(
+        "promises_while_it_joins",
+        ("        if self.joining:\n            return\n        if b <= self", "        if b <= self"),
+    ),
+    mutant("joins_any_ballot", ("if self.joining and msg.b > self.join_above:", "if self.joining:")),
+    mutant("forgets_that_it_joins", ("            records.append(Joining(self.join_above))\n", "            pass\n")),
+    mutant("old_answers_count_after_a_loss", ("        self.new_leader_acks.pop(pid, None)\n", "")),
+    mutant(
+        "old_deliveries_count_after_a_loss",
+        ("        self.delivered_by[self.topology.rank_of[pid]] = BOTTOM\n", ""),
+    ),
     mutant("new_state_not_durable", ("            self.save(Adopted(b, clock, state))\n", "            pass\n")),
     mutant(
         "leads_on_after_a_restart",

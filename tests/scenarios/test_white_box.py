@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from amcast.check import check
+from amcast.core.order import BOTTOM
 from amcast.lab.script import NEVER, Script
 from amcast.protocols import protocol
 from amcast.protocols.white_box import COMMITTED, LEADER
+from amcast.sim.world import UP
 
 Scenario = Callable[[], Script]
 SCENARIOS: dict[str, Scenario] = {}
@@ -385,6 +387,36 @@ def s21_snapshot_forgets_what_a_new_state_dropped() -> Script:
     s.at(62, lambda: s.world.restart(s.topology.pid("g0/2")))
     s.run()
     same_everywhere(s, 0, ["c0:0"])
+    return s
+
+
+@scenario
+def s23_lost_disk() -> Script:
+    """g0/2 loses its disk, comes back with what g0/0 knows, crashes before it takes part, and becomes a member."""
+    s = script(durable=True, heartbeat=20)
+    lost, peer = s.topology.pid("g0/2"), s.topology.pid("g0/0")
+    s.at(1, lambda: s.multicast("c0", 0, 1))
+    s.delay("g0/0", "g0/1", "NewLeaderAck", 5)
+    s.at(57, lambda: s.recover("g0/1"))
+    s.at(60, lambda: s.crash("g0/2", lose=False))
+
+    def come_back() -> None:
+        assert lost in process(s, "g0/1").new_leader_acks and process(s, "g0/1").delivered_by[2] != BOTTOM
+        s.world.disks[lost].lost = True
+        s.world.restart(lost)
+        assert s.world.state[lost] != UP, "it must not start from a disk that it lost"
+        s.world.restart(lost, peer)
+        for name in ("g0/0", "g0/1"):
+            assert lost not in process(s, name).new_leader_acks and process(s, name).delivered_by[2] == BOTTOM
+        s.world.crash(lost)
+        s.world.restart(lost)
+        assert process(s, "g0/2").joining
+
+    s.at(60.5, come_back)
+    s.at(66, lambda: s.multicast("c1", 0, 1))
+    s.run()
+    assert not process(s, "g0/2").joining
+    same_everywhere(s, 0, ["c0:0", "c1:0"])
     return s
 
 

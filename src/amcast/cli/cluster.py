@@ -82,13 +82,21 @@ def up(folder: Dir = HERE, wait: Wait = True, timeout: Timeout = 60.0) -> int:
 
 
 @cluster.command()
-def restart(name: Id, folder: Dir = HERE, wait: Wait = True, timeout: Timeout = 60.0) -> int:
+def restart(
+    name: Id,
+    folder: Dir = HERE,
+    rejoin: Annotated[
+        bool, Option("--rejoin", help="Set its data aside, and start from what the others of its group know.")
+    ] = False,
+    wait: Wait = True,
+    timeout: Timeout = 60.0,
+) -> int:
     """Start a node again; one that runs is stopped first."""
     processes = processes_of(folder)
     member = processes.config.member(name)
     with processes.alone():
         processes.stop([member])
-        processes.start(member)
+        processes.start(member, *(["--rejoin"] if rejoin else []))
     return show_started(processes, (member,), folder, wait, timeout)
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from amcast.core.errors import UsageError
 from amcast.core.process import Protocol
 from amcast.runtime.config import ClusterConfig, load_config
+from amcast.runtime.storage import Storage
 
 HOST: Final = "127.0.0.1"
 CLIENT: Final = "dev"  # may do everything
@@ -37,8 +38,9 @@ def create_cluster(
     ids = [f"g{group}/{rank}" for group in range(groups) for rank in range(replicas)]
     first = free_ports(len(ids) * len(LISTENERS), base_port)
     try:
+        (folder / "data").mkdir(parents=True, exist_ok=True)
         for member in ids:
-            (folder / "data" / member.replace("/", "-")).mkdir(parents=True, exist_ok=True)
+            Storage(folder / "data" / member.replace("/", "-"), f"{name} {member}").close()
         if secure:
             from amcast.runtime.certificates import make_certificates
 

@@ -62,11 +62,11 @@ class Processes:
         finally:
             os.close(lock)
 
-    def start(self, member: Member) -> int:
+    def start(self, member: Member, *options: str) -> int:
         """Start a node that does not run, on its own; its pid."""
         with open(self.log(member), "ab") as log:
             process = subprocess.Popen(
-                [*self.command, "--config", str(self.config.path), "--id", member.name],
+                [*self.command, "--config", str(self.config.path), "--id", member.name, *options],
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

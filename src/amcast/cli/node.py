@@ -15,6 +15,10 @@ LEVELS = ("debug", "info", "warning", "error")
 def node(
     config: Annotated[Path, typer.Option(help="The file that describes the cluster.")],
     id: Annotated[str, typer.Option(help="Which of its replicas this is, such as g0/1.")],
+    new: Annotated[bool, typer.Option("--new", help="Its first start: the data folder is empty.")] = False,
+    rejoin: Annotated[
+        bool, typer.Option("--rejoin", help="Its disk is lost or damaged: start from what its group knows.")
+    ] = False,
     trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Record what it delivers, in DIR/ID.jsonl.")] = None,
     level: Annotated[str, typer.Option(help=f"What to log: {', '.join(LEVELS)}, and what is worse.")] = "info",
 ) -> None:
@@ -25,7 +29,7 @@ def node(
     if level not in LEVELS:
         raise UsageError(f"--level {level}: expected one of {', '.join(LEVELS)}")
     file = trace / f"{file_name(id)}.jsonl" if trace is not None else None
-    run_node(config, id, machine_of(load(config).app), trace=file, level=level)
+    run_node(config, id, machine_of(load(config).app), trace=file, level=level, new=new, rejoin=rejoin)
 
 
 def machine_of(name: str) -> Callable[[int, int], StateMachine] | None:

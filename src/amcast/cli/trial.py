@@ -71,16 +71,20 @@ class Trial:
         name = leading[0]["id"] if leading else found[0]["id"] if found else f"g{g}/0"
         return self.config.member(str(name))
 
+    def role(self, member: Member) -> str | None:
+        found = [status.get("role") for status in self.statuses() if status.get("id") == member.name]
+        return str(found[0]) if found else None
+
     def kill(self, *members: Member) -> None:
         for member in members:
             self.processes.signal(member, signal.SIGKILL)
         self.processes.wait_until_gone(members, 10)
 
-    def start(self, *members: Member, wait: bool = True) -> None:
+    def start(self, *members: Member, wait: bool = True, rejoin: bool = False) -> None:
         with self.processes.alone():
             for member in members:
                 if self.processes.running(member) is None:
-                    self.processes.start(member)
+                    self.processes.start(member, *(["--rejoin"] if rejoin else []))
         if wait:
             self.wait_until_ready(list(members))
 

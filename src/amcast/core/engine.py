@@ -52,6 +52,9 @@ class Engine:
         else:
             self.process.recover(now, records)
 
+    def rejoin(self, now: int, records: list[bytes], floor: int) -> None:
+        self.process.rejoin(now, records, floor)
+
     def receive(self, now: int, sender: int, batch: bytes) -> int:
         """Messages from another member, all handled; their number. Raises WireError before any is handled."""
         messages = self.codec.read(batch)

@@ -106,6 +106,17 @@ class Process:
         self.now = now
         self.on_recover(records)
 
+    def absent(self, now: int, pid: int) -> int:
+        """A member of this group lost what it knew: count on nothing that it said. What it must be told to `rejoin`."""
+        self.now = now
+        return self.on_absent(pid)
+
+    def rejoin(self, now: int, records: list[bytes], floor: int) -> None:
+        """Start without what this process knew, from a snapshot that another member of its group took after all of them
+        were told that this one is `absent`; `floor` is the highest of what they said."""
+        self.now = now
+        self.on_rejoin(records, floor)
+
     def abandon(self, now: int, mid: Mid) -> None:
         """At a client: this multicast was refused, and nobody will deliver it."""
         self.now = now
@@ -135,6 +146,12 @@ class Process:
 
     def on_recover(self, records: list[bytes]) -> None:
         pass
+
+    def on_absent(self, pid: int) -> int:
+        return BOTTOM
+
+    def on_rejoin(self, records: list[bytes], floor: int) -> None:
+        raise NotImplementedError(f"{type(self).__name__} cannot come back without what it knew")
 
     def on_suspect(self) -> None:
         pass

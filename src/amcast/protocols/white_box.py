@@ -24,6 +24,7 @@ Departures from the figure, each for a reason that a scenario of the tests shows
 - With `Params.durable` a replica records promises, acceptances and deliveries before any replica hears of them and can
   restart. (A client hears of a delivery before: a quorum of each group has the message on disk.) It missed messages
   meanwhile: the leader sees from its heartbeats what it lacks and sends that again.
+- A replica that lost its disk comes back with the state of another member, and takes part from the next ballot on.
 - A message is forgotten when every member of all its destination groups has delivered it (Floor); a late copy of it
   is answered, not delivered again.
 """
@@ -276,10 +277,12 @@ class WhiteBox(Replica):
 
     def recover_if_nominated(self) -> None:
         leads = self.status == LEADER and not self.must_recover and self.seen_ballot <= self.cballot
-        if not leads and self.election.may_try(self.now):
+        if not leads and not self.joining and self.election.may_try(self.now):
             self.start_recovery()
 
     def on_new_leader(self, sender: int, b: int) -> None:  # l.37
+        if self.joining:
+            return
         if b <= self.ballot:  # l.38
             self.send_one(sender, Nack(self.ballot))
             return
@@ -315,7 +318,9 @@ class WhiteBox(Replica):
         self.lead_if_followed()
 
     def on_new_state(self, sender: int, msg: NewState) -> None:  # l.57
-        if self.status != RECOVERING or self.ballot != msg.b:  # l.58
+        if self.joining and msg.b > self.join_above:
+            self.ballot = msg.b
+        elif self.joining or self.status != RECOVERING or self.ballot != msg.b:  # l.58
             return
         self.status = FOLLOWER  # l.59
         self.adopt(msg.b, msg.clock, msg.state)  # l.60, l.61
@@ -357,6 +362,8 @@ class WhiteBox(Replica):
             self.recover_if_nominated()
 
     def on_suspect(self) -> None:
+        if self.joining:
+            return
         for rank in range(self.rank):
             self.election.suspect(rank)
         self.start_recovery()
@@ -370,7 +377,10 @@ class WhiteBox(Replica):
         self.schedule_tick()
         self.ticks += 1
         self.out.urgent = self.params.durable  # a heartbeat tells what is delivered
-        self.send(self.others, Heartbeat(self.ballot, self.cballot, self.max_delivered_gts))
+        if self.joining:
+            self.send(self.others, Nack(self.join_above))  # whoever leads, begin a higher ballot; not this process
+        else:
+            self.send(self.others, Heartbeat(self.ballot, self.cballot, self.max_delivered_gts))
         for rank in self.election.newly_suspected(self.now):
             self.note("suspect", f'{{"process": "{self.topology.name(self.group[rank])}"}}')
         self.recover_if_nominated()

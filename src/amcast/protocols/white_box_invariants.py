@@ -127,6 +127,16 @@ class Monitor:
             if group == g and members & bit and b == cballot and mid not in forgotten and held.get(mid) != lts:
                 self.fail("2b", f"{self.topology.name(pid)} restarted without {self.name(mid)}, which it had accepted")
 
+    def replaced(self, pid: int) -> None:
+        """A process came back without what it knew, and answers for nothing of that."""
+        self._seen.pop(pid, None)
+        self._joined.pop(pid, None)
+        g = self.topology.group_of[pid]
+        bit = 1 << self.topology.rank_of[pid]
+        for key, members in self._acks.items():
+            if key[1] == g:
+                self._acks[key] = members & ~bit
+
     def check_process(self, pid: int, cballot: int, ballot: int, clock: int, rows: list[Row]) -> None:
         """After every step: what holds at one process, alone and compared with its previous step."""
         who = self.topology.name(pid)

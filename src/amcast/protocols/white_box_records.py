@@ -136,8 +136,18 @@ class Remembered(Message):
         self.above = above
 
 
+@final
+class Joining(Message):
+    """What comes before was another member's state: nothing to answer for until a ballot above `b` is entered."""
+
+    wire: ClassVar[dict[str, object]] = {"b": int}
+
+    def __init__(self, b: int) -> None:
+        self.b = b
+
+
 RECORDS: Final = Codec(
-    (Promised, Adopted, Accepted, Delivered, Summary, Held, Remembered),
+    (Promised, Adopted, Accepted, Delivered, Summary, Held, Remembered, Joining),
     (Accepted(NOTHING, 0, 0), Delivered(NOBODY, 0, 0)),
     MOST,
 )

@@ -21,6 +21,7 @@ from amcast.protocols.white_box_records import (
     Adopted,
     Delivered,
     Held,
+    Joining,
     Promised,
     Remembered,
     Summary,
@@ -137,6 +138,8 @@ class Replica(Process):
         self.behind = [0] * len(self.group)  # at the leader: for how many ticks each member has not kept up
         self.ticks = 0
         self.waiting: dict[int, list[Entry]] = {self.g0: []}  # delivered, to be forgotten when this group's floor rises
+        self.joining = False  # came back without what it knew: it takes no part until it enters a ballot
+        self.join_above = BOTTOM  # only a ballot above this one: it may have had a part in the others
         self.monitor: Monitor | None = None
 
     def on_observe(self, monitor: object) -> None:
@@ -177,6 +180,7 @@ class Replica(Process):
         self.clock = clock
         self.cballot = b
         self.must_recover = False
+        self.joining = False
         if self.params.durable:
             self.save(Adopted(b, clock, state))
         if self.monitor is not None:
@@ -237,6 +241,8 @@ class Replica(Process):
         kept.sort(key=by_gts)
         for entry in kept:
             records.append(Held(entry.m, entry.phase, entry.lts, entry.gts))
+        if self.joining:
+            records.append(Joining(self.join_above))
         return [encoded(record) for record in records]
 
     def on_recover(self, records: list[bytes]) -> None:
@@ -248,13 +254,32 @@ class Replica(Process):
         self.monitor = monitor
         self.seen_ballot = self.ballot
         leads = leader_of(self.cballot) == self.rank  # not any more: its proposals were not on disk
-        self.status = RECOVERING if leads or self.ballot != self.cballot else FOLLOWER
+        self.status = RECOVERING if leads or self.joining or self.ballot != self.cballot else FOLLOWER
         if monitor is not None:
             monitor.restarted(self.pid, self.cballot, self.rows(), self.done.mids())
             monitor.adopted(self.pid, self.cballot, self.clock, self.rows(), self.done.mids())
         self.out.records.clear()
         self.out.urgent = False
         self.on_start()
+
+    def on_absent(self, pid: int) -> int:
+        self.new_leader_acks.pop(pid, None)
+        self.new_state_acks.pop(pid, None)
+        self.delivered_by[self.topology.rank_of[pid]] = BOTTOM
+        return max(self.ballot, self.seen_ballot)
+
+    def on_rejoin(self, records: list[bytes], floor: int) -> None:
+        """Safe because it answers nothing before it enters a ballot that began after all other members dropped whatever
+        it had said: the state of that ballot comes from a quorum without it. And nothing that it lacks is forgotten.
+        """
+        monitor = self.monitor
+        self.monitor = None  # which knows what this process was before
+        self.joining = True
+        self.join_above = floor
+        self.on_recover(records)
+        self.monitor = monitor
+        if monitor is not None:
+            monitor.replaced(self.pid)
 
     def replay(self, record: Message) -> None:
         if isinstance(record, Accepted):
@@ -289,6 +314,9 @@ class Replica(Process):
             self.done.restore(record.sender, record.done, record.above)
         elif isinstance(record, Held):
             self.hold(record)
+        elif isinstance(record, Joining):
+            self.joining = True
+            self.join_above = record.b
 
     def hold(self, record: Held) -> None:
         entry = Entry(record.m, self.done.session(record.m.mid))
@@ -319,7 +347,7 @@ class Replica(Process):
 
     def condition(self) -> dict[str, object]:
         return {
-            "role": ("follower", "leader", "recovering")[self.status],
+            "role": "joining" if self.joining else ("follower", "leader", "recovering")[self.status],
             "leader": self.topology.name(self.group[leader_of(self.cballot)]),
             "ballot": round_of(self.cballot),
             "clock": self.clock,

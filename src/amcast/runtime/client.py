@@ -76,7 +76,7 @@ class Client:
         self._sweep: asyncio.TimerHandle | None = None
         self._trace: TraceWriter | None = None
         if trace is not None:
-            self._trace = TraceWriter(trace, config.name, config.topology.name(self.session), None, 0)
+            self._trace = TraceWriter(trace, config.name, config.topology.name(self.session), None)
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -111,7 +111,7 @@ class Client:
         """Deliver the payload to these groups; what the application of each group answers, by its name."""
         numbers = tuple(sorted({self._group(name) for name in dest}))
         answers = await self.submit(numbers, payload, deadline)
-        return {self.config.topology.group_name(g): answer for g, answer in answers.items()}
+        return {self.config.topology.group_name(g): answers[g] for g in numbers}
 
     def submit(self, dest: tuple[int, ...], payload: bytes, deadline: float | None = None) -> asyncio.Future[Answers]:
         """The same for group numbers in increasing order, without a task for each multicast."""
@@ -307,7 +307,7 @@ class _Connection(asyncio.Protocol):
             return
         if len(self.backlog) < 1000:  # the protocol sends again what is lost
             self.backlog.append(data)
-        if self.dialling is None:
+        if self.dialling is None and self.transport is None:
             self.dialling = self.client._loop.create_task(self.dial())
 
     async def dial(self) -> None:
@@ -340,6 +340,11 @@ class _Connection(asyncio.Protocol):
                 return
         hello = Hello(frames.VERSION, config.name, self.client.name, 0, self.client.session)
         self.transport.write(frame(frames.HELLO, frames.encode(hello)))
+        self.client._loop.call_later(SECONDS_TO_GREET, self.hurry, self.transport)
+
+    def hurry(self, transport: asyncio.Transport) -> None:
+        if not self.welcome and self.transport is transport:
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         assert self.transport is not None

@@ -29,6 +29,8 @@ ANSWERS: Final = 8
 READ: Final = 9
 ROWS: Final = 10
 FAILED: Final = 11
+ABSENT: Final = 12  # from a member that lost its disk, instead of START: forget what I said; and the answer
+STATE: Final = 13  # from the same, later: tell me what you know; and the answer
 
 
 class Failure(msgspec.Struct, array_like=True):
@@ -57,6 +59,13 @@ class Welcome(msgspec.Struct, array_like=True):
     expects: int
 
 
+class State(msgspec.Struct, array_like=True):
+    """What a member that comes back without its disk starts from, and the rows before that it asked for."""
+
+    saved: bytes
+    rows: bytes
+
+
 class Read(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """Rows from a position on, at most so many bytes; waits a while for the first one."""
 
@@ -80,6 +89,7 @@ class Rows(msgspec.Struct, array_like=True):
 encode = msgspec.msgpack.Encoder().encode
 hello_decoder: Final = msgspec.msgpack.Decoder(Hello)
 welcome_decoder: Final = msgspec.msgpack.Decoder(Welcome)
+state_decoder: Final = msgspec.msgpack.Decoder(State)
 read_decoder: Final = msgspec.msgpack.Decoder(Read)
 failure_decoder: Final = msgspec.msgpack.Decoder(Failure)
 rows_decoder: Final = msgspec.msgpack.Decoder(Rows)

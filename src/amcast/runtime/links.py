@@ -38,6 +38,10 @@ class Host(Protocol):
 
     def on_batch(self, sender: int, batch: bytes) -> None: ...
 
+    def absent(self, pid: int) -> int: ...
+
+    def state_from(self, position: int) -> bytes: ...
+
     def fail(self, error: BaseException) -> None: ...
 
 
@@ -273,6 +277,13 @@ class _Accepted(asyncio.Protocol):
             self.incoming.strangers -= 1
 
     def begin(self, kind: int, number: int) -> None:
+        if kind == frames.ABSENT:
+            self.transport.write(frame(frames.ABSENT, frames.encode(self.host.absent(self.pid))))
+            return
+        if kind == frames.STATE:
+            self.host.log.info("state sent", peer=self.host.config.members[self.pid].name)
+            self.transport.write(frame(frames.STATE, self.host.state_from(number)))
+            return
         boot, expects = self.incoming.expects.get(self.pid, (0, 0))
         if kind != frames.START or (boot == self.boot and number < expects):
             raise WireError(f"frame {number} of kind {kind}, expected a start from {expects}")
@@ -309,6 +320,28 @@ class _Accepted(asyncio.Protocol):
             self.ack_at = None
         if self.incoming.current.get(self.pid) is self:
             del self.incoming.current[self.pid]
+
+
+async def ask_member(host: Host, peer: Member, context: SSLContext | None, kind: int, number: int) -> bytes:
+    """One question to another member, before there is a channel to it. Raises OSError and AmcastError."""
+    address = peer.peer
+    name = "" if context is not None else None
+    reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context, server_hostname=name)
+    try:
+        if host.config.tls is not None:
+            identity_of(writer.get_extra_info("ssl_object"), host.config, peer.name)
+        hello = Hello(frames.VERSION, host.config.name, host.me.name, host.boot)
+        writer.write(frame(frames.HELLO, frames.encode(hello)) + frame(kind, b"", number))
+        received = FrameReader(frames.LARGEST_PEER)
+        while data := await reader.read(2**20):
+            for answer, _, body in received.feed(data):
+                if answer == kind:
+                    return body
+                if answer == frames.REFUSED:
+                    raise ConnectionError(body.decode(errors="replace"))
+        raise ConnectionError("the connection was closed")
+    finally:
+        writer.close()
 
 
 def read_hello(kind: int, body: bytes) -> Hello:

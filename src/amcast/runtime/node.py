@@ -21,18 +21,21 @@ from ssl import SSLContext
 from typing import Final
 
 import msgspec
+from librt.strings import BytesWriter
 
 from amcast.core.application import Delivery, StateMachine
-from amcast.core.engine import Engine, Tick
-from amcast.core.errors import UsageError
+from amcast.core.engine import Engine, Tick, pack_rows, unpack_rows
+from amcast.core.errors import AmcastError, UsageError, WireError
 from amcast.core.order import group_of, time_of
 from amcast.core.process import Protocol
 from amcast.core.topology import Mid, message_id, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message
+from amcast.runtime import frames
 from amcast.runtime.admin import Admin
 from amcast.runtime.config import Address, ClusterConfig, Member
+from amcast.runtime.frames import State
 from amcast.runtime.history import History
-from amcast.runtime.links import SECONDS_TO_GREET, Incoming, Outgoing
+from amcast.runtime.links import SECONDS_TO_GREET, Incoming, Outgoing, ask_member
 from amcast.runtime.log import Log
 from amcast.runtime.loop import new_event_loop
 from amcast.runtime.metrics import Metrics
@@ -45,6 +48,8 @@ CONGESTED: Final = 16 * 2**20  # bytes kept for members above which clients must
 SNAPSHOT_EVERY: Final = 64 * 2**20  # bytes of records
 SYNC_AFTER: Final = 0.1  # seconds that records may wait for others before they are committed alone
 SECONDS_TO_STOP: Final = 5.0
+SECONDS_TO_FETCH: Final = 60.0
+ROWS_AT_ONCE: Final = 2**24
 
 
 class Saved(msgspec.Struct, array_like=True):
@@ -91,7 +96,11 @@ class Node:
         app: Callable[[int, int], StateMachine] | None = None,
         trace: Path | None = None,
         log: Log | None = None,
+        *,
+        new: bool = False,
+        rejoin: bool = False,
     ) -> None:
+        """`new`: its first start. `rejoin`: without what is on its disk, from what the others of its group know."""
         self.config = config
         self.me: Member = config.member(name)
         if config.durable and not protocol.durable:
@@ -114,6 +123,9 @@ class Node:
         self.ready = False
         self._trace_path = trace
         self._trace: TraceWriter | None = None
+        self._passed = 0  # the position of the next delivery to be traced
+        self._new = new
+        self._rejoin = rejoin
         self._loop: asyncio.AbstractEventLoop
         self._scheduled = False
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
@@ -141,7 +153,7 @@ class Node:
                 self._loop.add_signal_handler(number, self.stop)
         try:
             inside, outside = self._contexts()
-            self._recover()
+            await self._recover(outside)
             servers.append(await self._listen(self.incoming.accept, self.me.peer, inside))
             servers.append(await self._listen(self.serving.accept, self.me.client, inside))
             await admin.start(self.me.admin)
@@ -217,50 +229,106 @@ class Node:
                 f"{self.me.name} cannot listen on {address}: {reason}; free it or change {self.config.path}"
             ) from None
 
-    def _recover(self) -> None:
+    async def _recover(self, context: SSLContext | None) -> None:
         config = self.config
-        self.storage = Storage(self.me.data, f"{config.name} {self.me.name}")
-        starts = self.storage.count_start()
+        storage = Storage(self.me.data, f"{config.name} {self.me.name}", new=self._new or self._rejoin)
+        self.storage = storage
+        starts = storage.count_start()
         if self._trace_path is not None:
-            self._trace = TraceWriter(
-                self._trace_path, config.name, self.me.name, self.group_names[self.me.group], starts
-            )
-            self._trace.row("start" if starts == 1 else "restart")
-        if not config.durable:
-            if starts > 1:
-                raise UsageError(
-                    f"{self.me.name} kept nothing on disk and cannot come back: its group counts on promises that it "
-                    "forgot; start a new cluster, or set durable = true"
-                )
-            self.storage.close()
-            self.storage = None
+            self._trace = TraceWriter(self._trace_path, config.name, self.me.name, self.group_names[self.me.group])
+            self._trace.row("restart" if self._trace.starts else "start")
+        if self._rejoin or (not config.durable and starts > 1):
+            storage.set_aside()
+            storage.recover()
+            await self._start_from_peers(context)
+        elif config.durable:
+            self._start_from_disk(storage)
+        else:
             self.engine.start(time.monotonic_ns(), None)
-            return
-        recovered = self.storage.recover()
+        if not config.durable:
+            storage.close()
+            self.storage = None
+
+    def _start_from_disk(self, storage: Storage) -> None:
+        recovered = storage.recover()
         position = 0
         records = recovered.records
         if recovered.snapshot is not None:
-            saved = msgspec.msgpack.decode(recovered.snapshot, type=Saved)
+            saved = self._restore(recovered.snapshot)
             position = saved.position
             records = saved.protocol + records
-            if self.app is not None:
-                self.app.restore(saved.app)
-            self.results.restore(saved.results)
         self.history = History(self.me.data / "history", position)
+        self._passed = position
         self.engine.start(time.monotonic_ns(), records if records else None)
-        self._deliver_again(position)
+        again = self.engine.out.deliveries
+        self.engine.out.deliveries = []
+        self._deliver(again)
+        self._trace_rows(again)
         if recovered.cut:
             self.log.warning("torn write cut off", bytes=recovered.cut)
         self.log.info("recovered", records=len(records), position=self.history.end)
 
-    def _deliver_again(self, position: int) -> None:
-        """What the records since the snapshot deliver; traced where the process stopped before it could say so."""
-        out = self.engine.out
-        deliveries = out.deliveries
-        out.deliveries = []
-        self._deliver(deliveries)
+    async def _start_from_peers(self, context: SSLContext | None) -> None:
+        """With the state of another member; on disk, with the fact that it is not ours, before anybody hears of us."""
+        position = self._trace.deliveries if self._trace is not None else -1
+        peers = [member for member in self.config.members if member.group == self.me.group and member is not self.me]
+        if not peers:
+            raise UsageError(f"{self.me.name} is alone in its group: nobody knows what it lost")
+        floor = -1
+        for peer in peers:  # all of them: none may count on what this one said before, or think that it has something
+            answer = await self._ask(peer, context, frames.ABSENT, 0)
+            floor = max(floor, msgspec.msgpack.decode(answer, type=int))
+        answer = await self._ask(peers[0], context, frames.STATE, position if position >= 0 else 2**62)
+        state = frames.state_decoder.decode(answer)
+        saved = self._restore(state.saved)
+        self.history = History(self.me.data / "history" if self.config.durable else None, saved.position)
         if self._trace is not None:
-            self._trace_rows(deliveries[max(0, self._trace.deliveries - position) :])
+            rows = [(m, ts) for ts, _, m in unpack_rows(state.rows, len(self.group_names))]
+            self._passed = saved.position - len(rows)
+            self._trace_rows(rows)
+        self._passed = saved.position
+        self.engine.rejoin(time.monotonic_ns(), saved.protocol, floor)
+        self.engine.out.deliveries.clear()
+        if self.config.durable and self.storage is not None:
+            self.storage.snapshot(self._save())
+        self.log.info("joining", state_of=peers[0].name, position=saved.position)
+
+    async def _ask(self, peer: Member, context: SSLContext | None, kind: int, number: int) -> bytes:
+        """Until it answers."""
+        while True:
+            try:
+                async with asyncio.timeout(SECONDS_TO_FETCH):
+                    return await ask_member(self, peer, context, kind, number)
+            except (OSError, TimeoutError, AmcastError) as error:
+                self.log.warning("no answer yet", peer=peer.name, error=str(error))
+                await asyncio.sleep(1.0)
+
+    def absent(self, pid: int) -> int:
+        """A member of this group lost its disk."""
+        if self.config.topology.group_of[pid] != self.me.group:
+            raise WireError(f"a member of another group than {self.group_names[self.me.group]}")
+        if self.engine.process.condition().get("role") == "joining":
+            raise WireError(f"{self.me.name} lost its disk as well")
+        return self.engine.process.absent(time.monotonic_ns(), pid)
+
+    def _restore(self, data: bytes) -> Saved:
+        saved = msgspec.msgpack.decode(data, type=Saved)
+        if self.app is not None:
+            self.app.restore(saved.app)
+        self.results.restore(saved.results)
+        return saved
+
+    def state_from(self, position: int) -> bytes:
+        """For a member that lost its disk: our state, and the rows before it from a position on."""
+        if self.engine.process.condition().get("role") == "joining":
+            raise WireError(f"{self.me.name} is joining itself")
+        saved = self._save()
+        rows: list[bytes] = []
+        while position < self.history.end:
+            first, after, block = self.history.read(max(position, self.history.earliest), ROWS_AT_ONCE)
+            rows.append(block if first >= position else _without(block, position - first, len(self.group_names)))
+            position = after
+        return frames.encode(State(saved, b"".join(rows)))
 
     # Turns of the loop
 
@@ -355,12 +423,14 @@ class Node:
             self._trace.flush()
 
     def _trace_rows(self, deliveries: list[tuple[AppMessage, int]]) -> None:
-        """Of a durable node only when a restart would not deliver them again."""
+        """Of a durable node only when a restart would not deliver them again; and not what an earlier life traced."""
         if self._trace is None or not deliveries:
             return
         for m, ts in deliveries:
-            place = {"time": time_of(ts), "tie": self.group_names[group_of(ts)]}
-            self._trace.row("deliver", message=self.config.topology.message_name(m.mid), ts=place)
+            if self._passed >= self._trace.deliveries:
+                place = {"time": time_of(ts), "tie": self.group_names[group_of(ts)]}
+                self._trace.row("deliver", message=self.config.topology.message_name(m.mid), ts=place)
+            self._passed += 1
         self._trace.flush()
 
     # Disk
@@ -464,6 +534,14 @@ class Node:
             "peers": {link.peer.name: link.connection is not None for link in self.links.values()},
             "durable": self.config.durable,
         }
+
+
+def _without(block: bytes, count: int, groups: int) -> bytes:
+    """These rows without the first ones."""
+    w = BytesWriter()
+    for ts, when, m in unpack_rows(block, groups)[count:]:
+        pack_rows(w, [(m, ts)], when)
+    return w.getvalue()
 
 
 def serve(node: Node) -> None:

@@ -75,7 +75,8 @@ def records_of(body: memoryview) -> Iterator[bytes]:
 class Storage:
     """The log of one node. Not for use by two processes at once: the folder is locked."""
 
-    def __init__(self, folder: Path, identity: str, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(self, folder: Path, identity: str, segment_bytes: int = SEGMENT_BYTES, *, new: bool = True) -> None:
+        """`new`: the folder may be empty. An empty folder of a member that has been one before is a lost disk."""
         self.folder = folder
         self.identity = identity
         self.segment_bytes = segment_bytes
@@ -93,11 +94,16 @@ class Storage:
         except OSError:
             os.close(self._lock)
             raise UsageError(f"{folder}: another process uses this data folder; stop it first") from None
-        self._check_identity()
+        self._check_identity(new)
 
-    def _check_identity(self) -> None:
+    def _check_identity(self, new: bool) -> None:
         path = self.folder / "identity"
         if not path.exists():
+            if not new:
+                raise UsageError(
+                    f"{self.folder}: no data of {self.identity}; if it never ran, start it with --new; if its disk is "
+                    "lost, with --rejoin"
+                )
             self._write_whole(path, self.identity.encode())
         found = path.read_text(errors="replace")
         if found != self.identity:
@@ -247,6 +253,18 @@ class Storage:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def set_aside(self) -> None:
+        """Keep what is there under another name, for whoever wants to know, and start with an empty folder."""
+        kept = [path for path in self.folder.iterdir() if path.name not in ("identity", "lock", "starts")]
+        number = 1
+        while (aside := self.folder.with_name(f"{self.folder.name}.old-{number}")).exists():
+            number += 1
+        if kept:
+            aside.mkdir()
+            for path in kept:
+                path.rename(aside / path.name)
+            self._sync_folder()
 
     def close(self) -> None:
         if self._segment >= 0:

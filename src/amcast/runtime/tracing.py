@@ -15,16 +15,18 @@ START_SHIFT: Final = 40  # of the count of starts in `seq`
 
 
 class TraceWriter:
-    def __init__(self, path: Path, run: str, process: str, group: str | None, starts: int) -> None:
+    def __init__(self, path: Path, run: str, process: str, group: str | None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.deliveries = 0  # rows that are there already
+        self.starts = 0  # of the process, before this one
         if path.exists():
             data = path.read_bytes()
             os.truncate(path, data.rfind(b"\n") + 1)
             self.deliveries = data.count(b'"kind":"deliver"')
+            self.starts = data.count(b'"kind":"start"') + data.count(b'"kind":"restart"')
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._same: dict[str, object] = {"run": run, "process": process, "group": group}
-        self._seq = starts << START_SHIFT
+        self._seq = self.starts << START_SHIFT
         self._lines: list[bytes] = []
 
     def row(self, kind: str, **columns: object) -> None:

@@ -2,6 +2,7 @@
 
 from typing import final
 
+from amcast.core.errors import InvariantViolation
 from amcast.core.wire import AppMessage
 
 
@@ -11,6 +12,9 @@ class Disk:
         self.durable: list[bytes] = []
         self.unsynced: list[bytes] = []
         self.unsure: list[tuple[AppMessage, int]] = []  # delivered, with a record that is not durable
+        self.delivered: list[tuple[AppMessage, int]] = []  # with a durable record, in all its lives
+        self.place = 0  # in `delivered`, of this life
+        self.lost = False
 
     def sync(self) -> list[tuple[AppMessage, int]]:
         """All records so far are durable; the deliveries that count from now on."""
@@ -20,6 +24,23 @@ class Disk:
         self.unsure = []
         return sure
 
+    def replace(self, records: list[bytes]) -> None:
+        """A new disk, with these records."""
+        self.durable = records
+        self.place = 0
+        self.lost = False
+
     def lose(self) -> None:
         self.unsynced.clear()
         self.unsure.clear()
+
+    def deliver(self, m: AppMessage, ts: int) -> bool:
+        """Whether this is news, and not what an earlier life delivered here: which must have been the same."""
+        self.place += 1
+        if self.place > len(self.delivered):
+            self.delivered.append((m, ts))
+            return True
+        if self.delivered[self.place - 1][0].mid != m.mid:
+            before = self.delivered[self.place - 1][0]
+            raise InvariantViolation(f"{m} delivered where an earlier life delivered {before}")
+        return False

@@ -10,7 +10,7 @@ from amcast.core.topology import Topology
 from amcast.core.wire import Message
 from amcast.sim.choices import Choices
 from amcast.sim.network import Network
-from amcast.sim.world import Action, World
+from amcast.sim.world import UP, Action, World
 
 
 @final
@@ -43,6 +43,46 @@ class Restart(Action):
 
     def __repr__(self) -> str:
         return f"restart {self.pid}"
+
+
+@final
+class LoseDisk(Action):
+    """A process crashes, loses what it made durable, and comes back with the state of another member of its group.
+
+    Only while all members are up and none is coming back so: more than that no group survives.
+    """
+
+    def __init__(self, pid: int, after: int) -> None:
+        self.pid = pid
+        self.after = after
+
+    def act(self, world: World) -> None:
+        group = world.topology.groups[world.topology.group_of[self.pid]]
+        if len(group) >= 3 and all(is_full_member(world, p) for p in group):
+            world.crash(self.pid)
+            world.disks[self.pid].lost = True
+            world.at(int(world.now) + self.after, Rejoin(self.pid))
+
+    def __repr__(self) -> str:
+        return f"lose the disk of {self.pid}"
+
+
+@final
+class Rejoin(Action):
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def act(self, world: World) -> None:
+        group = world.topology.groups[world.topology.group_of[self.pid]]
+        peers = [p for p in group if p != self.pid and is_full_member(world, p)]
+        if len(peers) == len(group) - 1:
+            world.restart(self.pid, peers[world.choices.below(len(peers))])
+        else:
+            world.at(int(world.now) + 10 * world.network.delta, Rejoin(self.pid))
+
+
+def is_full_member(world: World, pid: int) -> bool:
+    return world.state[pid] == UP and world.processes[pid].condition().get("role") != "joining"
 
 
 @final
@@ -223,6 +263,9 @@ def restarts(topology: Topology, choices: Choices, calm_at: int) -> list[tuple[i
                 plan.append((choices.between(crash_at, calm_at), Restart(pid)))
     for _ in range(choices.below(5)):
         plan.append((choices.below(calm_at), Snapshot(choices.below(topology.replicas))))
+    for _ in range(choices.below(4)):
+        at = choices.below(calm_at)
+        plan.append((at, LoseDisk(choices.below(topology.replicas), choices.below(calm_at - at))))
     return plan
 
 

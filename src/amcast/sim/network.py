@@ -18,6 +18,7 @@ from amcast.sim.choices import Choices
 MICROSECOND: Final = 1_000
 MILLISECOND: Final = 1_000_000
 SECOND: Final = 1_000_000_000
+FOR_EVER: Final = 1 << 60
 LOST: Final = -1
 
 UNITS: Final = {"ns": 1, "us": MICROSECOND, "µs": MICROSECOND, "ms": MILLISECOND, "s": SECOND}
@@ -170,3 +171,13 @@ def cut_sends(
                 reached.append(dest)
         left.append((tuple(reached), msg))
     return left
+
+
+def random_cut(now: int, delta: int, choices: Choices) -> int:
+    """The last arrival that survives on a channel of a crashed process: all, none, or some of what is under way."""
+    choice = choices.below(3)
+    if choice == 0:
+        return now - 1
+    if choice == 1:
+        return FOR_EVER
+    return now + choices.below(4 * delta)

@@ -23,7 +23,7 @@ from amcast.core.wire import AppMessage, Background, Codec, Message
 from amcast.sim.calendar import Calendar
 from amcast.sim.choices import Choices
 from amcast.sim.disk import Disk
-from amcast.sim.network import LOST, Costs, Network, cut_sends
+from amcast.sim.network import LOST, Costs, Network, cut_sends, random_cut
 from amcast.sim.obligations import Obligations, Pending
 from amcast.sim.tracer import Tracer
 
@@ -44,7 +44,6 @@ CRASHED: Final[i64] = 1
 PAUSED: Final[i64] = 2
 DYING: Final[i64] = 3  # crashes in the middle of what its next step sends
 
-FOR_EVER: Final[i64] = 1 << 62
 STALL: Final = 2000  # in δ: longer than any back-off of a protocol
 
 
@@ -429,6 +428,8 @@ class World:
         return departure
 
     def on_delivery(self, pid: int, m: AppMessage, ts: int) -> None:
+        if self.params.durable and not self.disks[pid].deliver(m, ts):
+            return
         self.delivered += 1
         self.last_progress = self.now
         if self.tracer is not None:
@@ -467,7 +468,10 @@ class World:
             self.sync(pid)
         self.disks[pid].lose()
         if not dying:
-            self.cuts[pid] = [cut(q) if cut is not None else self.random_cut() for q in range(self.topology.size)]
+            self.cuts[pid] = [
+                cut(q) if cut is not None else random_cut(int(self.now), self.network.delta, self.choices)
+                for q in range(self.topology.size)
+            ]
         if self.tracer is not None:
             self.tracer.record(int(self.now), pid, "crash")
         if pid >= self.topology.replicas:
@@ -479,20 +483,11 @@ class World:
         if self.state[pid] == UP:
             self.state[pid] = DYING
 
-    def random_cut(self) -> int:
-        """The last arrival that survives on a channel: all, none, or some of what is under way."""
-        choice = self.choices.below(3)
-        if choice == 0:
-            return int(self.now) - 1
-        if choice == 1:
-            return int(FOR_EVER)
-        return int(self.now) + self.choices.below(4 * self.network.delta)
-
-    def restart(self, pid: int) -> None:
-        """Start a crashed process again from what it made durable; one that was about to crash does not."""
+    def restart(self, pid: int, peer: int = -1) -> None:
+        """Start a crashed process again from its disk; or, while all others are up, from what a peer knows."""
         if self.state[pid] == DYING:
             self.state[pid] = UP
-        if self.state[pid] != CRASHED:
+        if self.state[pid] != CRASHED or (self.disks[pid].lost and peer < 0):
             return
         self.state[pid] = UP
         self.incarnation[pid] += 1
@@ -503,9 +498,21 @@ class World:
             self.tracer.record(int(self.now), pid, "restart")
         self.obligations.restarted(pid)
         self.processes[pid] = self.make_process(pid)
-        self.processes[pid].recover(int(self.now + self.skew[pid]), list(self.disks[pid].durable))
+        if peer >= 0:
+            self.copy_from(pid, peer)
+        else:
+            self.processes[pid].recover(int(self.now + self.skew[pid]), list(self.disks[pid].durable))
         self.out.deliveries.clear()  # made before the crash, and recorded then
         self.flush(pid)
+
+    def copy_from(self, pid: int, peer: int) -> None:
+        self.sync(peer)
+        others = [p for p in self.topology.groups[self.topology.group_of[pid]] if p != pid]
+        floor = max([self.processes[p].absent(int(self.now + self.skew[p]), pid) for p in others])
+        self.processes[pid].rejoin(int(self.now + self.skew[pid]), self.processes[peer].snapshot(), floor)
+        self.disks[pid].replace(self.processes[pid].snapshot())
+        for m, ts in self.disks[peer].delivered[: self.disks[peer].place]:
+            self.on_delivery(pid, m, ts)
 
     def take_snapshot(self, pid: int) -> None:
         """What the process has made durable is replaced by a snapshot of its state."""
