@@ -265,3 +265,17 @@ def down(folder: Dir = HERE) -> int:
         complain(f"{member.name} did not stop when asked and was killed; see {os.path.relpath(processes.log(member))}")
     print(f"stopped {count(len(running), 'node')}" if running else "no node is running")
     return 0
+
+
+@cluster.command()
+def trace(
+    out: Annotated[Path, Option(metavar="DIR", help="For the trace, as 'amcast verify' takes it.")],
+    source: Annotated[Path, Option("--from", metavar="DIR", help="What nodes and clients wrote with --trace.")],
+    cut_off: Annotated[bool, Option("--cut-off", help="Something was still under way when it ended.")] = False,
+    force: Annotated[bool, Option("--force", help="Replace an older trace.")] = False,
+) -> None:
+    """Gather what the processes of a cluster recorded, once they have stopped, into one trace."""
+    from amcast.lab.gather import gather
+
+    events = gather(source, out, quiescent=not cut_off, force=force)
+    report_console().print(f"{count(events, 'event')} in {out}; now: amcast verify {out}")
