@@ -229,7 +229,7 @@ def test_partitions(tmp_path: Path) -> None:
 def test_a_storm_of_reconnects(tmp_path: Path) -> None:
     trial = trial_in(tmp_path, groups=2)
     with relayed(trial) as network, Load(trial.client()) as load:
-        for _ in range(20 * ROUNDS):
+        for _ in range(10 * ROUNDS):
             network.set("cut", list(network.ports))
             network.set("open", list(network.ports))
             time.sleep(0.1)
@@ -238,7 +238,7 @@ def test_a_storm_of_reconnects(tmp_path: Path) -> None:
         assert load.unknown == 0
         judge(trial, load)
     text = "".join(log_of(trial, member) for member in trial.config.members)
-    assert text.count('"disconnected"') > 50, "there was a storm"
+    assert text.count('"disconnected"') > 30, "there was a storm"
     assert "expected batch" not in text and "Traceback" not in text
 
 

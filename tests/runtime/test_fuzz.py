@@ -283,7 +283,7 @@ def test_frames_on_disk(data: bytes, at: int) -> None:
 FILES = ("identity", "starts", "log-2", "snapshot-2")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_damaged_files_are_recovered_or_refused(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("disk")

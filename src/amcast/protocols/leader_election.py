@@ -11,6 +11,8 @@ from amcast.core.process import Params
 from amcast.core.wire import Background
 
 LONGEST_BACKOFF: Final = 64  # in δ: bounds the time to converge after a long disturbance
+MOST_PATIENCE: Final = 8  # times the first one: a member that crashes often must not be waited for ever longer
+CALM: Final = 20  # times the patience, without suspicion, after which it is halved
 
 
 @final
@@ -34,6 +36,7 @@ class LeaderElection:
         self.params = params
         self._heard = [now] * size
         self._patience = [params.suspect_after] * size
+        self._calm_since = [now] * size
         self._suspected = [False] * size
         self._backoff = 8 * params.delta
         self._not_before = 0
@@ -42,11 +45,16 @@ class LeaderElection:
         """A heartbeat arrived. True if the member was suspected until now."""
         silence = now - self._heard[rank]
         self._heard[rank] = now
+        patience = self._patience[rank]
         if not self._suspected[rank]:
+            if patience > self.params.suspect_after and now - self._calm_since[rank] > CALM * patience:
+                self._patience[rank] = patience // 2  # what made it late is over
+                self._calm_since[rank] = now
             return False
         self._suspected[rank] = False
-        if silence > self._patience[rank]:  # it was really late: patience was too short
-            self._patience[rank] *= 2
+        self._calm_since[rank] = now
+        if silence > patience:  # it was really late: patience was too short, unless it was down or cut off
+            self._patience[rank] = min(2 * patience, MOST_PATIENCE * self.params.suspect_after)
         return True
 
     def newly_suspected(self, now: int) -> list[int]:

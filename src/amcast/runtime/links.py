@@ -126,10 +126,11 @@ class Outgoing:
             waiting = self.kept[0][0] if self.kept else 0
             unsent = connection.transport.get_write_buffer_size()
             await asyncio.wait([connection.lost], timeout=SECONDS_OF_SILENCE)
-            stuck = waiting and self.kept and self.kept[0][0] == waiting
+            stuck = waiting and self.kept and self.kept[0][0] == waiting and not connection.lost.done()
             if stuck and connection.welcome and not 0 < connection.transport.get_write_buffer_size() < unsent:
                 self.host.log.warning("connection silent", peer=self.peer.name)
                 connection.transport.abort()
+                await connection.lost
 
     def refused(self, reason: str) -> None:
         if reason != self._refusal:
