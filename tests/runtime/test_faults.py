@@ -212,7 +212,7 @@ def test_partitions(tmp_path: Path) -> None:
     """Whole and one-way, with connections that end and such that only stay silent; around a leader and a follower."""
     trial = trial_in(tmp_path)
     with relayed(trial) as network, Load(trial.client()) as load:
-        for number in range(4 if ROUNDS == 1 else 16 * ROUNDS):
+        for number in range(4 if ROUNDS == 1 else 6 * ROUNDS):
             alone = (trial.leader(0) if number % 2 else follower(trial)).name
             state: State = "cut" if number // 2 % 2 else "held"
             pairs = [pair for pair in network.around(alone) if pair[0] == alone or number % 4 in (1, 2)]
