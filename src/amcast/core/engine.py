@@ -7,6 +7,7 @@ to itself. No I/O: the driver reads and writes, keeps the clock, and makes recor
 from typing import Final, final
 
 from librt.strings import BytesWriter
+from mypy_extensions import mypyc_attr
 
 from amcast.core.errors import WireError
 from amcast.core.process import Effects, Params, Protocol
@@ -18,6 +19,7 @@ BATCH_BYTES: Final = 256 * 1024  # a batch is closed when it is this long
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Tick:
     """What the steps since the last one want done; `release`d by the driver when `records` are durable."""
 

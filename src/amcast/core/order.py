@@ -6,6 +6,8 @@ comparing the pairs lexicographically, and BOTTOM is below them all.
 
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from amcast.core.topology import Mid
 
 LOW_BITS: Final = 16
@@ -40,6 +42,7 @@ def leader_of(b: int) -> int:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Slot:
     """The place of one message in a `DeliveryQueue`."""
 

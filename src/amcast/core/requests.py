@@ -3,12 +3,14 @@
 from typing import ClassVar, Final, final
 
 from librt.strings import BytesWriter
+from mypy_extensions import mypyc_attr
 
 from amcast.core.topology import Mid
 from amcast.core.wire import AppMessage, Message, Reader, pack_app, pack_long, pack_mid, pack_short
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Multicast(Message):
     wire: ClassVar[dict[str, object]] = {"m": AppMessage}
 
@@ -26,6 +28,7 @@ class Multicast(Message):
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Reply(Message):
     """To the client: group g, now led by `leader`, has delivered the message."""
 
@@ -49,6 +52,7 @@ class Reply(Message):
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Hint(Message):
     """To a client that asked a process which does not lead: try this one."""
 

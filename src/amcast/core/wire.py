@@ -29,6 +29,7 @@ FRAME_OVERHEAD = 16  # length, checksum and link sequence number in front of eve
 
 
 @final
+@mypyc_attr(acyclic=True)
 class AppMessage:
     """What an application multicasts: an id, the destination groups in increasing order, opaque bytes.
 
@@ -59,6 +60,7 @@ class AppMessage:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Reader:
     """Takes packed values from bytes, in the order in which they were written."""
 
@@ -156,7 +158,7 @@ def pack_app(w: BytesWriter, m: AppMessage) -> None:
     write_i64_le(w, i64(m.done))
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Message:
     """Base of all protocol messages."""
 

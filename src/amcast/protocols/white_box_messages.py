@@ -3,6 +3,7 @@
 from typing import ClassVar, Final, final
 
 from librt.strings import BytesWriter
+from mypy_extensions import mypyc_attr
 
 from amcast.core.requests import NOBODY, NOTHING, Hint, Multicast, Reply
 from amcast.core.topology import Mid
@@ -22,6 +23,7 @@ State = tuple[tuple[AppMessage, int, int, int], ...]  # m, Phase, LocalTS, Globa
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Accept(Message):
     wire: ClassVar[dict[str, object]] = {"m": AppMessage, "g": int, "b": int, "lts": int}
 
@@ -45,6 +47,7 @@ class Accept(Message):
 
 
 @final
+@mypyc_attr(acyclic=True)
 class AcceptAck(Message):
     """`bal` is the vector of ballots that was accepted, in the order of dest(m)."""
 
@@ -75,6 +78,7 @@ class AcceptAck(Message):
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Deliver(Message):
     """`prev_gts` is the delivery sent just before this one in ballot b, BOTTOM for the first."""
 

@@ -6,6 +6,7 @@ The steps that change it, the paper's Figure 4, are in `white_box`.
 from typing import Final, final
 
 from librt.strings import BytesWriter
+from mypy_extensions import mypyc_attr
 
 from amcast.core.order import BOTTOM, DeliveryQueue, Slot, ballot, leader_of, round_of, time_of
 from amcast.core.process import Effects, Params, Process
@@ -41,6 +42,7 @@ LONGEST_RETRY: Final = 80  # bounds the time to finish once the network behaves
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Vote:
     """The acknowledgements of one vector of ballots."""
 
@@ -54,6 +56,7 @@ class Vote:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Entry:
     """What a process knows of one application message."""
 
