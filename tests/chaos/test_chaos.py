@@ -1,4 +1,4 @@
-"""Real processes under load, killed, paused and started again at random; then judged by their trace.
+"""Real processes under load, killed, paused, cut off and started again at random; then judged by their trace.
 
 `make chaos` runs 200 rounds; here are a few. CHAOS_SEED chooses others.
 """
@@ -15,6 +15,7 @@ from amcast.apps import teller
 from amcast.check import check
 from amcast.cli.trial import Trial
 from amcast.tracefile import read_events
+from tests.runtime.faulty import Network, relayed
 
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "4"))
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
@@ -23,15 +24,16 @@ RATE = 150.0
 
 
 class Storm:
-    def __init__(self, trial: Trial, seed: int) -> None:
+    def __init__(self, trial: Trial, network: Network, seed: int) -> None:
         self.trial = trial
+        self.network = network
         self.chance = random.Random(seed)
         self.happened: list[str] = []
 
     def rounds(self) -> None:
         kinds = [
-            self.kill_leader, self.lose_disk, self.kill_all, self.kill_follower, self.kill_group, self.pause,
-            self.pause_leader,
+            self.kill_leader, self.lose_disk, self.partition, self.kill_all, self.kill_follower, self.kill_group,
+            self.pause, self.pause_leader, self.one_way, self.cut_connections,
         ]  # fmt: skip
         for number in range(ROUNDS):
             kind = kinds[number % len(kinds)] if ROUNDS < 20 else self.chance.choice(kinds)
@@ -71,6 +73,28 @@ class Storm:
         self.trial.kill(*self.trial.config.members)
         self.trial.start(*self.trial.config.members)
 
+    def partition(self) -> None:
+        """One member, often a leader, hears nobody and is heard by nobody."""
+        member = self.chance.choice([self.trial.leader(0), self.chance.choice(self.trial.config.members)])
+        self.hold(self.network.around(member.name))
+
+    def one_way(self) -> None:
+        member = self.chance.choice(self.trial.config.members)
+        side = self.chance.randrange(2)
+        self.hold([pair for pair in self.network.around(member.name) if pair[side] == member.name])
+
+    def hold(self, pairs: list[tuple[str, str]]) -> None:
+        self.network.set("held", pairs)
+        time.sleep(self.chance.uniform(0.5, 3.0))
+        self.network.set("open", pairs)
+
+    def cut_connections(self) -> None:
+        pairs = self.network.around(self.chance.choice(self.trial.config.members).name)
+        for _ in range(5):
+            self.network.set("cut", pairs)
+            self.network.set("open", pairs)
+            time.sleep(self.chance.uniform(0.0, 0.2))
+
     def pause(self) -> None:
         members = self.chance.sample(self.trial.config.members, self.chance.randint(1, 2))
         self.trial.pause(*members)
@@ -86,8 +110,9 @@ class Storm:
 
 @pytest.mark.timeout(120 + 20 * ROUNDS)
 def test_storm(tmp_path: Path) -> None:
-    with Trial(tmp_path / "cluster", groups=2, secure=False) as trial:
-        storm = Storm(trial, SEED)
+    trial = Trial(tmp_path / "cluster", groups=2, secure=False)
+    with relayed(trial) as network:
+        storm = Storm(trial, network, SEED)
         client = trial.client(deadline=DEADLINE)
         try:
             takings = teller.run(client, 1.0, RATE, actions=[(0.5, storm.rounds)], seed=SEED)

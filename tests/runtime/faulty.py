@@ -273,11 +273,11 @@ class Relayed(Processes):
         super().__init__(processes.config, processes.command)
         self.network = network
 
-    def start(self, member: Member) -> int:
+    def start(self, member: Member, *options: str) -> int:
         common = self.config
         self.config = replace(common, path=self.network.config_of(member))
         try:
-            return super().start(member)
+            return super().start(member, *options)
         finally:
             self.config = common
 

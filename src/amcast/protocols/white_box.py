@@ -102,7 +102,7 @@ class WhiteBox(Replica):
         elif isinstance(msg, NewStateAck):
             self.on_new_state_ack(sender, msg.b)
         elif isinstance(msg, Nack):
-            self.on_nack(msg.b)
+            self.on_nack(sender, msg.b)
         if self.monitor is not None:
             self.monitor.check_process(self.pid, self.cballot, self.ballot, self.clock, self.rows())
 
@@ -355,11 +355,19 @@ class WhiteBox(Replica):
             self.retry(entry)
             self.retry_later(entry, RETRY_AFTER * self.params.delta)
 
-    def on_nack(self, b: int) -> None:
+    def on_nack(self, sender: int, b: int) -> None:
         self.seen_ballot = max(self.seen_ballot, b)
         if b >= self.cballot:
             self.must_recover = True
-            self.recover_if_nominated()
+        elif self.status == LEADER:
+            self.count_behind(self.topology.rank_of[sender])  # it waits for this ballot: its NEW_STATE may be lost
+        self.recover_if_nominated()
+
+    def count_behind(self, rank: int) -> None:
+        self.behind[rank] += 1
+        if self.behind[rank] == BEHIND_TICKS:
+            self.behind[rank] = 0
+            self.must_recover = True
 
     def on_suspect(self) -> None:
         if self.joining:

@@ -137,6 +137,7 @@ class Node:
         self._since_snapshot = 0
         self._stopping: asyncio.Event
         self._error: BaseException | None = None
+        self._ended = False  # nothing is done any more
 
     # Life
 
@@ -199,6 +200,7 @@ class Node:
 
     async def _settle(self) -> None:
         """Finish the commit under way, and keep a snapshot so that the next start is quick."""
+        self._ended = True
         deadline = self._loop.time() + SECONDS_TO_STOP
         while self._committing and self._loop.time() < deadline:
             await asyncio.sleep(0.005)
@@ -361,7 +363,7 @@ class Node:
     def flush(self) -> None:
         """Act on everything that happened in this turn."""
         self._scheduled = False
-        if self._error is not None:
+        if self._error is not None or self._ended:
             return
         try:
             tick = self.engine.drain(time.monotonic_ns())
@@ -456,7 +458,7 @@ class Node:
 
     def _sync(self) -> None:
         self._sync_at = None
-        if self._unsynced and not self._committing and self._error is None:
+        if self._unsynced and not self._committing and self._error is None and not self._ended:
             self._write_behind([])
 
     def _write_behind(self, ticks: list[Tick]) -> None:
@@ -498,7 +500,7 @@ class Node:
             self._trace_rows(deliveries)
             for tick in ticks:
                 self._release(tick)
-            if self._waiting:
+            if self._waiting and not self._ended:
                 self._commit()
         except Exception as problem:
             self.fail(problem)

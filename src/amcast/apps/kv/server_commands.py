@@ -136,7 +136,7 @@ def info(session: "Session", command: Command) -> Reply:
     sections: dict[str, dict[str, object]] = {
         "Server": {
             "redis_version": LIKE_REDIS, "redis_mode": "standalone", "amcast_version": __version__,
-            "tcp_port": server.port, "uptime_in_seconds": int(time.monotonic() - server.started),
+            "arch_bits": 64, "tcp_port": server.port, "uptime_in_seconds": int(time.monotonic() - server.started),
         },
         "Clients": {"connected_clients": server.connections},
         "Stats": {
