@@ -60,7 +60,8 @@ class Session:
                 size += sum(map(len, command)) + 8 * len(command)
                 if calls and (size > BATCH_BYTES or not lanes_free(lanes, dest)):
                     break
-                if len(dest) == 1 or not (command[0] == b"MSETNX" or self.server.two_rounds):
+                alone = command[0] == b"SCAN" or (len(dest) > 1 and (command[0] == b"MSETNX" or self.server.two_rounds))
+                if not alone:
                     if dest in calls:
                         calls[dest].append((len(replies), command))
                     else:
@@ -115,12 +116,33 @@ class Session:
                     return await self._exec()
                 case b"MSETNX":
                     return await self._msetnx(command)
+                case b"SCAN":
+                    return await self._scan(command)
                 case _:
                     results = await self._transaction(groups_of(command, self._groups), [command], {})
                     assert results is not None, "there was no condition"
                     return results[0]
         except AmcastError as error:
             return server_commands.outcome(error)
+
+    async def _scan(self, command: Command) -> Reply:
+        """On to the next group while there are too few keys, so that a small store is scanned in one call."""
+        wanted = [n for name, n in zip(command[2::2], command[3::2], strict=False) if name.upper() == b"COUNT"]
+        count = int(wanted[-1]) if wanted and wanted[-1].isdigit() else 10
+        found: list[Result] = []
+        cursor: Result = command[1]
+        for _ in range(self._groups):
+            results = await self._transaction(groups_of(command, self._groups), [command], {})
+            assert results is not None, "there was no condition"
+            result = results[0]
+            if not isinstance(result, list) or not isinstance(result[1], list):
+                return result
+            cursor = result[0]
+            found += result[1]
+            if not isinstance(cursor, bytes) or cursor == b"0" or len(found) >= count:
+                break
+            command = [command[0], cursor, *command[2:]]
+        return [cursor, found]
 
     # What needs no group
 
