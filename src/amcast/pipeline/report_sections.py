@@ -409,14 +409,26 @@ def _timeline(rows: Sequence[Row], crashes: Sequence[tuple[str, float]]) -> Time
         by_group[row["group"] or ALL_GROUPS].append(row)
     if len(by_group) > MOST_GROUPS + 1 or len(by_group) == 2:  # too many to tell apart; or the only one is all of them
         by_group = {ALL_GROUPS: by_group[ALL_GROUPS]}
-    bins = by_group[ALL_GROUPS]
+    spans = {row["bin"]: (row["start_ms"], row["end_ms"]) for row in rows}  # clocks that differ: not all have all bins
+    bins = range(min(spans), max(spans) + 1)
+    width = rows[0]["end_ms"] - rows[0]["start_ms"]
+    start = min(spans[min(spans)])
     return Timeline(
-        [row["start_ms"] for row in bins],
-        [row["end_ms"] for row in bins],
-        {group: [row["messages_per_second"] for row in found] for group, found in by_group.items()},
-        {group: [row["queue_depth"] for row in found] for group, found in by_group.items()},
+        [start + (place - bins[0]) * width for place in bins],
+        [start + (place + 1 - bins[0]) * width for place in bins],
+        {group: _in_bins(found, "messages_per_second", bins) for group, found in by_group.items()},
+        {group: _in_bins(found, "queue_depth", bins, carried=True) for group, found in by_group.items()},
         crashes,
     )
+
+
+def _in_bins(rows: Sequence[Row], name: str, bins: Iterable[int], carried: bool = False) -> list[float]:
+    """One value for each bin: 0, or what it was before, where there is none."""
+    known = {row["bin"]: row[name] for row in rows}
+    values: list[float] = []
+    for place in bins:
+        values.append(known.get(place, values[-1] if carried and values else 0))
+    return values
 
 
 def _recovery(material: Material, pictures: list[Picture], folder: str) -> Iterator[str]:
