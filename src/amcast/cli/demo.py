@@ -88,7 +88,7 @@ def demo(
 def clear(out: Path) -> None:
     """Only what an earlier demo left is removed."""
     if out.is_dir() and any(out.iterdir()):
-        strangers = {path.name for path in out.iterdir()} - {"cluster", "trace"}
+        strangers = [path for path in out.iterdir() if path.name != "cluster" and not path.name.startswith("trace")]
         if strangers or not (out / "cluster" / "cluster.toml").exists():
             raise UsageError(f"{out}: holds other things than an earlier demo; choose another folder with --out")
         shutil.rmtree(out)

@@ -238,7 +238,7 @@ class Node:
         starts = storage.count_start()
         if self._trace_path is not None:
             self._trace = TraceWriter(self._trace_path, config.name, self.me.name, self.group_names[self.me.group])
-            self._trace.row("restart" if self._trace.starts else "start")
+            self._trace.begin()
         if self._rejoin or (not config.durable and starts > 1):
             storage.set_aside()
             storage.recover()

@@ -1,7 +1,7 @@
 """A trace of what one process of a cluster does: a file of JSON lines that survives the process.
 
-Lines are handed to the operating system at once, so that a killed process loses none. `restart` rows tell a process
-that came back; `seq` goes on above all that it used before.
+Lines are handed to the operating system at once, so that a killed process loses none. A process that comes back says
+so, and that it crashed after the last thing it wrote; `seq` goes on above all that it used before.
 """
 
 import os
@@ -19,15 +19,26 @@ class TraceWriter:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.deliveries = 0  # rows that are there already
         self.starts = 0  # of the process, before this one
+        self.stopped = 0  # when it wrote the last row before this start
         if path.exists():
             data = path.read_bytes()
             os.truncate(path, data.rfind(b"\n") + 1)
             self.deliveries = data.count(b'"kind":"deliver"')
+            lines = data[: data.rfind(b"\n")].rsplit(b"\n", 1)
+            self.stopped = msgspec.json.decode(lines[-1])["time"] if lines[-1] else 0
             self.starts = data.count(b'"kind":"start"') + data.count(b'"kind":"restart"')
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._same: dict[str, object] = {"run": run, "process": process, "group": group}
         self._seq = self.starts << START_SHIFT
         self._lines: list[bytes] = []
+
+    def begin(self) -> None:
+        """The first row; or, if there was a life before, its end and the start of this one."""
+        if self.starts:
+            self.row("crash", time=self.stopped)
+            self.row("restart")
+        else:
+            self.row("start")
 
     def row(self, kind: str, **columns: object) -> None:
         self._seq += 1
