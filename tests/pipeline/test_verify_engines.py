@@ -58,7 +58,7 @@ def differences(expected: Judged, found: Judged) -> dict[tuple[str, str], object
 
 @pytest.mark.parametrize(
     ("runs", "seed", "small", "trust_nothing"),
-    [(2000, 7, HUGE, False), (600, 8, HUGE, True), (2000, 9, SMALL, False)],
+    [(1200, 7, HUGE, False), (400, 8, HUGE, True), (1200, 9, SMALL, False)],
     ids=["huge", "huge-black-box", "small"],
 )
 def test_both_engines_give_the_same_verdicts(

@@ -154,7 +154,7 @@ def on_spark(trace: Path) -> "tuple[list[Verdict], Path]":
 
         with open_session("amcast demo", settings=SETTINGS) as spark:
             bar.update(task, description="verifying on Spark")
-            verdicts = verify_trace(spark, str(trace))
+            verdicts = verify_trace(spark, str(trace.absolute()))
             bar.update(task, description="writing the report")
             done = report(trace, verdicts=[verdict.as_dict() for verdict in verdicts])
     return verdicts, done.page
