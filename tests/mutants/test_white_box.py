@@ -115,7 +115,7 @@ MUTANTS = [
     mutant(
         "leads_on_after_a_restart",
         (
-            "        self.status = RECOVERING if leads or self.ballot != self.cballot else FOLLOWER\n",
+            "        self.status = RECOVERING if leads or self.joining or self.ballot != self.cballot else FOLLOWER\n",
             "        self.status = LEADER if leads and self.ballot == self.cballot else FOLLOWER\n",
         ),
     ),
