@@ -187,6 +187,7 @@ def test_an_interrupt_in_the_middle_of_a_write_neither_loses_nor_repeats_rows(
 ) -> None:
     write = writer._PartFile.write
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's may be there
     handler = signal.getsignal(signal.SIGINT)
 
     def interrupted_write(self: writer._PartFile, table: pa.Table) -> None:
@@ -205,6 +206,7 @@ def test_an_interrupt_in_the_middle_of_a_write_neither_loses_nor_repeats_rows(
             monkeypatch.undo()
     assert [event.seq for event in read_events(tmp_path / "t")] == [1, 2]
     assert signal.getsignal(signal.SIGINT) is handler
+    signal.signal(signal.SIGINT, before)
 
 
 def test_a_killed_writer_leaves_no_file_under_a_real_name(tmp_path: Path) -> None:

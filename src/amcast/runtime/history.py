@@ -103,7 +103,7 @@ class History:
                 rows = file.read(length)
                 if len(rows) < length or (found and size + length > most_bytes):
                     break
-                if zlib.crc32(rows) != checksum:
+                if not length or zlib.crc32(rows) != checksum:
                     raise AmcastError(f"{file.name}: damaged at position {start}; repair this node from its peers")
                 found.append((start, count, rows))
                 size += length
@@ -178,7 +178,7 @@ class History:
         while at + BLOCK.size <= len(data):
             length, checksum, start, count = BLOCK.unpack_from(data, at)
             rows = data[at + BLOCK.size : at + BLOCK.size + length]
-            if start != reached or start + count > end or len(rows) < length or zlib.crc32(rows) != checksum:
+            if not length or start != reached or start + count > end or len(rows) < length or zlib.crc32(rows) != checksum:
                 break
             reached = start + count
             at += BLOCK.size + length
