@@ -178,7 +178,8 @@ class History:
         while at + BLOCK.size <= len(data):
             length, checksum, start, count = BLOCK.unpack_from(data, at)
             rows = data[at + BLOCK.size : at + BLOCK.size + length]
-            if not length or start != reached or start + count > end or len(rows) < length or zlib.crc32(rows) != checksum:
+            sound = length and len(rows) == length and zlib.crc32(rows) == checksum
+            if not sound or start != reached or start + count > end:
                 break
             reached = start + count
             at += BLOCK.size + length
