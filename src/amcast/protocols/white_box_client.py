@@ -6,7 +6,7 @@ from mypy_extensions import mypyc_attr
 
 from amcast.core.process import Effects, Params, Process
 from amcast.core.requests import Hint, Multicast, Reply
-from amcast.core.topology import Mid, Topology, message_id, seq_of
+from amcast.core.topology import Mid, Topology, seq_of
 from amcast.core.wire import AppMessage, Message
 
 RESEND_AFTER: Final = 12  # in δ
@@ -33,18 +33,23 @@ class WhiteBoxClient(Process):
         super().__init__(pid, topology, params, out)
         self.cur_leader = [members[0] for members in topology.groups]
         self.requests: dict[Mid, Request] = {}
-        self.oldest = -1  # the number of the oldest that may be open
+        self.asked: list[Mid] = []  # in this order …
+        self.first = 0  # … and the first of these that may be open
         self.patience = RESEND_AFTER * params.delta
         self.ticking = False
 
     def on_multicast(self, m: AppMessage) -> None:  # l.1
         self.requests[m.mid] = Request(m, self.now + self.patience, self.patience)
-        seq = seq_of(m.mid)
-        if self.oldest < 0 or len(self.requests) == 1:
-            self.oldest = seq
-        while self.oldest < seq and message_id(self.pid, self.oldest) not in self.requests:
-            self.oldest += 1
-        m.done = self.oldest
+        asked = self.asked
+        asked.append(m.mid)
+        first = self.first
+        while asked[first] not in self.requests:
+            first += 1
+        m.done = seq_of(asked[first])
+        if first > 64 and first * 2 > len(asked):
+            del asked[:first]
+            first = 0
+        self.first = first
         self.send(tuple([self.cur_leader[g] for g in m.dest]), Multicast(m))  # l.2
         self.keep_ticking()
 

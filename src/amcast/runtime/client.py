@@ -18,13 +18,11 @@ from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
-from amcast.core.application import Delivery
-from amcast.core.engine import ClientEngine, unpack_rows
+from amcast.core.application import Delivery, delivery
+from amcast.core.engine import ClientEngine, Run, unpack_rows
 from amcast.core.errors import AmcastError, MulticastFailed, OutcomeUnknown, UsageError, WireError
-from amcast.core.order import group_of, time_of
 from amcast.core.process import Protocol
-from amcast.core.topology import Mid, message_id, sender_of, seq_of
-from amcast.core.wire import AppMessage
+from amcast.core.topology import message_id, seq_of
 from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import Failure, FrameReader, Hello, Read, Rows, frame
@@ -61,10 +59,9 @@ class Client:
         self.groups = len(config.topology.groups)
         self.deadline = deadline
         self._protocol = protocol
-        self._engine = ClientEngine(protocol, self.session, config.topology, config.params())
+        alone = session is not None  # the same numbers whenever the program runs again
+        self._engine = ClientEngine(protocol, self.session, config.topology, config.params(), alone)
         self._context: SSLContext | None = client_context(config, self.name) if config.tls is not None else None
-        self._numbers = itertools.count()
-        self._open: dict[Mid, tuple[asyncio.Future[Answers], float]] = {}
         self._connections: dict[int, _Connection] = {}
         self._scheduled = False
         self._reads = itertools.count()
@@ -94,8 +91,7 @@ class Client:
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
-        for mid in list(self._open):
-            self._finish(mid, OutcomeUnknown("the client was closed"))
+        _fail(self._engine.waiting(), OutcomeUnknown("the client was closed"))
         for future in self._rows.values():
             future.cancel()
         for connection in self._connections.values():
@@ -122,16 +118,10 @@ class Client:
         if self._closed:
             future.set_exception(MulticastFailed("the client is closed"))
             return future
-        mid = message_id(self.session, next(self._numbers))
         until = self._loop.time() + (self.deadline if deadline is None else deadline)
-        self._open[mid] = (future, until)
-        if self._trace is not None:
-            names = [self.config.topology.group_name(g) for g in dest]
-            name = self.config.topology.name(self.session)
-            self._trace.row("multicast", message=self.config.topology.message_name(mid), sender=name, dest=names)
-            self._trace.flush()
-        self._engine.multicast(time.monotonic_ns(), AppMessage(mid, dest, payload))
-        self._schedule()
+        self._engine.ask(dest, payload, future, until)
+        if not self._scheduled:
+            self._schedule()
         return future
 
     def _group(self, name: str) -> int:
@@ -145,22 +135,21 @@ class Client:
             return f"a message of {len(payload)} bytes: expected at most {self.config.largest_message}"
         return f"destination groups {list(dest)}: expected one or more of 0 to {self.groups - 1}"
 
-    def _finish(self, mid: Mid, error: AmcastError | None) -> None:
-        future, _ = self._open.pop(mid, (None, 0.0))
-        answers = self._engine.results.pop(mid, {})
-        if future is None or future.done():
-            return
-        if error is None:
-            future.set_result(answers)
-        else:
-            future.set_exception(error)
-
     def _watch_deadlines(self) -> None:
-        now = self._loop.time()
-        late = [mid for mid, (_, until) in self._open.items() if until <= now] if self._open else []
-        for mid in late:
-            self._finish(mid, OutcomeUnknown(f"no answer from all groups of message {seq_of(mid)} by its deadline"))
+        late = self._engine.late(self._loop.time())
+        if late:
+            _fail(late, OutcomeUnknown("no answer from all its groups by its deadline"))
         self._sweep = self._loop.call_later(SWEEP_EVERY, self._watch_deadlines)
+
+    def _trace_runs(self, trace: TraceWriter, runs: list[Run]) -> None:
+        topology = self.config.topology
+        name = topology.name(self.session)
+        for run in runs:
+            dest = [topology.group_name(g) for g in run.dest]
+            first = seq_of(run.mid)
+            for seq in range(first, first + len(run.waiting)):
+                trace.row("multicast", message=f"{name}:{seq}", sender=name, dest=dest)
+        trace.flush()
 
     # Turns of the loop
 
@@ -173,13 +162,18 @@ class Client:
         self._scheduled = False
         if self._closed:
             return
+        begun = self._engine.begin(time.monotonic_ns())
+        if begun and self._trace is not None:
+            self._trace_runs(self._trace, begun)
         batches, completed, timers = self._engine.drain()
         for name, earliest, latest in timers:
             self._loop.call_later(random.uniform(earliest, latest) / 1e9, self._on_timer, name)
         for pid, batch in batches:
             self._connection(pid).send(frame(frames.REQUESTS, batch))
-        for mid in completed:
-            self._finish(mid, None)
+        for run in completed:
+            for future, answers in zip(cast("list[asyncio.Future[Answers]]", run.waiting), run.answers(), strict=True):
+                if not future.done():
+                    future.set_result(answers)
 
     def _on_timer(self, name: str) -> None:
         if not self._closed:
@@ -204,8 +198,7 @@ class Client:
                 future.set_exception(AmcastError(failure.reason))
             return
         mid = message_id(self.session, failure.seq)
-        self._engine.abandon(time.monotonic_ns(), mid)
-        self._finish(mid, MulticastFailed(failure.reason))
+        _fail(self._engine.abandon(time.monotonic_ns(), mid), MulticastFailed(failure.reason))
 
     def _refused(self, member: Member, text: str) -> None:
         """Ask the others, unless most of the group refuse us and nothing has been sent to anybody."""
@@ -217,15 +210,14 @@ class Client:
         if not self._welcome and hopeless:
             for connection in self._connections.values():
                 connection.backlog.clear()
-            for mid in list(self._open):
-                self._engine.abandon(time.monotonic_ns(), mid)
-                self._finish(mid, MulticastFailed(text))
-        elif self._open and not self._welcome:
+            for mid in list(self._engine.open):
+                _fail(self._engine.abandon(time.monotonic_ns(), mid), MulticastFailed(text))
+        elif self._engine.open and not self._welcome:
             self._disconnected()
 
     def _disconnected(self) -> None:
         """Whoever was asked may be gone: ask everybody."""
-        if not self._closed and self._open:
+        if not self._closed and self._engine.open:
             self._engine.suspect(time.monotonic_ns())
             self._schedule()
 
@@ -254,7 +246,6 @@ class Client:
         """The ordered log of a group from a position on ("earliest" and "latest" work too), and all that comes."""
         position = start if isinstance(start, int) else 0
         replica = secrets.randbelow(64)
-        names = [self.config.topology.group_name(g) for g in range(self.groups)]
         if isinstance(start, str):
             if start not in ("earliest", "latest"):
                 raise UsageError(f"start {start!r}: expected a position, 'earliest' or 'latest'")
@@ -263,12 +254,9 @@ class Client:
         while True:
             rows = await self._patiently(group, position, READ_WAIT, replica)
             place = rows.first
-            for ts, _, m in unpack_rows(rows.rows, self.groups):
+            for ts, index, _, m in unpack_rows(rows.rows, self.groups):
                 if place >= position:
-                    sender = self.config.topology.name(sender_of(m.mid))
-                    dest = tuple([names[g] for g in m.dest])
-                    when = (time_of(ts), names[group_of(ts)])
-                    yield Delivery(group, place, when, f"{sender}:{seq_of(m.mid)}", sender, dest, m.payload)
+                    yield delivery(self.config.topology, group, place, ts, index, m)
                 place += 1
             position = max(position, rows.next if rows.rows else position)
 
@@ -400,6 +388,12 @@ class _Connection(asyncio.Protocol):
             self.dialling.cancel()
         if self.transport is not None:
             self.transport.abort()
+
+
+def _fail(waiting: list[object], error: AmcastError) -> None:
+    for future in cast("list[asyncio.Future[Answers]]", waiting):
+        if not future.done():
+            future.set_exception(error)
 
 
 class SyncClient:

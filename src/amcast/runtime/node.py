@@ -23,13 +23,13 @@ from typing import Final
 import msgspec
 from librt.strings import BytesWriter
 
-from amcast.core.application import Delivery, StateMachine
-from amcast.core.engine import Engine, Tick, pack_rows, unpack_rows
+from amcast.core.application import StateMachine, delivery, place
+from amcast.core.engine import Engine, Tick, pack_row, unpack_rows
 from amcast.core.errors import AmcastError, UsageError, WireError
-from amcast.core.order import group_of, time_of
 from amcast.core.process import Protocol
+from amcast.core.requests import Multicast
 from amcast.core.topology import Mid, message_id, sender_of, seq_of
-from amcast.core.wire import AppMessage, Message
+from amcast.core.wire import AppMessage, Message, joined
 from amcast.runtime import frames
 from amcast.runtime.admin import Admin
 from amcast.runtime.config import Address, ClusterConfig, Member
@@ -285,9 +285,11 @@ class Node:
         saved = self._restore(state.saved)
         self.history = History(self.me.data / "history" if self.config.durable else None, saved.position)
         if self._trace is not None:
-            rows = [(m, ts) for ts, _, m in unpack_rows(state.rows, len(self.group_names))]
+            rows = unpack_rows(state.rows, len(self.group_names))
             self._passed = saved.position - len(rows)
-            self._trace_rows(rows)
+            for ts, index, _, m in rows:
+                self._trace_row(self._trace, m, ts, index)
+            self._trace.flush()
         self._passed = saved.position
         self.engine.rejoin(time.monotonic_ns(), saved.protocol, floor)
         self.engine.out.deliveries.clear()
@@ -345,7 +347,8 @@ class Node:
         return self.engine.requests(batch, client, permitted, self.config.largest_message)
 
     def on_requests(self, client: int, requests: list[Message]) -> None:
-        self.metrics.requests += len(requests)
+        for msg in requests:
+            self.metrics.requests += msg.m.count if isinstance(msg, Multicast) else 1
         self.engine.ask(time.monotonic_ns(), client, requests)
         if not self._scheduled:
             self._schedule()
@@ -385,22 +388,24 @@ class Node:
             self.fail(error)
 
     def _deliver(self, deliveries: list[tuple[AppMessage, int]]) -> None:
+        before = self.history.end
         if self.app is not None:
-            group, names = self.group_names[self.me.group], self.group_names
-            position = self.history.end
-            topology = self.config.topology
-            for m, ts in deliveries:
-                sender = topology.name(sender_of(m.mid))
-                place = (time_of(ts), names[group_of(ts)])
-                dest = tuple([names[g] for g in m.dest])
-                message = f"{sender}:{seq_of(m.mid)}"
-                result = self.app.apply(Delivery(group, position, place, message, sender, dest, m.payload))
-                self.results.add(m, result)
-                position += 1
+            self._apply(self.app, deliveries)
         if deliveries:
             self.history.append(deliveries, time.time_ns())
-        self.metrics.deliveries += len(deliveries)
+        self.metrics.deliveries += self.history.end - before
         self.serving.grown()
+
+    def _apply(self, app: StateMachine, deliveries: list[tuple[AppMessage, int]]) -> None:
+        group = self.group_names[self.me.group]
+        topology = self.config.topology
+        position = self.history.end
+        for m, ts in deliveries:
+            answers: list[bytes] = []
+            for index, one in enumerate(m.messages()):
+                answers.append(app.apply(delivery(topology, group, position, ts, index, one)))
+                position += 1
+            self.results.add(m, answers[0] if m.count == 1 else joined(answers))
 
     def _release(self, tick: Tick) -> None:
         congested = False
@@ -429,11 +434,15 @@ class Node:
         if self._trace is None or not deliveries:
             return
         for m, ts in deliveries:
-            if self._passed >= self._trace.deliveries:
-                place = {"time": time_of(ts), "tie": self.group_names[group_of(ts)]}
-                self._trace.row("deliver", message=self.config.topology.message_name(m.mid), ts=place)
-            self._passed += 1
+            for index, one in enumerate(m.messages()):
+                self._trace_row(self._trace, one, ts, index)
         self._trace.flush()
+
+    def _trace_row(self, trace: TraceWriter, m: AppMessage, ts: int, index: int) -> None:
+        if self._passed >= trace.deliveries:
+            when, tie = place(self.config.topology, ts, index)
+            trace.row("deliver", message=self.config.topology.message_name(m.mid), ts={"time": when, "tie": tie})
+        self._passed += 1
 
     # Disk
 
@@ -541,8 +550,8 @@ class Node:
 def _without(block: bytes, count: int, groups: int) -> bytes:
     """These rows without the first ones."""
     w = BytesWriter()
-    for ts, when, m in unpack_rows(block, groups)[count:]:
-        pack_rows(w, [(m, ts)], when)
+    for ts, index, when, m in unpack_rows(block, groups)[count:]:
+        pack_row(w, ts, index, when, m)
     return w.getvalue()
 
 

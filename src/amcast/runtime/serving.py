@@ -169,7 +169,7 @@ class _Served(asyncio.Protocol):
             allowed = self.grant.write.issuperset(m.dest) and self.host.me.group in m.dest
             if len(self.permitted) < 10_000:
                 self.permitted[m.dest] = allowed
-            if allowed and len(m.payload) <= self.host.config.largest_message:
+            if allowed and (m.count > 1 or len(m.payload) <= self.host.config.largest_message):
                 wanted.append(msg)
                 continue
             names = ", ".join(f"g{g}" for g in m.dest)
