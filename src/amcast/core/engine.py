@@ -42,6 +42,7 @@ class Tick:
         self.records: list[bytes] = []
         self.urgent = False
         self.batches: list[tuple[int, bytes]] = []  # to members
+        self.patient = False  # there is more for members, which can wait for the next tick
         self.to_self: list[Message] = []
         self.answers: list[tuple[int, Message]] = []  # to clients: these depend on no record
         self.timers: list[tuple[str, int, int]] = []
@@ -59,6 +60,7 @@ class Engine:
         self._members = topology.replicas
         self._waits = params.durable  # what a process sends to itself waits for its records, like all it sends
         self._writers = [BytesWriter() for _ in range(topology.replicas)]
+        self._urgent = [False] * topology.replicas  # something in the writer cannot wait
         self._scratch = BytesWriter()
         self._requests = Codec(REQUESTS, (Multicast(NOTHING),), len(topology.groups))
         self._answers = Codec(ANSWERS, ANSWERS_PACKED, len(topology.groups))
@@ -129,8 +131,11 @@ class Engine:
     def timer(self, now: int, name: str) -> None:
         self.process.timer(now, name)
 
-    def drain(self, now: int) -> Tick:
-        """Everything that the steps so far want done. Without durability, to oneself included."""
+    def drain(self, now: int, patience: bool = False) -> Tick:
+        """Everything that the steps so far want done. Without durability, to oneself included.
+
+        With `patience`, what nobody waits for may stay behind for a while, to travel with something else.
+        """
         tick = Tick()
         self._sort(tick)
         while tick.to_self and not self._waits:
@@ -140,9 +145,14 @@ class Engine:
             self._sort(tick)
         for pid in range(self._members):
             w = self._writers[pid]
-            if len(w):
-                tick.batches.append((pid, w.getvalue()))
-                w.truncate(0)
+            if not len(w):
+                continue
+            if patience and not self._urgent[pid]:
+                tick.patient = True
+                continue
+            tick.batches.append((pid, w.getvalue()))
+            w.truncate(0)
+            self._urgent[pid] = False
         return tick
 
     def _sort(self, tick: Tick) -> None:
@@ -158,11 +168,14 @@ class Engine:
             scratch.truncate(0)
             codec.write(scratch, msg)
             encoded = scratch.getvalue()
+            urgent = not msg.patient()
             for pid in to:
                 if pid == self.pid:
                     tick.to_self.append(msg)
                 else:
                     self._writers[pid].write(encoded)
+                    if urgent:
+                        self._urgent[pid] = True
                     self._close_long(tick, pid)
         tick.records += out.records
         tick.urgent = tick.urgent or out.urgent
@@ -178,6 +191,8 @@ class Engine:
             tick.answers.append((pid, msg))
         else:
             self.codec.write(self._writers[pid], msg)
+            if not msg.patient():
+                self._urgent[pid] = True
             self._close_long(tick, pid)
 
     def _close_long(self, tick: Tick, pid: int) -> None:

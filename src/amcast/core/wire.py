@@ -229,6 +229,10 @@ class Message:
 
     wire: ClassVar[dict[str, object]] = {}
 
+    def patient(self) -> bool:
+        """Nobody waits for this message: it may travel with the next one to the same process."""
+        return False
+
     def pack(self, w: BytesWriter) -> None:
         raise NotImplementedError(f"{type(self).__name__} has no packed form")
 

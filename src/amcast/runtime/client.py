@@ -27,7 +27,7 @@ from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import Failure, FrameReader, Hello, Read, Rows, frame
 from amcast.runtime.links import FIRST_PAUSE, LONGEST_PAUSE, SECONDS_TO_GREET
-from amcast.runtime.serving import CLIENT, FIRST_SESSION, LAST_SESSION, MOST_READ
+from amcast.runtime.serving import CLIENT, MOST_READ, SESSION_BITS, session_of
 from amcast.runtime.tls import client_context, identity_of
 from amcast.runtime.tracing import TraceWriter
 
@@ -55,7 +55,7 @@ class Client:
             raise UsageError(f"no client {name!r} in {config.path}: expected one of {known}")
         self.config = config
         self.name = CLIENT + name
-        self.session = session or FIRST_SESSION + secrets.randbelow(LAST_SESSION - FIRST_SESSION)
+        self.session = session_of(self.name, secrets.randbits(SESSION_BITS) if session is None else session)
         self.groups = len(config.topology.groups)
         self.deadline = deadline
         self._protocol = protocol

@@ -35,16 +35,17 @@ from amcast.runtime.admin import Admin
 from amcast.runtime.config import Address, ClusterConfig, Member
 from amcast.runtime.frames import State
 from amcast.runtime.history import History
-from amcast.runtime.links import SECONDS_TO_GREET, Incoming, Outgoing, ask_member
+from amcast.runtime.links import Incoming, Outgoing, ask_member
 from amcast.runtime.log import Log
 from amcast.runtime.loop import new_event_loop
 from amcast.runtime.metrics import Metrics
 from amcast.runtime.serving import Serving
 from amcast.runtime.storage import Storage, StorageFailure
-from amcast.runtime.tls import client_context, server_context
+from amcast.runtime.tls import Door, client_context, server_context
 from amcast.runtime.tracing import TraceWriter
 
 CONGESTED: Final = 16 * 2**20  # bytes kept for members above which clients must wait
+PATIENCE: Final = 0.001  # seconds that what nobody waits for waits for company
 SNAPSHOT_EVERY: Final = 64 * 2**20  # bytes of records
 SYNC_AFTER: Final = 0.1  # seconds that records may wait for others before they are committed alone
 SECONDS_TO_STOP: Final = 5.0
@@ -128,6 +129,8 @@ class Node:
         self._rejoin = rejoin
         self._loop: asyncio.AbstractEventLoop
         self._scheduled = False
+        self._patience: asyncio.TimerHandle | None = None  # until what nobody waits for is sent
+        self._waited = False
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._committing = False
         self._waiting: list[Tick] = []  # for the commit after this one
@@ -220,11 +223,10 @@ class Node:
     async def _listen(
         self, factory: Callable[[], asyncio.Protocol], address: Address, context: SSLContext | None
     ) -> asyncio.AbstractServer:
-        timeout = SECONDS_TO_GREET if context is not None else None
+        if context is not None:
+            factory = Door(context, factory).accept
         try:
-            return await self._loop.create_server(
-                factory, address.host, address.port, ssl=context, backlog=1024, ssl_handshake_timeout=timeout
-            )
+            return await self._loop.create_server(factory, address.host, address.port, backlog=1024)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise UsageError(
@@ -363,13 +365,21 @@ class Node:
             self._scheduled = True
             self._loop.call_soon(self.flush)
 
+    def _hurry(self) -> None:
+        self._patience = None
+        self._waited = True
+        self._schedule()
+
     def flush(self) -> None:
         """Act on everything that happened in this turn."""
         self._scheduled = False
         if self._error is not None or self._ended:
             return
         try:
-            tick = self.engine.drain(time.monotonic_ns())
+            tick = self.engine.drain(time.monotonic_ns(), patience=not self._waited)
+            self._waited = False
+            if tick.patient and self._patience is None:
+                self._patience = self._loop.call_later(PATIENCE, self._hurry)
             for name, earliest, latest in tick.timers:
                 self._loop.call_later(random.uniform(earliest, latest) / 1e9, self._on_timer, name)
             for kind, detail in tick.notes:

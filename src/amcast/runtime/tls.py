@@ -6,11 +6,17 @@ pattern, and nothing else in the certificate (common name, DNS name, address) is
 that every connection is judged by what holds now.
 """
 
+import asyncio
 import ssl
+from collections.abc import Callable
+from typing import Final, cast
 
 from amcast.core.errors import AmcastError, UsageError
 from amcast.runtime.certificates import check_certificate, identity_uri
 from amcast.runtime.config import ClusterConfig
+
+MOST_HANDSHAKES: Final = 64  # at a time, of one listener
+SECONDS_TO_SHAKE: Final = 5.0
 
 
 class IdentityRefused(AmcastError):
@@ -81,3 +87,51 @@ def identity_of(connection: ssl.SSLObject | ssl.SSLSocket, config: ClusterConfig
 def subject_names(certificate: object) -> list[tuple[str, object]]:
     names = certificate.get("subjectAltName", ()) if isinstance(certificate, dict) else ()
     return [(str(kind), value) for kind, value in names]
+
+
+class Door:
+    """A listener's connections, until each has become a TLS one: so many at a time, for so long."""
+
+    def __init__(self, context: ssl.SSLContext, factory: Callable[[], asyncio.Protocol]) -> None:
+        self.context = context
+        self.factory = factory
+        self.waiting: set[asyncio.Task[None]] = set()
+
+    def accept(self) -> asyncio.Protocol:
+        return _Handshake(self)
+
+
+class _Handshake(asyncio.Protocol):
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self.early = b""  # what comes with the end of the handshake
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        plain = cast(asyncio.Transport, transport)
+        if len(self.door.waiting) >= MOST_HANDSHAKES:
+            plain.abort()
+            return
+        plain.pause_reading()
+        task = asyncio.get_running_loop().create_task(self.secure(plain))
+        self.door.waiting.add(task)
+        task.add_done_callback(self.door.waiting.discard)
+
+    async def secure(self, plain: asyncio.Transport) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            transport = await loop.start_tls(
+                plain, self, self.door.context, server_side=True, ssl_handshake_timeout=SECONDS_TO_SHAKE
+            )
+        except (TimeoutError, OSError):
+            plain.abort()
+            return
+        if transport is None or transport.is_closing():
+            return
+        protocol = self.door.factory()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if self.early:
+            protocol.data_received(self.early)
+
+    def data_received(self, data: bytes) -> None:
+        self.early += data
