@@ -41,7 +41,7 @@ from amcast.runtime.loop import new_event_loop
 from amcast.runtime.metrics import Metrics
 from amcast.runtime.serving import Serving
 from amcast.runtime.storage import Storage, StorageFailure
-from amcast.runtime.tls import Door, client_context, server_context
+from amcast.runtime.tls import Listener, client_context, listen, server_context
 from amcast.runtime.tracing import TraceWriter
 
 CONGESTED: Final = 16 * 2**20  # bytes kept for members above which clients must wait
@@ -148,7 +148,7 @@ class Node:
         """Serve until SIGTERM, SIGINT or `stop`. Raises what made it stop otherwise."""
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        servers: list[asyncio.AbstractServer] = []
+        servers: list[Listener] = []
         served = False
         tasks: list[asyncio.Task[None]] = []
         admin = Admin(self.status, self.readiness, self.metrics.text)
@@ -222,11 +222,9 @@ class Node:
 
     async def _listen(
         self, factory: Callable[[], asyncio.Protocol], address: Address, context: SSLContext | None
-    ) -> asyncio.AbstractServer:
-        if context is not None:
-            factory = Door(context, factory).accept
+    ) -> Listener:
         try:
-            return await self._loop.create_server(factory, address.host, address.port, backlog=1024)
+            return await listen(address.host, address.port, context, factory)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise UsageError(

@@ -7,9 +7,10 @@ that every connection is judged by what holds now.
 """
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final
 
 from amcast.core.errors import AmcastError, UsageError
 from amcast.runtime.certificates import check_certificate, identity_uri
@@ -89,49 +90,57 @@ def subject_names(certificate: object) -> list[tuple[str, object]]:
     return [(str(kind), value) for kind, value in names]
 
 
-class Door:
-    """A listener's connections, until each has become a TLS one: so many at a time, for so long."""
+class Listener:
+    """Accepts connections and hands on those that have become TLS ones: not more than so many at a time are tried."""
 
-    def __init__(self, context: ssl.SSLContext, factory: Callable[[], asyncio.Protocol]) -> None:
-        self.context = context
-        self.factory = factory
-        self.waiting: set[asyncio.Task[None]] = set()
+    def __init__(
+        self, listening: socket.socket, context: ssl.SSLContext | None, factory: Callable[[], asyncio.Protocol]
+    ) -> None:
+        self._listening = listening
+        self._context = context
+        self._factory = factory
+        self._trying: set[asyncio.Task[None]] = set()
+        self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
-    def accept(self) -> asyncio.Protocol:
-        return _Handshake(self)
-
-
-class _Handshake(asyncio.Protocol):
-    def __init__(self, door: Door) -> None:
-        self.door = door
-        self.early = b""  # what comes with the end of the handshake
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        plain = cast(asyncio.Transport, transport)
-        if len(self.door.waiting) >= MOST_HANDSHAKES:
-            plain.abort()
-            return
-        plain.pause_reading()
-        task = asyncio.get_running_loop().create_task(self.secure(plain))
-        self.door.waiting.add(task)
-        task.add_done_callback(self.door.waiting.discard)
-
-    async def secure(self, plain: asyncio.Transport) -> None:
+    async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
-        try:
-            transport = await loop.start_tls(
-                plain, self, self.door.context, server_side=True, ssl_handshake_timeout=SECONDS_TO_SHAKE
-            )
-        except (TimeoutError, OSError):
-            plain.abort()
-            return
-        if transport is None or transport.is_closing():
-            return
-        protocol = self.door.factory()
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
-        if self.early:
-            protocol.data_received(self.early)
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._listening)
+            except OSError:  # too many are open: perhaps not for long
+                await asyncio.sleep(0.1)
+                continue
+            if len(self._trying) >= MOST_HANDSHAKES:
+                connection.close()
+                continue
+            task = loop.create_task(self._greet(connection))
+            self._trying.add(task)
+            task.add_done_callback(self._trying.discard)
 
-    def data_received(self, data: bytes) -> None:
-        self.early += data
+    async def _greet(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        timeout = SECONDS_TO_SHAKE if self._context is not None else None
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.connect_accepted_socket(
+                self._factory, connection, ssl=self._context, ssl_handshake_timeout=timeout
+            )
+        except OSError:  # it went away, or is none of ours: TLS has told it
+            connection.close()
+
+    def close(self) -> None:
+        self._accepting.cancel()
+        for task in self._trying:
+            task.cancel()
+        self._listening.close()
+
+
+async def listen(
+    host: str, port: int, context: ssl.SSLContext | None, factory: Callable[[], asyncio.Protocol]
+) -> Listener:
+    """Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = found[0]
+    listening = socket.create_server(address[:2], family=family, backlog=1024)
+    listening.setblocking(False)
+    return Listener(listening, context, factory)
