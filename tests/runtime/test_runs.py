@@ -152,7 +152,7 @@ def test_a_malformed_run_is_refused(payload: bytes, count: int) -> None:
     with pytest.raises(WireError):
         check_run(AppMessage(message_id(9, 0), (0,), payload, 0, count), 10)
     with pytest.raises(WireError):
-        check_run(AppMessage(message_id(9, 2**32 - 1), (0,), joined([b"a", b"b"]), 0, 2), 10)
+        check_run(AppMessage(message_id(9, 2**48 - 1), (0,), joined([b"a", b"b"]), 0, 2), 10)
 
 
 def test_joined_and_split() -> None:

@@ -7,13 +7,13 @@ to itself. No I/O: the driver reads and writes, keeps the clock, and makes recor
 import math
 from typing import Final, final
 
-from librt.strings import BytesWriter
-from mypy_extensions import mypyc_attr
+from librt.strings import BytesWriter, write_i16_le, write_i32_le, write_i64_le
+from mypy_extensions import i16, i32, i64, mypyc_attr
 
 from amcast.core.errors import WireError
 from amcast.core.process import Effects, Params, Protocol
 from amcast.core.requests import ANSWERS, ANSWERS_PACKED, NOTHING, REQUESTS, Hint, Multicast, Reply
-from amcast.core.topology import Mid, Topology, message_id, sender_of
+from amcast.core.topology import Mid, Topology, message_id, sender_of, seq_of
 from amcast.core.wire import (
     MOST_IN_RUN,
     AppMessage,
@@ -211,6 +211,8 @@ class Run:
         self.dest = dest
         self.payloads: list[bytes] = []
         self.size = 0
+        self.count = 0
+        self.whole = False  # one waits for all of it, else one for each message
         self.waiting: list[object] = []
         self.until: list[float] = []
         self.results: dict[int, list[bytes]] = {}
@@ -218,12 +220,12 @@ class Run:
     def take(self, g: int, result: bytes) -> None:
         """What group g said. Raises WireError."""
         if g not in self.results:
-            count = len(self.waiting)
+            count = self.count
             self.results[g] = [result] if count == 1 else split(result, count) if result else [b""] * count
 
     def answers(self) -> list[dict[int, bytes]]:
         """What each group said to each of the messages."""
-        found: list[dict[int, bytes]] = [{} for _ in self.waiting]
+        found: list[dict[int, bytes]] = [{} for _ in range(self.count)]
         for g, parts in self.results.items():
             for i in range(len(parts)):
                 found[i][g] = parts[i]
@@ -239,7 +241,7 @@ class ClientEngine:
     """
 
     def __init__(
-        self, protocol: Protocol, session: int, topology: Topology, params: Params, alone: bool = False
+        self, protocol: Protocol, session: int, topology: Topology, params: Params, alone: bool = False, first: int = 0
     ) -> None:
         self.out = Effects()
         self.process = protocol.client(session, topology, params, self.out)
@@ -250,7 +252,7 @@ class ClientEngine:
         self._writers: dict[int, BytesWriter] = {}
         self._scratch = BytesWriter()
         self._session = session
-        self._next = 0  # number of the next message
+        self._next = first  # number of the next message
         self._alone = alone
         self._asked: dict[tuple[int, ...], Run] = {}
         self._full: list[Run] = []
@@ -266,12 +268,23 @@ class ClientEngine:
             run = Run(dest)
             self._asked[dest] = run
         run.payloads.append(payload)
+        run.count += 1
         run.size += len(payload)
         run.waiting.append(waiting)
         run.until.append(until)
         if self._alone or run.size > RUN_BYTES or len(run.waiting) == MOST_IN_RUN:
             del self._asked[dest]
             self._full.append(run)
+
+    def ask_run(self, dest: tuple[int, ...], payloads: list[bytes], waiting: object, until: float) -> None:
+        """Multicast these as one run, with the next `begin`."""
+        run = Run(dest)
+        run.payloads = payloads
+        run.count = len(payloads)
+        run.whole = True
+        run.waiting.append(waiting)
+        run.until.append(until)
+        self._full.append(run)
 
     def begin(self, now: int) -> list[Run]:
         """Send what was asked for."""
@@ -281,7 +294,7 @@ class ClientEngine:
             self._asked = {}
         self._full = []
         for run in runs:
-            count = len(run.payloads)
+            count = run.count
             run.mid = message_id(self._session, self._next)
             self._next += count
             self.open[run.mid] = run
@@ -394,3 +407,63 @@ def unpack_rows(data: bytes, groups: int) -> list[tuple[int, int, int, AppMessag
     except (ValueError, IndexError) as error:
         raise WireError(f"malformed rows of {r.size} bytes: {error}") from None
     return found
+
+
+@final
+class Columns:
+    """Rows as columns of fixed width, for tools that take them whole: each a buffer of little-endian numbers."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ts = BytesWriter()  # 8 bytes each …
+        self.times = BytesWriter()
+        self.senders = BytesWriter()
+        self.numbers = BytesWriter()
+        self.indices = BytesWriter()  # … 2 …
+        self.dests = BytesWriter()  # … 4: which of `sets`
+        self.ends = BytesWriter()  # … 4: of each payload in `payloads`, behind a zero
+        self.payloads = BytesWriter()
+        self.sets: list[tuple[int, ...]] = []
+        self._known: dict[tuple[int, ...], int] = {}
+        write_i32_le(self.ends, 0)
+
+    def add(self, data: bytes, groups: int, skip: int, most: int) -> int:
+        """Rows of a block without the first ones, and not more than so many: how many they are. Raises WireError."""
+        r = Reader(data, groups)
+        before = self.count
+        try:
+            while r.at < r.size and self.count - before < most:
+                ts = r.long()
+                index = r.short()
+                time = r.long()
+                m = r.app()
+                if skip >= m.count:
+                    skip -= m.count
+                    continue
+                self._add_message(ts, index, time, m, skip, most - (self.count - before))
+                skip = 0
+        except (ValueError, IndexError) as error:
+            raise WireError(f"malformed rows of {r.size} bytes: {error}") from None
+        return self.count - before
+
+    def _add_message(self, ts: int, index: int, time: int, m: AppMessage, skip: int, most: int) -> None:
+        place = self._known.get(m.dest)
+        if place is None:
+            place = len(self.sets)
+            self._known[m.dest] = place
+            self.sets.append(m.dest)
+        sender = i64(sender_of(m.mid))
+        number = i64(seq_of(m.mid))
+        parts = [m.payload] if m.count == 1 else split(m.payload, m.count)
+        stamp = i64(ts)
+        when = i64(time)
+        for i in range(skip, min(m.count, skip + most)):
+            write_i64_le(self.ts, stamp)
+            write_i64_le(self.times, when)
+            write_i64_le(self.senders, sender)
+            write_i64_le(self.numbers, number + i)
+            write_i16_le(self.indices, i16(index + i))
+            write_i32_le(self.dests, i32(place))
+            self.payloads.write(parts[i])
+            write_i32_le(self.ends, i32(len(self.payloads)))
+            self.count += 1

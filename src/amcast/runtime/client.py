@@ -6,11 +6,13 @@ as the client lives, also after its deadline, and never delivered twice.
 """
 
 import asyncio
+import concurrent.futures
 import itertools
 import random
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -49,7 +51,9 @@ class Client:
         deadline: float = DEADLINE,
         session: int | None = None,
         trace: Path | None = None,
+        first: int = 0,
     ) -> None:
+        """`session`: of a program that may send the same again; `first` is the number of its first message then."""
         if config.tls is None and name not in config.clients:
             known = ", ".join(config.clients) or "none"
             raise UsageError(f"no client {name!r} in {config.path}: expected one of {known}")
@@ -60,7 +64,7 @@ class Client:
         self.deadline = deadline
         self._protocol = protocol
         alone = session is not None  # the same numbers whenever the program runs again
-        self._engine = ClientEngine(protocol, self.session, config.topology, config.params(), alone)
+        self._engine = ClientEngine(protocol, self.session, config.topology, config.params(), alone, first)
         self._context: SSLContext | None = client_context(config, self.name) if config.tls is not None else None
         self._connections: dict[int, _Connection] = {}
         self._scheduled = False
@@ -124,6 +128,13 @@ class Client:
             self._schedule()
         return future
 
+    def submit_run(self, dest: tuple[int, ...], payloads: list[bytes]) -> asyncio.Future[list[Answers]]:
+        """The same for several, that are ordered and delivered one after the other with nothing in between."""
+        future: asyncio.Future[list[Answers]] = self._loop.create_future()
+        self._engine.ask_run(dest, payloads, future, self._loop.time() + self.deadline)
+        self._schedule()
+        return future
+
     def _group(self, name: str) -> int:
         names = [self.config.topology.group_name(g) for g in range(self.groups)]
         if name not in names:
@@ -147,7 +158,7 @@ class Client:
         for run in runs:
             dest = [topology.group_name(g) for g in run.dest]
             first = seq_of(run.mid)
-            for seq in range(first, first + len(run.waiting)):
+            for seq in range(first, first + run.count):
                 trace.row("multicast", message=f"{name}:{seq}", sender=name, dest=dest)
         trace.flush()
 
@@ -171,6 +182,11 @@ class Client:
         for pid, batch in batches:
             self._connection(pid).send(frame(frames.REQUESTS, batch))
         for run in completed:
+            if run.whole:
+                whole = cast("asyncio.Future[list[Answers]]", run.waiting[0])
+                if not whole.done():
+                    whole.set_result(run.answers())
+                continue
             for future, answers in zip(cast("list[asyncio.Future[Answers]]", run.waiting), run.answers(), strict=True):
                 if not future.done():
                     future.set_result(answers)
@@ -223,7 +239,9 @@ class Client:
 
     # Reads
 
-    async def read(self, group: str, position: int, *, wait_ms: int = 0, replica: int = 0) -> Rows:
+    async def read(
+        self, group: str, position: int, *, wait_ms: int = 0, replica: int = 0, most_bytes: int = MOST_READ
+    ) -> Rows:
         """A stretch of a group's log, from the block that holds this position on, as one of its replicas has it."""
         g = self._group(group)
         members = self.config.topology.groups[g]
@@ -231,7 +249,7 @@ class Client:
         number = next(self._reads)
         future: asyncio.Future[Rows] = self._loop.create_future()
         self._rows[number] = future
-        read = Read(number, position, MOST_READ, wait_ms)
+        read = Read(number, position, most_bytes, wait_ms)
         connection = self._connection(pid)
         connection.reads[number] = future
         try:
@@ -418,6 +436,27 @@ class SyncClient:
         finally:
             with suppress(Exception):
                 self._run(cast(Coroutine[Any, Any, None], rows.aclose()))  # type: ignore[attr-defined]
+
+    def read(self, group: str, position: int, wait_ms: int = 0, replica: int = 0, most_bytes: int = MOST_READ) -> Rows:
+        """Raises TimeoutError if this replica does not answer."""
+        work = self._client.read(group, position, wait_ms=wait_ms, replica=replica, most_bytes=most_bytes)
+        return self._run(work)
+
+    def multicast_runs(self, runs: Iterable[tuple[tuple[int, ...], list[bytes]]], most_open: int = 8) -> int:
+        """Each as one run, in this order, not more than so many at a time; how many messages they were."""
+        count = 0
+        open_ones: deque[concurrent.futures.Future[None]] = deque()
+        for dest, payloads in runs:
+            if len(open_ones) == most_open:
+                open_ones.popleft().result()
+            open_ones.append(asyncio.run_coroutine_threadsafe(self._multicast_run(dest, payloads), self._loop))
+            count += len(payloads)
+        for future in open_ones:
+            future.result()
+        return count
+
+    async def _multicast_run(self, dest: tuple[int, ...], payloads: list[bytes]) -> None:
+        await self._client.submit_run(dest, payloads)
 
     def close(self) -> None:
         self._run(self._client.close())
