@@ -213,6 +213,8 @@ class Protocol:
         packed: tuple[Message, ...] = (),
         elects: bool = False,
         single_replica: bool = False,
+        single_group: bool = False,
+        genuine: bool = True,
         durable: bool = False,
         monitor: Callable[[Topology], object] | None = None,
     ) -> None:
@@ -227,5 +229,7 @@ class Protocol:
         self.packed = packed  # one message of each class that packs itself
         self.elects = elects  # has leaders, so that crashes and spurious suspicions mean something
         self.single_replica = single_replica  # groups are single reliable processes
+        self.single_group = single_group  # atomic broadcast: there is one group
+        self.genuine = genuine  # only senders and destinations of a message have work with it
         self.durable = durable  # replicas can come back from their records
         self.monitor = monitor  # makes the observer of a run's global invariants

@@ -73,7 +73,7 @@ class Trial:
 def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     """Draw a configuration and a fault plan."""
     choices = Seeded(seed)
-    groups = 1 + choices.below(4)
+    groups = 1 if table.single_group else 1 + choices.below(4)
     replicas = 1 if table.single_replica else (3, 3, 3, 5, 1)[choices.below(5)]
     topology = Topology((replicas,) * groups, 1 + choices.below(5))
     calm_at = (20 + choices.below(400)) * DELTA
@@ -108,7 +108,7 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     clients_crash = any(repr(action).startswith(f"crash {client}") for client in topology.clients for _, action in plan)
     for pid in range(topology.replicas) if durable else ():
         world.at(calm_at, Restart(pid))  # whoever is down, and was to crash in a step that came late
-    properties = ["integrity", "validity", "order", "genuine"]
+    properties = ["integrity", "validity", "order"] + (["genuine"] if table.genuine else [])
     if table.elects or not clients_crash:
         properties += ["agreement", "termination"]
     config = (

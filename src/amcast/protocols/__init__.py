@@ -4,7 +4,8 @@ from typing import Final
 
 from amcast.core.errors import UsageError
 from amcast.core.process import Protocol
-from amcast.protocols import skeen, white_box, white_box_client, white_box_messages
+from amcast.protocols import multi_paxos, paxos_amcast, skeen, white_box, white_box_client, white_box_messages
+from amcast.protocols.log_invariants import LogMonitor
 from amcast.protocols.white_box_invariants import Monitor
 
 PROTOCOLS: Final[dict[str, Protocol]] = {
@@ -27,12 +28,40 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         client=white_box_client.WhiteBoxClient,
         order="total",
         tolerates="crash of a minority in each group, any client",
-        latency="leader 3δ, follower 4δ; worst 5δ, 6δ",
+        latency="3δ / 4δ, worst 5δ / 6δ",
         messages=white_box_messages.MESSAGES,
         packed=white_box_messages.PACKED,
         elects=True,
         durable=True,
         monitor=Monitor,
+    ),
+    "multi_paxos": Protocol(
+        name="multi_paxos",
+        title="Multi-Paxos",
+        replica=multi_paxos.MultiPaxos,
+        client=multi_paxos.SequencerClient,
+        order="total, one group",
+        tolerates="crash of a minority of five acceptors, any client",
+        latency="3δ",
+        messages=multi_paxos.MESSAGES,
+        packed=multi_paxos.PACKED,
+        elects=True,
+        single_group=True,
+        monitor=LogMonitor,
+    ),
+    "paxos_amcast": Protocol(
+        name="paxos_amcast",
+        title="Paxos amcast",
+        replica=paxos_amcast.PaxosAmcast,
+        client=multi_paxos.SequencerClient,
+        order="total",
+        tolerates="crash of a minority in the first group, any client",
+        latency="3δ",
+        messages=multi_paxos.MESSAGES,
+        packed=multi_paxos.PACKED,
+        elects=True,
+        genuine=False,
+        monitor=LogMonitor,
     ),
 }
 
