@@ -4,7 +4,16 @@ from typing import Final
 
 from amcast.core.errors import UsageError
 from amcast.core.process import Protocol
-from amcast.protocols import multi_paxos, paxos_amcast, skeen, white_box, white_box_client, white_box_messages
+from amcast.protocols import (
+    fastcast,
+    ft_skeen,
+    multi_paxos,
+    paxos_amcast,
+    skeen,
+    white_box,
+    white_box_client,
+    white_box_messages,
+)
 from amcast.protocols.log_invariants import LogMonitor
 from amcast.protocols.white_box_invariants import Monitor
 
@@ -34,6 +43,58 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         elects=True,
         durable=True,
         monitor=Monitor,
+    ),
+    "ft_skeen": Protocol(
+        name="ft_skeen",
+        title="Fault-tolerant Skeen",
+        replica=ft_skeen.FtSkeen,
+        client=white_box_client.WhiteBoxClient,
+        order="total",
+        tolerates="crash of a minority in each group, any client",
+        latency="6δ / 7δ, worst 12δ / 13δ",
+        messages=ft_skeen.MESSAGES,
+        packed=ft_skeen.PACKED,
+        elects=True,
+        monitor=LogMonitor,
+    ),
+    "ft_skeen_eager": Protocol(
+        name="ft_skeen_eager",
+        title="Fault-tolerant Skeen, eager clock",
+        replica=ft_skeen.EagerFtSkeen,
+        client=white_box_client.WhiteBoxClient,
+        order="total",
+        tolerates="crash of a minority in each group, any client",
+        latency="6δ / 7δ, worst 10δ / 11δ",
+        messages=ft_skeen.MESSAGES,
+        packed=ft_skeen.PACKED,
+        elects=True,
+        monitor=LogMonitor,
+    ),
+    "fastcast": Protocol(
+        name="fastcast",
+        title="FastCast",
+        replica=fastcast.FastCast,
+        client=white_box_client.WhiteBoxClient,
+        order="total",
+        tolerates="crash of a minority in each group, any client",
+        latency="4δ / 5δ, worst 8δ / 9δ",
+        messages=fastcast.MESSAGES,
+        packed=fastcast.PACKED,
+        elects=True,
+        monitor=LogMonitor,
+    ),
+    "fastcast_eager": Protocol(
+        name="fastcast_eager",
+        title="FastCast, eager clock",
+        replica=fastcast.EagerFastCast,
+        client=white_box_client.WhiteBoxClient,
+        order="total",
+        tolerates="crash of a minority in each group, any client",
+        latency="4δ / 5δ, worst 6δ / 7δ",
+        messages=fastcast.MESSAGES,
+        packed=fastcast.PACKED,
+        elects=True,
+        monitor=LogMonitor,
     ),
     "multi_paxos": Protocol(
         name="multi_paxos",
