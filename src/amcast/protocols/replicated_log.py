@@ -31,6 +31,12 @@ from amcast.protocols.white_box_messages import Nack, NewLeader, NewStateAck
 
 Entry = tuple[int, int, AppMessage]  # what kind, a timestamp, a message: the owner knows what they mean
 
+
+def about(entries: tuple[Entry, ...]) -> tuple[Mid, ...]:
+    """The application messages in these; an entry of a negative kind is about none."""
+    return tuple([m.mid for kind, _, m in entries if kind >= 0])
+
+
 FOLLOWER: Final = 0
 LEADER: Final = 1
 RECOVERING: Final = 2
@@ -53,7 +59,7 @@ class Append(Message):
         self.m = m
 
     def about(self) -> tuple[Mid, ...]:
-        return (self.m.mid,)
+        return (self.m.mid,) if self.kind >= 0 else ()
 
     def pack(self, w: BytesWriter) -> None:
         pack_long(w, self.b)
@@ -103,7 +109,7 @@ class Announce(Message):
         self.entries = entries
 
     def about(self) -> tuple[Mid, ...]:
-        return tuple([m.mid for _, _, m in self.entries])
+        return about(self.entries)
 
     def pack(self, w: BytesWriter) -> None:
         pack_long(w, self.b)
@@ -138,7 +144,7 @@ class Vote(Message):
         self.entries = entries
 
     def about(self) -> tuple[Mid, ...]:
-        return tuple([m.mid for _, _, m in self.entries])
+        return about(self.entries)
 
 
 @final
@@ -157,7 +163,7 @@ class NewLog(Message):
         self.entries = entries
 
     def about(self) -> tuple[Mid, ...]:
-        return tuple([m.mid for _, _, m in self.entries])
+        return about(self.entries)
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (
@@ -198,7 +204,6 @@ class LogOwner(Process):
         """Another member has delivered so far."""
 
 
-@final
 class GroupLog:
     """The part of one member."""
 
@@ -269,7 +274,7 @@ class GroupLog:
         self.owner.send(self.others, Append(self.cballot, i, kind, ts, m))
         self.stored[self.rank] = i + 1
         if self.learners:
-            self.owner.send(self.learners, Announce(self.cballot, i, ((kind, ts, m),)))
+            self.announce(i, ((kind, ts, m),))
         elif self.majority == 1:
             self.owner.send_one(self.owner.pid, Appended(self.cballot, i, m.mid))
         return i
@@ -282,7 +287,7 @@ class GroupLog:
             return
         self.entries.append((msg.kind, msg.ts, msg.m))
         if self.learners:
-            self.owner.send(self.learners, Announce(msg.b, msg.i, ((msg.kind, msg.ts, msg.m),)))
+            self.announce(msg.i, ((msg.kind, msg.ts, msg.m),))
         else:
             self.owner.send_one(sender, Appended(msg.b, msg.i, msg.m.mid))
 
@@ -296,6 +301,10 @@ class GroupLog:
             i = self.known_decided
             self.known_decided = i + 1
             self.owner.decided(i, self.entries[i - self.base])
+
+    def announce(self, i: int, entries: tuple[Entry, ...]) -> None:
+        """2B: these are stored in the current ballot, from place i on."""
+        self.owner.send(self.learners, Announce(self.cballot, i, entries))
 
     def refuse(self, leader: int, b: int) -> None:
         """This process missed something of ballot b, and needs another one."""
@@ -370,7 +379,7 @@ class GroupLog:
         self.cballot = b
         self.must_recover = False
         if self.learners:
-            self.owner.send(self.learners, Announce(b, self.base, tuple(self.entries)))
+            self.announce(self.base, tuple(self.entries))
 
     def on_new_state_ack(self, sender: int, b: int) -> None:
         if self.status == RECOVERING and self.ballot == b and self.cballot == b:
