@@ -337,6 +337,56 @@ def s26_sequencer_change(table: Protocol) -> Script:
     return s
 
 
+@scenario("fastcast")
+def s16_wrong_guess_and_all_timestamps(table: Protocol) -> Script:
+    """As before, and g0/0 dies with its guess in the log; g0/1 has heard all HARDs: they say more than the log."""
+    s = Script(table, (3, 3))
+    s.delay("g1/0", "g1/1", None, NEVER)
+    s.delay("g1/0", "g1/2", None, NEVER)
+    s.at(0.5, lambda: (s.multicast("c1", 1), s.crash("c1", lose=False)))
+    s.at(1, lambda: s.multicast("c0", 0, 1))
+    s.at(2.5, lambda: s.crash("g1/0", lose=False))
+    s.at(6, lambda: (s.crash("g0/0", lose=False), s.recover("g1/1")))
+    s.at(80, lambda: s.recover("g0/1"))
+    s.run()
+    timestamps = [s.event("deliver", name, "c0:0").ts for name in ("g0/1", "g0/2", "g1/1", "g1/2")]
+    assert timestamps == [(1, "g1")] * 4
+    return s
+
+
+@scenario(*PAXOS)
+def s18_reply_lost(table: Protocol) -> Script:
+    """Everybody delivered, and all replies are lost: when the client asks again it is answered."""
+    s = Script(table, (3,) if table.single_group else (3, 3))
+    dest = (0,) if table.single_group else (1,)
+    lost = s.delay(None, "c0", "Reply", NEVER)
+    s.at(1, lambda: s.multicast("c0", *dest))
+    s.at(6, lambda: s.normal(lost))
+    s.run()
+    same_everywhere(s, dest[0], ["c0:0"])
+    assert process(s, "c0").idle(), "the client was to get its answer"
+    return s
+
+
+@scenario("ft_skeen", "multi_paxos")
+def s24_promise_to_a_higher_ballot(table: Protocol) -> Script:
+    """g0/0 promised the ballot of g0/2, then hears of the lower one of g0/1: it must not help to decide in that."""
+    s = Script(table, (3,))
+    s.delay("g0/2", "g0/1", None, 20)
+    s.delay("g0/2", "g0/0", "NewLog", 10)
+    s.delay("g0/1", "g0/0", "NewLeader", 3)
+    s.delay("g0/1", "g0/2", None, 60)
+    process(s, "c0").cur_leader[0] = s.topology.pid("g0/1")
+    process(s, "c1").cur_leader[0] = s.topology.pid("g0/2")
+    s.at(1, lambda: (s.recover("g0/1"), s.recover("g0/2")))
+    s.at(8, lambda: s.multicast("c0", 0))
+    s.at(26, lambda: s.multicast("c1", 0))
+    s.run()
+    assert sorted(s.deliveries("g0/0")) == ["c0:0", "c1:0"]
+    same_everywhere(s, 0, s.deliveries("g0/0"))
+    return s
+
+
 @scenario("paxos_amcast")
 def s27_two_ballots(table: Protocol) -> Script:
     """g1/0 hears of m from g0/0 in one ballot and from g0/1 in another: it learns from what is announced again."""
@@ -350,7 +400,7 @@ def s27_two_ballots(table: Protocol) -> Script:
     return s
 
 
-@scenario("multi_paxos")
+@scenario("ft_skeen", "multi_paxos")
 def s28_old_entries_of_a_lost_ballot(table: Protocol) -> Script:
     """g0/0 alone stored two messages in an old ballot; the log of the next one, shorter and newer, wins."""
     s = Script(table, (3,), heartbeat=100)

@@ -22,7 +22,8 @@ from amcast.core.process import Effects, Params
 from amcast.core.requests import NOBODY
 from amcast.core.topology import Mid, Topology
 from amcast.core.wire import Message, Reader, pack_long, pack_mid, pack_short
-from amcast.protocols import ft_skeen
+from amcast.protocols.ft_skeen import MESSAGES as FT_SKEEN_MESSAGES
+from amcast.protocols.ft_skeen import PACKED as FT_SKEEN_PACKED
 from amcast.protocols.ft_skeen import FtSkeen, Hard, Known
 from amcast.protocols.replicated_log import LEADER
 
@@ -53,8 +54,8 @@ class Soft(Message):
         return Soft(r.mid(), r.group(), r.long(), r.long())
 
 
-MESSAGES: Final[tuple[type[Message], ...]] = (*ft_skeen.MESSAGES, Soft)
-PACKED: Final[tuple[Message, ...]] = (*ft_skeen.PACKED, Soft(NOBODY, 0, 0, 0))
+MESSAGES: Final[tuple[type[Message], ...]] = (*FT_SKEEN_MESSAGES, Soft)
+PACKED: Final[tuple[Message, ...]] = (*FT_SKEEN_PACKED, Soft(NOBODY, 0, 0, 0))
 
 
 class FastCast(FtSkeen):

@@ -33,9 +33,10 @@ from amcast.core.process import Effects, Params
 from amcast.core.requests import NOBODY, NOTHING, Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
-from amcast.protocols import replicated_log
 from amcast.protocols.log_invariants import LogMonitor
 from amcast.protocols.replicated_log import LEADER, RECOVERING, Entry, GroupLog, LogOwner
+from amcast.protocols.replicated_log import MESSAGES as LOG_MESSAGES
+from amcast.protocols.replicated_log import PACKED as LOG_PACKED
 from amcast.protocols.sessions import DeliveredMessages
 from amcast.protocols.white_box_messages import Deliver, Floor
 
@@ -73,12 +74,12 @@ class Hard(Message):
         return Hard(r.mid(), r.group(), r.long(), r.long())
 
 
-MESSAGES: Final[tuple[type[Message], ...]] = (Multicast, Hard, Deliver, Reply, Hint, Floor, *replicated_log.MESSAGES)
+MESSAGES: Final[tuple[type[Message], ...]] = (Multicast, Hard, Deliver, Reply, Hint, Floor, *LOG_MESSAGES)
 PACKED: Final[tuple[Message, ...]] = (
     Multicast(NOTHING),
     Hard(NOBODY, 0, 0, 0),
     Deliver(NOTHING, 0, 0, 0, 0),
-    *replicated_log.PACKED,
+    *LOG_PACKED,
 )
 
 

@@ -18,9 +18,10 @@ from amcast.core.process import Effects, Params
 from amcast.core.requests import NOTHING, Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Background, Message
-from amcast.protocols import replicated_log
 from amcast.protocols.log_invariants import LogMonitor
 from amcast.protocols.replicated_log import LEADER, RECOVERING, Announce, Entry, GroupLog, Learner, LogOwner
+from amcast.protocols.replicated_log import MESSAGES as LOG_MESSAGES
+from amcast.protocols.replicated_log import PACKED as LOG_PACKED
 from amcast.protocols.sessions import DeliveredMessages
 from amcast.protocols.white_box_client import Request, WhiteBoxClient
 
@@ -38,8 +39,8 @@ class Progress(Background):
         self.learned = learned
 
 
-MESSAGES: Final[tuple[type[Message], ...]] = (Multicast, Reply, Hint, Progress, *replicated_log.MESSAGES)
-PACKED: Final[tuple[Message, ...]] = (Multicast(NOTHING), *replicated_log.PACKED)
+MESSAGES: Final[tuple[type[Message], ...]] = (Multicast, Reply, Hint, Progress, *LOG_MESSAGES)
+PACKED: Final[tuple[Message, ...]] = (Multicast(NOTHING), *LOG_PACKED)
 
 
 class MultiPaxos(LogOwner):
