@@ -271,6 +271,18 @@ def s15_lost_append(table: Protocol) -> Script:
     return s
 
 
+@scenario("multi_paxos")
+def s20_answers_of_learners(table: Protocol) -> Script:
+    """Members that are no acceptors answer too: the client learns from them who leads, also after a crash."""
+    s = Script(table, (7,), heartbeat=5)
+    for i in range(6):
+        s.at(1 + 40 * i, lambda: s.multicast("c0", 0))
+    s.at(50, lambda: s.crash("g0/0"))
+    s.run()
+    assert [s.latency("g0/6", f"c0:{i}") for i in (1, 3, 4, 5)] == [3, 3, 3, 3]
+    return s
+
+
 @scenario("fastcast")
 def s16_wrong_guess(table: Protocol) -> Script:
     """g1/0 tells its timestamp of m, and dies before it is decided; g1/1 gives another: GTS is logged twice in g0."""

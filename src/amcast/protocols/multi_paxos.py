@@ -91,8 +91,8 @@ class MultiPaxos(LogOwner):
             if m.mid not in self.logged:
                 self.logged[m.mid] = True
                 self.log.append(0, 0, m)
-        elif self.log is not None:
-            self.send_one(sender, Hint(m.mid, SEQUENCER, self.log.leader()))
+        elif self.g0 == SEQUENCER:
+            self.send_one(sender, Hint(m.mid, SEQUENCER, self.leader()))
 
     def learn(self, i: int, entry: Entry) -> None:
         m = entry[2]
@@ -105,9 +105,12 @@ class MultiPaxos(LogOwner):
             self.deliver(m, timestamp(i, SEQUENCER))
             self.reply(m)
 
+    def leader(self) -> int:
+        return self.log.leader() if self.log is not None else self.learner.leader()
+
     def reply(self, m: AppMessage) -> None:
         if self.g0 in m.dest:
-            leader = self.log.leader() if self.log is not None and self.g0 == SEQUENCER else self.pid
+            leader = self.leader() if self.g0 == SEQUENCER else self.pid
             self.send_one(sender_of(m.mid), Reply(m.mid, self.g0, leader))
 
     # The log

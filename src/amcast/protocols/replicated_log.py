@@ -485,6 +485,10 @@ class Learner:
             self.learned += 1
         return found
 
+    def leader(self) -> int:
+        """Who leads, so far as is known here."""
+        return self.members[leader_of(max(0, *self._ballot))]
+
     def _drop_values(self) -> None:
         """Of ballots in which no member is any more."""
         for b in [b for b in self._values if b not in self._ballot]:
