@@ -5,7 +5,7 @@ from typing import Any, cast
 from amcast.core.process import Effects, Params, Process, Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import Recorder
-from amcast.lab.swarm import DELTA, PLANS, MixedDestinations, Trial, draw_network
+from amcast.lab.swarm import DELTA, MixedDestinations, Trial, draw_network
 from amcast.protocols.baseline import Options
 from amcast.sim.choices import Choices, Seeded
 from amcast.sim.faults import Storm, storm
@@ -17,10 +17,10 @@ def configured(table: Protocol, options: Options) -> Protocol:
     """The protocol in this variant."""
 
     def replica(pid: int, topology: Topology, params: Params, out: Effects) -> Process:
-        return cast(Any, table.replica)(pid, topology, params, out, options)
+        return cast(Process, cast(Any, table.replica)(pid, topology, params, out, options))
 
     def client(pid: int, topology: Topology, params: Params, out: Effects) -> Process:
-        return cast(Any, table.client)(pid, topology, params, out, options)
+        return cast(Process, cast(Any, table.client)(pid, topology, params, out, options))
 
     return Protocol(
         table.name, table.title, replica, client, table.order, table.tolerates, table.latency, table.messages,
@@ -165,6 +165,3 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
         + (", requests on final timestamps" if options.on_final else "")
     )
     return Trial(world, calm_at, config, tuple(properties))
-
-
-PLANS.update({"baseline": make_trial, "optimistic": make_trial})

@@ -12,8 +12,8 @@ the order of their final timestamps, each when all groups that may send to h (se
 asks those groups for one; a group with nothing to send puts a null message into its log.
 
 Departures, each for a reason that a scenario or a mutant of the tests shows:
-- The final timestamp is (time, group) and part of the log entry: a destination sees only a part of the log and could not
-  compute l.26. l.25 is ≥, l.34 is ≤: a message is the barrier of its own source.
+- The final timestamp is (time, group) and part of the log entry: a destination sees only a part of the log and could
+  not compute l.26. l.25 is ≥, l.34 is ≤: a message is the barrier of its own source.
 - The group h itself always counts as a sender to h.
 - A destination that lacks a barrier for long asks for it: so a crashed sender is not missed, and periodic null messages
   (`null_after`) are optional.
@@ -45,7 +45,7 @@ from amcast.protocols.oam_messages import (
     unwrap,
     wrap,
 )
-from amcast.protocols.replicated_log import LEADER, RECOVERING, Announce, Entry, LogOwner
+from amcast.protocols.replicated_log import LEADER, RECOVERING, Announce, LogOwner
 from amcast.protocols.senders_to import SendersTo
 from amcast.protocols.sessions import DeliveredMessages
 from amcast.protocols.white_box_client import Request, WhiteBoxClient

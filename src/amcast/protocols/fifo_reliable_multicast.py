@@ -21,8 +21,8 @@ from amcast.core.wire import AppMessage, Message, Reader, pack_app, pack_long, p
 @final
 @mypyc_attr(acyclic=True)
 class Copy(Message):
-    """Number n of process p, with its initial timestamp; per destination group, the number of p's previous message to it
-    and the membership in which p sends to it."""
+    """Number n of process p, with its initial timestamp; per destination group, the number of p's previous message to
+    it and the membership in which p sends to it."""
 
     wire: ClassVar[dict[str, object]] = {
         "kind": int,

@@ -4,10 +4,10 @@ Paper: Bezerra, Pedone, Garbinato, Geyer, "Optimistic Atomic Multicast", section
 
 Latency in message delays: 1 optimistic, 3 conservative; 4 if the final timestamp differs from the initial one.
 
-How it works. A message goes to its destinations at once, not only to the group that orders it. A process waits until all
-that was stamped earlier has probably come (its wait window w), and then delivers optimistically, and proposes, in the
-order of the initial timestamps. If its estimate was right the order will be the same in the end. A request for a barrier
-waits in the same way, else the null message would push up the timestamps of messages on their way.
+How it works. A message goes to its destinations at once, not only to the group that orders it. A process waits until
+all that was stamped earlier has probably come (its wait window w), and then delivers optimistically, and proposes, in
+the order of the initial timestamps. If its estimate was right the order will be the same in the end. A request for a
+barrier waits in the same way, else the null message would push up the timestamps of messages on their way.
 
 A copy that comes too late is delivered optimistically at once: a mistake, not an error. If the ordered message comes
 first, the copies that wait with lower timestamps are delivered optimistically, then it. So every message is delivered

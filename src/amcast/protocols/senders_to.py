@@ -1,4 +1,4 @@
-"""Which groups may send to which: the relation sendersTo of "Optimistic Atomic Multicast", and how it changes (section 5).
+"""Which groups may send to which, and how it changes: sendersTo of "Optimistic Atomic Multicast", sections 3.1 and 5.
 
 A group g that sends to h counts for a message at h only if the message is above g's activation; g's own messages to h
 carry its epoch, the timestamp of the answer that let it in. A group that left and joined again keeps its old activation

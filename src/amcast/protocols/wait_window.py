@@ -36,7 +36,7 @@ class Estimate:
 
 @final
 class WaitWindow:
-    """`fixed` is a window that never changes, `percentile` 0 the mean, `start` what to use before anything was heard."""
+    """`fixed` is a window that never changes, `percentile` 0 the mean, `start` what to use until somebody is heard."""
 
     def __init__(self, start: int, percentile: int = 0, fixed: int = -1) -> None:
         self.percentile = percentile
