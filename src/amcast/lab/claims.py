@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from amcast.core.errors import UsageError
 from amcast.lab.claims_black_box import BLACK_BOX
+from amcast.lab.claims_oam import OPTIMISTIC
 from amcast.lab.measures import collision_free, convoy, interrupted, message_count, outsiders
 from amcast.lab.scenario import WHITE_BOX as WHITE_BOX
 from amcast.lab.scenario import Scenario as Scenario
@@ -54,6 +55,7 @@ CLAIMS: dict[str, list[Scenario]] = {
         Scenario("genuine: processes outside, with a leader change", "V, Theorem 2", "0", outsiders),
     ],
     **BLACK_BOX,
+    **OPTIMISTIC,
 }
 
 
