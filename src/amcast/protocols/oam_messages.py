@@ -8,8 +8,11 @@ from mypy_extensions import mypyc_attr
 from amcast.core.requests import NOBODY, NOTHING, Hint, Multicast, Reply
 from amcast.core.topology import Mid
 from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
-from amcast.protocols import log_streams, replicated_log
 from amcast.protocols.fifo_reliable_multicast import NO_COPY, Copy
+from amcast.protocols.log_streams import MESSAGES as STREAM_MESSAGES
+from amcast.protocols.log_streams import PACKED as STREAM_PACKED
+from amcast.protocols.replicated_log import MESSAGES as LOG_MESSAGES
+from amcast.protocols.replicated_log import PACKED as LOG_PACKED
 
 # Kinds of entries. Those that are about no application message are negative.
 MESSAGE: Final = 0
@@ -50,15 +53,15 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Hint,
     Copy,
     BarrierRequest,
-    *log_streams.MESSAGES,
-    *replicated_log.MESSAGES,
+    *STREAM_MESSAGES,
+    *LOG_MESSAGES,
 )
 PACKED: Final[tuple[Message, ...]] = (
     Multicast(NOTHING),
     NO_COPY,
     BarrierRequest(0, 0, NOBODY),
-    *log_streams.PACKED,
-    *replicated_log.PACKED,
+    *STREAM_PACKED,
+    *LOG_PACKED,
 )
 
 
