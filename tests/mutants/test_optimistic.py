@@ -34,7 +34,7 @@ SEEDS = range(30)
 
 IN_BOTH = [
     mutant("timestamp_used_twice", ("timestamp(max(t, time_of(last) + 1), self.g0)", "timestamp(t, self.g0)")),
-    mutant("waits_for_the_next_message_of_the_source", ("and self.barrier[x] < ts:  # l.34", "and self.barrier[x] <= ts:")),
+    mutant("waits_for_the_next_message", ("and self.barrier[x] < ts:  # l.34", "and self.barrier[x] <= ts:")),
     mutant("own_group_does_not_count", ("return [(h, BOTTOM), *sorted(found)]", "return sorted(found)")),
     mutant("no_barrier_needed", ("and self.barrier[x] < ts:  # l.34", "and False:")),
     mutant("nobody_asks_for_missing_barriers", ("            self.pull()\n", "")),
