@@ -56,14 +56,17 @@ class Script:
         heartbeat: float = 10_000,
         full: bool = True,
         durable: bool = False,
+        ahead: dict[int, float] | None = None,
     ) -> None:
         self.topology = Topology(sizes, clients)
         self.network = Scripted(self.topology)
         self.recorder = ListRecorder(full=full)
         params = Params(DELTA, heartbeat=int(heartbeat * DELTA), checked=True, durable=durable)
+        skew = [int((ahead or {}).get(g, 0) * DELTA) for g in self.topology.group_of]  # clocks of groups
         self.world = World(
-            protocol, self.topology, self.network, Seeded(0), params=params, recorder=self.recorder, run="script"
-        )
+            protocol, self.topology, self.network, Seeded(0), params=params, recorder=self.recorder, run="script",
+            skew=skew,
+        )  # fmt: skip
 
     def at(self, time: float, act: Callable[[], object]) -> None:
         """Do this at that time, before anything else that happens then and was planned later."""
@@ -127,7 +130,7 @@ class Script:
                 what += f" to {' '.join(e.dest)}"
             if e.ts:
                 what += f" at ({e.ts[0]}, {e.ts[1]})"
-            if e.kind == "leader":
+            if e.kind in ("leader", "reconfigure"):
                 what += f" {e.detail}"
             lines.append(f"{(e.time or 0) / DELTA:9.3f}  {e.process:5} {what}")
         return "\n".join(lines) + "\n"

@@ -59,6 +59,8 @@ class Simulation:
         table = protocol(self.protocol)
         if table.single_replica and self.replicas != 1:
             raise TopologyError(f"{self.replicas} replicas: {table.name} has groups of one process; use --replicas 1")
+        if table.single_group and self.groups != 1:
+            raise TopologyError(f"{self.groups} groups: {table.name} broadcasts in one group; use --groups 1")
         if self.replicas < 1 or self.replicas % 2 == 0:
             raise TopologyError(
                 f"{self.replicas} replicas per group: expected an odd number, for an even one tolerates no more crashes"

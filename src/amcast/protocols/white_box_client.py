@@ -25,7 +25,6 @@ class Request:
         self.delay = delay
 
 
-@final
 class WhiteBoxClient(Process):
     """Sends to the leaders it knows, and to everybody in the groups that stay silent; done after a reply per group."""
 
@@ -50,8 +49,18 @@ class WhiteBoxClient(Process):
             del asked[:first]
             first = 0
         self.first = first
-        self.send(tuple([self.cur_leader[g] for g in m.dest]), Multicast(m))  # l.2
+        self.send(self.asked_first(m), Multicast(m))  # l.2
         self.keep_ticking()
+
+    def asked_first(self, m: AppMessage) -> tuple[int, ...]:
+        return tuple([self.cur_leader[g] for g in m.dest])
+
+    def asked_again(self, request: Request) -> tuple[int, ...]:
+        return self.topology.members_of(tuple(request.silent))
+
+    def heeds(self, request: Request, g: int) -> bool:
+        """A new leader of g should hear of this request."""
+        return g in request.silent
 
     def on_message(self, sender: int, msg: Message) -> None:
         if isinstance(msg, Reply):
@@ -74,7 +83,7 @@ class WhiteBoxClient(Process):
             return
         self.cur_leader[msg.g] = msg.leader
         request = self.requests.get(msg.mid)
-        if request is not None and msg.g in request.silent:
+        if request is not None and self.heeds(request, msg.g):
             self.send_one(msg.leader, Multicast(request.m))
 
     def keep_ticking(self) -> None:
@@ -93,7 +102,7 @@ class WhiteBoxClient(Process):
     def resend(self, request: Request) -> None:
         request.delay = min(2 * request.delay, LONGEST_RESEND * self.params.delta)
         request.due = self.now + request.delay
-        self.send(self.topology.members_of(tuple(request.silent)), Multicast(request.m))
+        self.send(self.asked_again(request), Multicast(request.m))
 
     def on_suspect(self) -> None:
         for request in self.requests.values():

@@ -17,7 +17,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from amcast.core.errors import UsageError
 from amcast.core.process import Effects, Params, Process, Protocol
-from amcast.core.topology import Mid, Topology, message_id
+from amcast.core.topology import Mid, Topology, message_id, sender_of
 from amcast.core.trace import Recorder
 from amcast.core.wire import AppMessage, Background, Codec, Message
 from amcast.sim.calendar import Calendar
@@ -96,6 +96,7 @@ class World:
         run: str = "sim",
         config: str | None = None,
         skew: list[int] | None = None,
+        senders: tuple[int, ...] | None = None,
     ) -> None:
         if topology.size > int(PID_MASK):
             raise UsageError(f"{topology.size} processes: expected at most {int(PID_MASK)}")
@@ -125,7 +126,8 @@ class World:
         self.last_progress: i64 = 0
         self.stall: i64 = STALL * self.params.delta
         self.obligations = Obligations(topology)
-        self.clients_up = len(topology.clients)
+        self.senders = senders if senders is not None else topology.clients  # who multicasts
+        self.senders_up = len(self.senders)
         self.next_seq = [0] * topology.size
         n: i64 = topology.size
         self.size = n
@@ -366,6 +368,10 @@ class World:
                 for m, ts in out.deliveries:
                     self.on_delivery(pid, m, ts)
             out.deliveries.clear()
+        if out.refused:
+            for mid in out.refused:
+                self.on_refusal(pid, mid)
+            out.refused.clear()
         if out.completed:
             completed = out.completed
             out.completed = []
@@ -436,6 +442,14 @@ class World:
             self.tracer.record(self.now, pid, "deliver", mid=m.mid, ts=ts)
         self.obligations.delivered(pid, m.mid)
 
+    def on_refusal(self, pid: int, mid: Mid) -> None:
+        self.last_progress = self.now
+        self.obligations.refused(mid)
+        if self.tracer is not None:
+            self.tracer.record(self.now, pid, "reconfigure", mid=mid, detail='{"refused": true}')
+        if sender_of(mid) == pid:
+            self.workload.completed(self, pid, mid)
+
     # What workloads and fault plans do
 
     def multicast(self, client: int, dest: tuple[int, ...], payload: bytes) -> Mid:
@@ -474,8 +488,8 @@ class World:
             ]
         if self.tracer is not None:
             self.tracer.record(int(self.now), pid, "crash")
-        if pid >= self.topology.replicas:
-            self.clients_up -= 1
+        if pid in self.senders:
+            self.senders_up -= 1
         self.obligations.crashed(pid, self.params.durable)
 
     def crash_mid_step(self, pid: int) -> None:
@@ -588,6 +602,12 @@ class World:
             self.fifo = True
             longest: i64 = self.now + self.network.delta
             self.last_arrival = vec[i64]([int(longest)] * self.channels())
+
+    def reconfigure(self, pid: int, join: bool, h: int) -> None:
+        """The group of a process begins, or ends, to send to group h."""
+        if self.state[pid] == UP:
+            self.processes[pid].reconfigure(int(self.now + self.skew[pid]), join, h)
+            self.flush(pid)
 
     def suspect(self, pid: int) -> None:
         """A spurious suspicion: this process tries to become leader."""
