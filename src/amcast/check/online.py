@@ -5,7 +5,7 @@ so what is kept is bounded by how far one process is behind another. If no messa
 is next waits for another one that is next elsewhere, there is a cycle, and those messages are the counter-example. A
 message that a process left out shows in the same way: that process went on to one behind it.
 
-A process that says nothing for long is not waited for. What it delivers later is compared with the messages passed last.
+A process that is silent for long is not waited for. What it delivers later is compared with the messages passed last.
 """
 
 from collections import deque

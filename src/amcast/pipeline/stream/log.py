@@ -120,6 +120,12 @@ class Log:
         final = min(last.values())
         return {group: self._position_after(group, final, start[group], end) for group, end in ends.items()}
 
+    def after_earliest(self, first: Offset) -> Offset:
+        """The same for the begin of logs of which some is no longer kept: the first place that all of them have."""
+        ends = self.ends(list(first))
+        key = max(self._key(group, position) for group, position in first.items() if position < ends[group])
+        return {group: self._position_after(group, key, position, ends[group]) for group, position in first.items()}
+
     def _key(self, group: str, position: int) -> tuple[int, int]:
         rows = self.read(group, position, WAIT_MS, 1)
         columns = Columns()
