@@ -43,6 +43,7 @@ bench: compile
 	@$(BIN)/python bench/sweep_bench.py
 	@$(BIN)/python bench/verify_bench.py
 	@$(BIN)/python bench/cluster_bench.py
+	@$(BIN)/python bench/stream_bench.py
 
 swarm: compile
 	@$(BIN)/amcast swarm skeen --seeds $(SEEDS)

@@ -30,13 +30,14 @@ class Trial:
         app: str = "bank",
         secure: bool = True,
         durable: bool = True,
+        traced: bool = True,
     ) -> None:
         self.folder = folder
         self.config: ClusterConfig = create_cluster(
             folder, protocol("white_box"), groups, replicas, app, secure=secure, durable=durable
         )
         self.traces = folder / "trace"
-        self.processes = Processes(self.config, (*NODE, "--trace", str(self.traces)))
+        self.processes = Processes(self.config, (*NODE, "--trace", str(self.traces)) if traced else NODE)
 
     def __enter__(self) -> "Trial":
         try:
