@@ -103,6 +103,8 @@ class Node:
     ) -> None:
         """`new`: its first start. `rejoin`: without what is on its disk, from what the others of its group know."""
         self.config = config
+        self.protocol = protocol
+        self.orders_all = not protocol.genuine
         self.me: Member = config.member(name)
         if config.durable and not protocol.durable:
             raise UsageError(f"{protocol.name} keeps nothing on disk; set durable = false in {config.path}")
@@ -236,6 +238,11 @@ class Node:
         storage = Storage(self.me.data, f"{config.name} {self.me.name}", new=self._new or self._rejoin)
         self.storage = storage
         starts = storage.count_start()
+        if starts > 1 and not self.protocol.durable:
+            raise UsageError(
+                f"{self.me.name} has run before, and a replica of {self.protocol.name} that stops is lost for good: "
+                "the others go on without it; for all of them, make a new cluster"
+            )
         if self._trace_path is not None:
             self._trace = TraceWriter(self._trace_path, config.name, self.me.name, self.group_names[self.me.group])
             self._trace.begin()
