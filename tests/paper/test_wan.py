@@ -10,7 +10,7 @@ from amcast.lab.summary import SummaryRecorder
 def mean_latency(protocol: str, dest_groups: int, network: str) -> float:
     """Without load: every client multicasts equally often, and seldom."""
     recorder = SummaryRecorder()
-    fields = {**setup("white-box-wan"), "network": network, "clients": 30, "messages": 90}
+    fields = {**setup("white-box-wan"), "network": network, "clients": 30, "messages": 45}
     world = Simulation(protocol, **fields, dest_groups=dest_groups, rate=2.0).world(recorder)
     world.run()
     latency = recorder.summary(world.network.delta).first_delivery
