@@ -10,9 +10,9 @@ import pytest
 
 from amcast.check import check
 from amcast.core.process import Protocol
-from amcast.lab.oam import configured
 from amcast.lab.script import DELTA, NEVER, Script
 from amcast.lab.swarm import without_refused
+from amcast.lab.variants import configured
 from amcast.protocols import protocol
 from amcast.protocols.baseline import Options
 from tests.scenarios.golden import compare

@@ -1,31 +1,17 @@
-"""Baseline and Optimistic Atomic Multicast in the laboratory: variants, members that multicast, and swarms."""
+"""Swarms of Baseline and Optimistic Atomic Multicast: members that multicast and crash, groups that join and leave."""
 
 from typing import Any, cast
 
-from amcast.core.process import Effects, Params, Process, Protocol
+from amcast.core.process import Params, Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import Recorder
 from amcast.lab.swarm import DELTA, MixedDestinations, Trial, draw_network
+from amcast.lab.variants import configured
 from amcast.protocols.baseline import Options
 from amcast.sim.choices import Choices, Seeded
 from amcast.sim.faults import Storm, storm
 from amcast.sim.workload import Destinations, OpenLoop
 from amcast.sim.world import Action, Workload, World
-
-
-def configured(table: Protocol, options: Options) -> Protocol:
-    """The protocol in this variant."""
-
-    def replica(pid: int, topology: Topology, params: Params, out: Effects) -> Process:
-        return cast(Process, cast(Any, table.replica)(pid, topology, params, out, options))
-
-    def client(pid: int, topology: Topology, params: Params, out: Effects) -> Process:
-        return cast(Process, cast(Any, table.client)(pid, topology, params, out, options))
-
-    return Protocol(
-        table.name, table.title, replica, client, table.order, table.tolerates, table.latency, table.messages,
-        table.packed, elects=table.elects, genuine=table.genuine, monitor=table.monitor,
-    )  # fmt: skip
 
 
 def may_send_to(world: World, pid: int) -> list[int]:
