@@ -20,7 +20,7 @@ def configured(table: Protocol, options: Options) -> Protocol:
 
     return Protocol(
         table.name, table.title, replica, client, table.order, table.tolerates, table.latency, table.messages,
-        table.packed, elects=table.elects, genuine=table.genuine, monitor=table.monitor,
+        table.packed, elects=table.elects, genuine=table.genuine, guesses=table.guesses, monitor=table.monitor,
     )  # fmt: skip
 
 

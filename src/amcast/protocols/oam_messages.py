@@ -72,7 +72,7 @@ def wrap(m: AppMessage, facts: tuple[int, ...]) -> AppMessage:
     for fact in facts:
         pack_long(w, fact)
     w.write(m.payload)
-    return AppMessage(m.mid, m.dest, w.getvalue(), m.done)
+    return AppMessage(m.mid, m.dest, w.getvalue(), m.done, m.count)
 
 
 def facts_of(m: AppMessage) -> list[int]:
@@ -82,4 +82,4 @@ def facts_of(m: AppMessage) -> list[int]:
 
 def unwrap(m: AppMessage, facts: int) -> AppMessage:
     """The message without so many facts."""
-    return AppMessage(m.mid, m.dest, m.payload[2 + 8 * facts :], m.done)
+    return AppMessage(m.mid, m.dest, m.payload[2 + 8 * facts :], m.done, m.count)
