@@ -47,7 +47,7 @@ bench: compile
 swarm: compile
 	@$(BIN)/amcast swarm skeen --seeds $(SEEDS)
 	@$(BIN)/amcast swarm white_box --seeds $(SEEDS)
-	@for protocol in ft_skeen ft_skeen_eager fastcast fastcast_eager paxos_amcast multi_paxos; \
+	@for protocol in ft_skeen ft_skeen_eager fastcast fastcast_eager paxos_amcast multi_paxos baseline optimistic; \
 	do $(BIN)/amcast swarm $$protocol --seeds $(SEEDS) || exit 1; done
 
 chaos: compile

@@ -13,6 +13,8 @@ from amcast.tracefile import read_events
 from tests.runtime.faulty import Network, relayed
 
 DEADLINE = 30.0
+OAM = ("baseline", "optimistic")
+ATOMIC = ["integrity", "validity", "order", "agreement", "termination"]  # clients are no members: no promise of fifo
 
 
 def disturb(trial: Trial, network: Network, chance: random.Random) -> None:
@@ -30,7 +32,7 @@ def disturb(trial: Trial, network: Network, chance: random.Random) -> None:
     time.sleep(1.5)
 
 
-@pytest.mark.parametrize("name", ["ft_skeen", "fastcast", "paxos_amcast", "multi_paxos"])
+@pytest.mark.parametrize("name", ["ft_skeen", "fastcast", "paxos_amcast", "multi_paxos", *OAM])
 @pytest.mark.timeout(180)
 def test_short_storm(name: str, tmp_path: Path) -> None:
     groups = 1 if name == "multi_paxos" else 2
@@ -44,5 +46,7 @@ def test_short_storm(name: str, tmp_path: Path) -> None:
     assert level, "a replica did not catch up"
     assert takings.failed == 0 and takings.done > 100
     assert takings.total == takings.expected
-    for verdict in check(read_events(tmp_path / "trace")):
+    events = list(read_events(tmp_path / "trace"))
+    assert any(event.kind == "optdeliver" for event in events) == (name == "optimistic")
+    for verdict in check(events, ATOMIC if name in OAM else None):
         assert verdict.status == "ok", f"{verdict.property}: {verdict.reason}"
