@@ -66,13 +66,8 @@ def sim(
     if rate is not None and not SLOWEST <= rate <= FASTEST:
         raise UsageError(f"rate {rate}: expected messages per second, from {SLOWEST} to {FASTEST:.0f}")
     planned = setup_named(setup) if setup is not None else {}
-    fields = {
-        "groups": 1 if table.single_group else 3,
-        "replicas": 1 if table.single_replica else 3,
-        "clients": 10,
-        "network": "constant:1ms",
-        **planned,
-    }
+    smallest = {"groups": 1 if table.single_group else 3, "replicas": 1 if table.single_replica else 3}
+    fields = {**smallest, "clients": 10, "network": "constant:1ms", **planned}
     given = {
         "groups": groups,
         "replicas": replicas,
