@@ -48,6 +48,8 @@ bench: compile
 swarm: compile
 	@$(BIN)/amcast swarm skeen --seeds $(SEEDS)
 	@$(BIN)/amcast swarm white_box --seeds $(SEEDS)
+	@for protocol in ft_skeen ft_skeen_eager fastcast fastcast_eager paxos_amcast multi_paxos baseline optimistic; \
+	do $(BIN)/amcast swarm $$protocol --seeds $(SEEDS) || exit 1; done
 
 chaos: compile
 	@CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -s tests/chaos

@@ -16,7 +16,8 @@ from amcast.lab.swarm import make_trial
 from amcast.protocols import protocol
 
 digest = hashlib.sha256()
-for name, seeds in (("skeen", range(12)), ("white_box", range(12))):
+SEEDS = {"skeen": 12, "white_box": 12, "fastcast": 8, "paxos_amcast": 8, "optimistic": 6}
+for name, seeds in [(name, range(count)) for name, count in SEEDS.items()]:
     for seed in seeds:
         recorder = ListRecorder(full=True)
         make_trial(protocol(name), seed, recorder).world.run()

@@ -8,11 +8,13 @@ from amcast.protocols import PROTOCOLS, protocol
 
 # Seeds that showed a bug when they were found: a monitor that mixed two vectors, a forgotten message
 # delivered again, a run that ended before a restarted replica had caught up, a crash that came after the calm.
-REGRESSIONS = {"white_box": [392, 891, 1895, 20635, 20829, 21007, 21448], "skeen": []}
+OAM_REGRESSIONS = {"baseline": [3], "optimistic": [14, 50, 146]}  # a timestamp used twice; guesses that overtook others
+THOROUGH = ("skeen", "white_box")
+REGRESSIONS = {"white_box": [392, 891, 1895, 20635, 20829, 21007, 21448], "skeen": [], **OAM_REGRESSIONS}
 
 
 @pytest.mark.parametrize(
-    ("name", "block"), [(name, block) for name in PROTOCOLS for block in range(4 if name in REGRESSIONS else 1)]
+    ("name", "block"), [(name, block) for name in PROTOCOLS for block in range(4 if name in THOROUGH else 1)]
 )
 def test_swarm_is_clean(name: str, block: int) -> None:
     seeds = range(100_000 + 40 * block, 100_000 + 40 * block + 40)

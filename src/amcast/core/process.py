@@ -240,6 +240,7 @@ class Protocol:
         single_group: bool = False,
         genuine: bool = True,
         durable: bool = False,
+        guesses: bool = False,
         monitor: Callable[[Topology], object] | None = None,
     ) -> None:
         self.name = name
@@ -256,4 +257,5 @@ class Protocol:
         self.single_group = single_group  # atomic broadcast: there is one group
         self.genuine = genuine  # only senders and destinations of a message have work with it
         self.durable = durable  # replicas can come back from their records
+        self.guesses = guesses  # delivers optimistically, before the order is known
         self.monitor = monitor  # makes the observer of a run's global invariants

@@ -153,6 +153,7 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         packed=oam_messages.PACKED,
         elects=True,
         genuine=False,
+        guesses=True,
         monitor=LogMonitor,
     ),
 }
