@@ -43,6 +43,7 @@ class Effects:
         self.deliveries: list[tuple[AppMessage, int]] = []  # with the final timestamp, or BOTTOM
         self.completed: list[Mid] = []  # at a client: this multicast is known to be delivered
         self.notes: list[tuple[str, str]] = []  # facts for the trace: kind, detail as JSON
+        self.halted = False  # this process must stop for good: the others went on without it
 
     def clear(self) -> None:
         self.records.clear()
@@ -53,6 +54,7 @@ class Effects:
         self.deliveries.clear()
         self.completed.clear()
         self.notes.clear()
+        self.halted = False
 
     def parts(self) -> tuple[object, ...]:
         return (
@@ -64,6 +66,7 @@ class Effects:
             self.deliveries,
             self.completed,
             self.notes,
+            self.halted,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -127,6 +130,16 @@ class Process:
         self.now = now
         self.on_suspect()
 
+    def detect(self, now: int, pid: int, suspected: bool) -> None:
+        """What a failure detector says of another process, besides what the protocol's own one finds out."""
+        self.now = now
+        self.on_detect(pid, suspected)
+
+    def reconfigure(self, now: int, members: tuple[int, ...]) -> None:
+        """Let these processes be the members from some moment on, which all agree on."""
+        self.now = now
+        self.on_reconfigure(members)
+
     # What protocols override.
 
     def on_start(self) -> None:
@@ -155,6 +168,12 @@ class Process:
 
     def on_suspect(self) -> None:
         pass
+
+    def on_detect(self, pid: int, suspected: bool) -> None:
+        pass
+
+    def on_reconfigure(self, members: tuple[int, ...]) -> None:
+        raise NotImplementedError(f"{type(self).__name__} has fixed members")
 
     def on_observe(self, monitor: object) -> None:
         """Report to the observer of a checked run, made by `Protocol.monitor`."""
@@ -215,6 +234,10 @@ class Protocol:
         single_replica: bool = False,
         durable: bool = False,
         monitor: Callable[[Topology], object] | None = None,
+        broadcast: bool = False,
+        detector: str = "",
+        reliable_links: bool = False,
+        uniform: bool = True,
     ) -> None:
         self.name = name
         self.title = title
@@ -229,3 +252,7 @@ class Protocol:
         self.single_replica = single_replica  # groups are single reliable processes
         self.durable = durable  # replicas can come back from their records
         self.monitor = monitor  # makes the observer of a run's global invariants
+        self.broadcast = broadcast  # one group, of any size, whose members multicast
+        self.detector = detector  # the failure detector that it needs: "P", "◇P" or "Θ"
+        self.reliable_links = reliable_links  # counts on it that what was sent before a crash arrives
+        self.uniform = uniform  # what a process delivers before it crashes counts for the others

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from amcast.check import check
 from amcast.core.errors import UsageError
 from amcast.core.process import Protocol
+from amcast.lab.claims_ordering import CAUSAL, FIFO
+from amcast.lab.scenario import WHITE_BOX as WHITE_BOX
+from amcast.lab.scenario import Scenario as Scenario
+from amcast.lab.scenario import deltas
 from amcast.lab.script import Script
 from amcast.protocols import PROTOCOLS, protocol
-
-WHITE_BOX = "White-Box Atomic Multicast (extended)"
 
 
 @dataclass(frozen=True)
@@ -26,21 +28,6 @@ class Claim:
     expected: str
     measured: str
     ok: bool
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """How a claim is measured."""
-
-    claim: str
-    section: str
-    expected: str
-    measure: Callable[[Protocol], str]
-
-
-def deltas(*values: float) -> str:
-    """3δ / 4δ"""
-    return " / ".join(f"{int(v)}δ" if v == int(v) else f"{v}δ" for v in values)
 
 
 def replicas_of(table: Protocol) -> int:
@@ -168,6 +155,8 @@ CLAIMS: dict[str, list[Scenario]] = {
         ],
         Scenario("genuine: processes outside, with a leader change", "V, Theorem 2", "0", outsiders),
     ],
+    "fifo": FIFO,
+    "causal": CAUSAL,
 }
 
 
@@ -182,7 +171,7 @@ def run_claims(protocols: list[str] | None = None) -> list[Claim]:
             measured = scenario.measure(table)
             results.append(
                 Claim(
-                    name, scenario.claim, WHITE_BOX, scenario.section, scenario.expected, measured,
+                    name, scenario.claim, scenario.paper, scenario.section, scenario.expected, measured,
                     measured == scenario.expected,
                 )
             )  # fmt: skip

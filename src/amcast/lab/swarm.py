@@ -13,16 +13,17 @@ from amcast.core.errors import InvariantViolation
 from amcast.core.process import Params, Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import ListRecorder, Recorder
+from amcast.lab.open_groups import open_groups_trial
+from amcast.lab.trial import DELTA, Trial, draw_network
 from amcast.protocols import protocol
-from amcast.sim.choices import Choices, Seeded
-from amcast.sim.faults import Restart, Storm, Unstable, storm
-from amcast.sim.network import MILLISECOND, Constant, ExponentialTail, Network, Uniform
+from amcast.sim.choices import Seeded
+from amcast.sim.faults import Restart, Storm, storm
+from amcast.sim.network import MILLISECOND
 from amcast.sim.workload import ClosedLoop, Destinations, OpenLoop
 from amcast.sim.world import Workload, World
 from amcast.tracefile import ParquetRecorder
 
 BOUND = 500  # δ from the calm, or from a later multicast, until every correct destination has delivered
-DELTA = MILLISECOND
 BUGS = (InvariantViolation, AssertionError, KeyError, IndexError, ValueError)  # how a broken protocol shows
 
 
@@ -60,18 +61,10 @@ class MixedDestinations(Workload):
         return self.left == 0 or world.clients_up == 0
 
 
-@dataclass(frozen=True)
-class Trial:
-    """The run that a seed stands for."""
-
-    world: World
-    calm_at: int
-    config: str
-    properties: tuple[str, ...]
-
-
 def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     """Draw a configuration and a fault plan."""
+    if table.detector == "Θ":
+        return open_groups_trial(table, seed, recorder)
     choices = Seeded(seed)
     groups = 1 + choices.below(4)
     replicas = 1 if table.single_replica else (3, 3, 3, 5, 1)[choices.below(5)]
@@ -117,17 +110,6 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
         + (", restarts" if durable else "")
     )
     return Trial(world, calm_at, config, tuple(properties))
-
-
-def draw_network(choices: Choices) -> Network:
-    kind = choices.below(6)
-    if kind == 0:
-        return Constant(DELTA)
-    if kind == 1:
-        return Uniform(DELTA // 10, DELTA)
-    if kind == 2:
-        return ExponentialTail(DELTA // 2, DELTA // 14)
-    return Unstable(DELTA, 2 + choices.below(24))
 
 
 def run_seed(name: str, seed: int) -> Outcome:

@@ -173,6 +173,15 @@ def cut_sends(
     return left
 
 
+def first_sends(sends: list[tuple[tuple[int, ...], Message]], count: int) -> list[tuple[tuple[int, ...], Message]]:
+    """The first so many of them, each destination counting."""
+    left: list[tuple[tuple[int, ...], Message]] = []
+    for to, msg in sends:
+        left.append((to[: max(0, count)], msg))
+        count -= len(to)
+    return left
+
+
 def random_cut(now: int, delta: int, choices: Choices) -> int:
     """The last arrival that survives on a channel of a crashed process: all, none, or some of what is under way."""
     choice = choices.below(3)

@@ -1,7 +1,7 @@
 """What must still be delivered in a run, so that it is known when nothing more has to happen.
 
 A multicast obliges every member of its destination groups that is up. A crash releases a replica (until it restarts),
-and releases everybody from a message of a crashed client that nobody has delivered: it may be lost.
+and releases everybody from a message of a crashed sender that nobody has delivered: it may be lost.
 """
 
 from typing import final
@@ -18,7 +18,7 @@ class Pending:
         self.m = m
         self.left = left  # members of its destinations that are up and have not delivered it
         self.delivered_by: list[int] = []
-        self.excused = False  # its client crashed and nobody delivered it so far
+        self.excused = False  # its sender crashed and nobody delivered it so far
         self.counted = False
 
 
@@ -61,10 +61,9 @@ class Obligations:
         if may_restart and g >= 0:
             self.missed[pid] = []
         for pending in list(self.pending.values()):
-            if g < 0:
-                if sender_of(pending.m.mid) == pid and not pending.delivered_by:
-                    pending.excused = True
-            elif g in pending.m.dest and pid not in pending.delivered_by:
+            if sender_of(pending.m.mid) == pid and not pending.delivered_by:
+                pending.excused = True
+            if g in pending.m.dest and pid not in pending.delivered_by:
                 pending.left -= 1
                 if may_restart:
                     self.missed[pid].append(pending)

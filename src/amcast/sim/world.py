@@ -13,17 +13,20 @@ from collections.abc import Callable
 from typing import Final, final
 
 from librt.vecs import vec
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from amcast.core.errors import UsageError
 from amcast.core.process import Effects, Params, Process, Protocol
 from amcast.core.topology import Mid, Topology, message_id
 from amcast.core.trace import Recorder
 from amcast.core.wire import AppMessage, Background, Codec, Message
+from amcast.sim.actions import Action as Action
+from amcast.sim.actions import Call as Call
+from amcast.sim.actions import Workload as Workload
 from amcast.sim.calendar import Calendar
 from amcast.sim.choices import Choices
 from amcast.sim.disk import Disk
-from amcast.sim.network import LOST, Costs, Network, cut_sends, random_cut
+from amcast.sim.network import FOR_EVER, LOST, Costs, Network, cut_sends, first_sends, random_cut
 from amcast.sim.obligations import Obligations, Pending
 from amcast.sim.tracer import Tracer
 
@@ -45,39 +48,6 @@ PAUSED: Final[i64] = 2
 DYING: Final[i64] = 3  # crashes in the middle of what its next step sends
 
 STALL: Final = 2000  # in δ: longer than any back-off of a protocol
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Action:
-    """Something that a fault plan, a workload or a scenario does at a moment."""
-
-    def act(self, world: "World") -> None:
-        raise NotImplementedError
-
-
-@final
-class Call(Action):
-    """Calls a function: how tests and scenarios script a run."""
-
-    def __init__(self, function: "Callable[[World], None]") -> None:
-        self.function = function
-
-    def act(self, world: "World") -> None:
-        self.function(world)
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Workload:
-    """Who multicasts what and when. This one does nothing."""
-
-    def begin(self, world: "World") -> None:
-        pass
-
-    def completed(self, world: "World", client: int, mid: Mid) -> None:
-        """A client knows that its multicast is delivered."""
-
-    def finished(self, world: "World") -> bool:
-        return True
 
 
 @final
@@ -338,7 +308,7 @@ class World:
                 self.sync(int(pid))
         if out.sends:
             if self.state[pid] == DYING:
-                out.sends = cut_sends(out.sends, int(pid), self.choices)
+                self.cut_short(int(pid))
             for to, msg in out.sends:
                 self.transmit(pid, to, msg)
             out.sends.clear()
@@ -374,6 +344,20 @@ class World:
                 self.workload.completed(self, pid, mid)
         if self.state[pid] == DYING:
             self.crash(pid)
+        if out.halted:
+            out.halted = False
+            self.crash(pid, lambda _: FOR_EVER)
+
+    def cut_short(self, pid: int) -> None:
+        """Of what a dying process does, some sends happen; with reliable links in order, and then deliveries."""
+        out = self.out
+        if not self.protocol.reliable_links:
+            out.sends = cut_sends(out.sends, pid, self.choices)
+            return
+        total = sum([len(to) for to, _ in out.sends])
+        done = self.choices.below(total + len(out.deliveries) + 1)
+        out.sends = first_sends(out.sends, done)
+        del out.deliveries[max(0, done - total) :]
 
     def sync(self, pid: int) -> None:
         for m, ts in self.disks[pid].sync():
@@ -467,7 +451,7 @@ class World:
         if self.disks[pid].unsynced and self.choices.below(2):
             self.sync(pid)
         self.disks[pid].lose()
-        if not dying:
+        if not dying and not (cut is None and self.protocol.reliable_links):
             self.cuts[pid] = [
                 cut(q) if cut is not None else random_cut(int(self.now), self.network.delta, self.choices)
                 for q in range(self.topology.size)
@@ -561,7 +545,7 @@ class World:
         for sender, dest, incarnation, msg in held:
             channel = int(self.channel(sender, dest))
             crashed = self.state[sender] == CRASHED
-            if crashed and self.choices.below(2) == 0:
+            if crashed and not self.protocol.reliable_links and self.choices.below(2) == 0:
                 self.blocked[channel] = True  # this one and all after it are lost
             # A crash counts as the next incarnation already; what an earlier one sent is lost when it is back.
             if channel not in self.blocked and incarnation + crashed == self.incarnation[sender]:
@@ -593,6 +577,18 @@ class World:
         """A spurious suspicion: this process tries to become leader."""
         if self.state[pid] == UP:
             self.processes[pid].suspect(int(self.now + self.skew[pid]))
+            self.flush(pid)
+
+    def detect(self, pid: int, target: int, suspected: bool) -> None:
+        """The failure detector of this process suspects another, or trusts it again."""
+        if self.state[pid] == UP:
+            self.processes[pid].detect(int(self.now + self.skew[pid]), target, suspected)
+            self.flush(pid)
+
+    def reconfigure(self, pid: int, members: tuple[int, ...]) -> None:
+        """Ask this process for another membership."""
+        if self.state[pid] == UP:
+            self.processes[pid].reconfigure(int(self.now + self.skew[pid]), members)
             self.flush(pid)
 
     def up(self, pid: int) -> bool:
