@@ -21,13 +21,20 @@ class Params:
     """The time scale of a run, in nanoseconds. `delta` bounds the delay of a message once the network behaves."""
 
     def __init__(
-        self, delta: int, heartbeat: int = 0, suspect_after: int = 0, checked: bool = False, durable: bool = False
+        self,
+        delta: int,
+        heartbeat: int = 0,
+        suspect_after: int = 0,
+        checked: bool = False,
+        durable: bool = False,
+        spare: int = 0,
     ) -> None:
         self.delta = delta
         self.heartbeat = heartbeat or max(5 * delta, 1_000_000)
         self.suspect_after = suspect_after or 4 * self.heartbeat
         self.checked = checked  # assert the paper's invariants at run time
         self.durable = durable  # emit records, so that a crashed process can come back
+        self.spare = spare  # how many of the last replicas are no members at first and may join
 
 
 @final

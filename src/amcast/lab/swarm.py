@@ -13,6 +13,7 @@ from amcast.core.errors import InvariantViolation
 from amcast.core.process import Params, Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import ListRecorder, Recorder
+from amcast.lab.broadcasts import broadcast_trial
 from amcast.lab.open_groups import open_groups_trial
 from amcast.lab.trial import DELTA, Trial, draw_network
 from amcast.protocols import protocol
@@ -63,6 +64,8 @@ class MixedDestinations(Workload):
 
 def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     """Draw a configuration and a fault plan."""
+    if table.broadcast:
+        return broadcast_trial(table, seed, recorder)
     if table.detector == "Θ":
         return open_groups_trial(table, seed, recorder)
     choices = Seeded(seed)
@@ -144,7 +147,11 @@ def slowest_delivery(trial: Trial, recorder: ListRecorder) -> float:
 
 def find_problem(trial: Trial, recorder: ListRecorder) -> str:
     """What is wrong with a run that ended, in one line; empty if nothing is."""
-    for verdict in check(recorder.events, list(trial.properties)):
+    events = recorder.events
+    if trial.correct_only:
+        crashed = {event.process for event in events if event.kind == "crash"}
+        events = [event for event in events if event.kind != "deliver" or event.process not in crashed]
+    for verdict in check(events, list(trial.properties)):
         if verdict.status == "violated" or (verdict.status == "unknown" and verdict.property != "genuine"):
             return f"{verdict.property} {verdict.status}: {verdict.reason}"
     world = trial.world

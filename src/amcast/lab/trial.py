@@ -17,6 +17,7 @@ class Trial:
     calm_at: int
     config: str
     properties: tuple[str, ...]
+    correct_only: bool = False  # what a process delivered that crashed later does not count
 
 
 def draw_network(choices: Choices) -> Network:

@@ -5,6 +5,7 @@ from typing import Final
 from amcast.core.errors import UsageError
 from amcast.core.process import Protocol
 from amcast.protocols import causal, fifo, skeen, white_box, white_box_client, white_box_messages
+from amcast.protocols.broadcasts import BROADCASTS
 from amcast.protocols.white_box_invariants import Monitor
 
 PROTOCOLS: Final[dict[str, Protocol]] = {
@@ -67,6 +68,7 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         messages=fifo.MESSAGES,
         detector="Θ",
     ),
+    **BROADCASTS,
 }
 
 
