@@ -105,6 +105,7 @@ def broadcast_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Tr
     for time, action in plan:
         world.at(time, action)
     uniform = table.uniform and not weather.early
+    world.obligations.uniform = uniform
     properties = ["integrity", "validity", "order", "genuine"]
     if not weather.wild:
         properties += ["agreement" if uniform else "agreement-nonuniform", "termination"]

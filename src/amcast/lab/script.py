@@ -56,11 +56,12 @@ class Script:
         heartbeat: float = 10_000,
         full: bool = True,
         durable: bool = False,
+        spare: int = 0,
     ) -> None:
         self.topology = Topology(sizes, clients)
         self.network = Scripted(self.topology)
         self.recorder = ListRecorder(full=full)
-        params = Params(DELTA, heartbeat=int(heartbeat * DELTA), checked=True, durable=durable)
+        params = Params(DELTA, heartbeat=int(heartbeat * DELTA), checked=True, durable=durable, spare=spare)
         self.world = World(
             protocol, self.topology, self.network, Seeded(0), params=params, recorder=self.recorder, run="script"
         )
@@ -90,6 +91,11 @@ class Script:
     def recover(self, name: str) -> None:
         """This process starts to recover its group as leader."""
         self.world.suspect(self.topology.pid(name))
+
+    def detect(self, name: str, *targets: str, suspected: bool = True) -> None:
+        """The failure detector of this process suspects these, or trusts them again."""
+        for target in targets:
+            self.world.detect(self.topology.pid(name), self.topology.pid(target), suspected)
 
     def run(self, until: float | None = None) -> None:
         if until is not None:
@@ -127,7 +133,7 @@ class Script:
                 what += f" to {' '.join(e.dest)}"
             if e.ts:
                 what += f" at ({e.ts[0]}, {e.ts[1]})"
-            if e.kind == "leader":
+            if e.detail and e.kind != "start":
                 what += f" {e.detail}"
             lines.append(f"{(e.time or 0) / DELTA:9.3f}  {e.process:5} {what}")
         return "\n".join(lines) + "\n"

@@ -94,7 +94,7 @@ class World:
         self.stalled = False
         self.last_progress: i64 = 0
         self.stall: i64 = STALL * self.params.delta
-        self.obligations = Obligations(topology)
+        self.obligations = Obligations(topology, protocol.uniform)
         self.clients_up = len(topology.clients)
         self.next_seq = [0] * topology.size
         n: i64 = topology.size
@@ -187,11 +187,11 @@ class World:
                 self.arrive(dest, sender, kind, msg)
         elif kind == TIMER:
             self.background -= 1
-            if self.incarnation[dest] == code & PID_MASK:
-                self.arrive(dest, dest, kind, calendar.payload)
             if now - self.last_progress > self.stall and self.pending_actions() == 0:
                 self.stalled = True
                 return False
+            if self.incarnation[dest] == code & PID_MASK:
+                self.arrive(dest, dest, kind, calendar.payload)
         elif kind == WAKE:
             self.wake(dest)
         else:
