@@ -68,6 +68,39 @@ def allconcur_lost_message(table: Protocol) -> Script:
     return s
 
 
+@scenario("allconcur")
+def allconcur_slow_relay(table: Protocol) -> Script:
+    """G_S(9,3): m0 reaches p5 only, which lives and is slow: nobody may take m0 for lost."""
+    s = Script(table, (9,))
+    s.delay("g0/0", "g0/3", "Reliable", NEVER)
+    s.delay("g0/0", "g0/4", "Reliable", NEVER)
+    s.delay("g0/5", None, "Reliable", 20)
+    everybody_multicasts(s)
+    s.at(1.5, lambda: s.crash("g0/0", lose=False))
+    all_detect(s, 4, "g0/0")
+    s.run()
+    assert s.deliveries("g0/6") == [f"g0/{i}:0" for i in range(9)]
+    return s
+
+
+@scenario("allconcur")
+def allconcur_deaf(table: Protocol) -> Script:
+    """p1 reports p0 before m0 arrives, and the others complete without m0: p1 must ignore m0 when it comes."""
+    s = Script(table, (4,))
+    s.world.obligations.uniform = False
+    s.delay("g0/0", "g0/2", None, NEVER)
+    s.delay("g0/0", "g0/3", None, NEVER)
+    s.delay("g0/0", "g0/1", None, 10)
+    s.delay("g0/2", "g0/1", None, 30)
+    s.delay("g0/3", "g0/1", None, 30)
+    everybody_multicasts(s)
+    s.at(1.5, lambda: s.crash("g0/0", lose=False))
+    all_detect(s, 3, "g0/0")
+    s.run()
+    assert s.deliveries("g0/1") == s.deliveries("g0/2") == [f"g0/{i}:0" for i in range(1, 4)]
+    return s
+
+
 def delivered_and_dead(table: Protocol, early: bool) -> Script:
     s = Script(table, (4,))
     s.world.obligations.uniform = not early
@@ -163,6 +196,24 @@ def plus_complete_before_it_begins(table: Protocol) -> Script:
 
 
 @scenario("allconcur_plus")
+def plus_stash_is_void(table: Protocol) -> Script:
+    """p2 has all of [2, 2] and reports p3 before it completes [[2, 1]]: in [[3, 2]] what it has does not count."""
+    s = Script(table, (8,))
+    everybody_multicasts(s)
+    for i in (3, 5, 7):
+        s.delay(f"g0/{i}", "g0/2", "Reliable", 50)
+    s.at(1.5, lambda: s.crash("g0/4"))
+    all_detect(s, 3, "g0/4")
+    everybody_multicasts(s, 10)
+    s.at(14.5, lambda: s.crash("g0/3", lose=False))
+    all_detect(s, 15, "g0/3")
+    s.run()
+    assert len(server(s, 2).members) == 6
+    assert "g0/3:1" not in s.deliveries("g0/2")
+    return s
+
+
+@scenario("allconcur_plus")
 def plus_not_uniform(table: Protocol) -> Script:
     """p1 delivers round 1 and dies unseen; the others run the round again without p1: its delivery was not final."""
     s = Script(table, (5,))
@@ -247,6 +298,37 @@ def ea_suspected_by_all(table: Protocol) -> Script:
     return s
 
 
+@scenario("allconcur_plus_ea")
+def ea_hears_again(table: Protocol) -> Script:
+    """p1 suspects p3 wrongly and takes it back; then p3's other successors die, and p3 is heard through p1 alone."""
+    s = Script(table, (8,))
+    everybody_multicasts(s)
+    s.at(2.5, lambda: s.detect("g0/1", "g0/3"))
+    s.at(30, lambda: s.detect("g0/1", "g0/3", suspected=False))
+    s.at(100, lambda: s.crash("g0/2", "g0/6"))
+    all_detect(s, 110, "g0/2", "g0/6")
+    everybody_multicasts(s, 200)
+    s.run()
+    assert server(s, 3).members == (0, 1, 3, 4, 5, 7)
+    assert all(len(s.deliveries(f"g0/{i}")) == 14 for i in server(s, 3).members)
+    return s
+
+
+@scenario("allconcur_ea")
+def ea_minority_with_more(table: Protocol) -> Script:
+    """Three suspect two before they have their messages and go on; the two have more, and may not deliver it."""
+    s = Script(table, (5,), heartbeat=30)
+    for i in (0, 1):
+        s.delay(f"g0/{i}", None, "Reliable", 5)
+    everybody_multicasts(s)
+    for i in (2, 3, 4):
+        s.at(1.5, lambda i=i: s.detect(f"g0/{i}", "g0/0", "g0/1"))  # type: ignore[misc]
+    s.run()
+    assert s.deliveries("g0/0") == s.deliveries("g0/1") == [] and not s.world.up(0)
+    assert s.deliveries("g0/2") == ["g0/2:0", "g0/3:0", "g0/4:0"]
+    return s
+
+
 @scenario("allconcur_ea")
 def ea_halves(table: Protocol) -> Script:
     """Two halves suspect each other: nobody delivers any more, and what was delivered is a prefix of one sequence."""
@@ -302,7 +384,7 @@ def run(name: str) -> Script:
     table = UNDER_TEST[protocol_name]
     s = build(table)
     assert s.world.stalled == (name in STALLS), "the run did not finish its work"
-    uniform = table.uniform and name != "allconcur_early_detector"
+    uniform = table.uniform and name not in ("allconcur_early_detector", "allconcur_deaf")
     crashed = {e.process for e in s.recorder.events if e.kind == "crash"}
     events = [e for e in s.recorder.events if uniform or e.kind != "deliver" or e.process not in crashed]
     properties = ["integrity", "validity", "order"] + ([] if name in STALLS else ["agreement", "termination"])

@@ -120,7 +120,9 @@ def broadcast_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Tr
 
 def draw_weather(table: Protocol, n: int, choices: Choices) -> Weather:
     f = max(0, len(reliable_digraph(n)[0]) - 1)
-    if table.uniform:
+    if table.name == "lcr":
+        f = n - 1
+    elif table.uniform:
         f = min(f, (n - 1) // 2)
     crashes = choices.below(f + 1) if table.detector else 0
     wild = table.detector == "◇P" and choices.chance(40)

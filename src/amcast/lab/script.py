@@ -16,6 +16,7 @@ from amcast.sim.network import LOST, MILLISECOND, Network
 from amcast.sim.world import World
 
 DELTA = MILLISECOND
+MOST = 300_000  # messages: a script that takes more goes on for ever
 NEVER = -1.0  # as a delay: the message is lost
 
 
@@ -100,7 +101,7 @@ class Script:
     def run(self, until: float | None = None) -> None:
         if until is not None:
             self.at(until, self.world.stop)
-        self.world.run()
+        self.world.run(MOST)
 
     def deliveries(self, process: str) -> list[str]:
         """What a process delivered, in order."""

@@ -25,6 +25,7 @@ from amcast.sim.world import Workload, World
 from amcast.tracefile import ParquetRecorder
 
 BOUND = 500  # δ from the calm, or from a later multicast, until every correct destination has delivered
+MOST = 300_000  # messages in a run: far more than any needs
 BUGS = (InvariantViolation, AssertionError, KeyError, IndexError, ValueError)  # how a broken protocol shows
 
 
@@ -126,7 +127,7 @@ def judge(table: Protocol, seed: int) -> Outcome:
     world = trial.world
     problem = ""
     try:
-        world.run()
+        world.run(MOST)
         problem = find_problem(trial, recorder)
     except BUGS as error:
         problem = f"{type(error).__name__}: {error}"
@@ -169,6 +170,6 @@ def write_trace(name: str, seed: int, path: Path) -> None:
     with ParquetRecorder(path, full=True) as recorder:
         trial = make_trial(protocol(name), seed, recorder)
         try:
-            trial.world.run()
+            trial.world.run(MOST)
         except BUGS:
             pass  # the rows up to the failure are what is wanted

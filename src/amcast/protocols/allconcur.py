@@ -21,7 +21,7 @@ from typing import ClassVar, Final, final
 from amcast.core.process import Effects, Params
 from amcast.core.topology import Topology
 from amcast.core.wire import Message
-from amcast.protocols import allconcur_plus
+from amcast.protocols.allconcur_plus import MESSAGES as PLUS_MESSAGES
 from amcast.protocols.allconcur_plus import AllConcurPlus, Round
 
 STUCK: Final = 20  # times the patience of the failure detector: then a server that waits for votes stops
@@ -49,7 +49,7 @@ class Vote(Message):
         self.origins = origins
 
 
-MESSAGES: Final[tuple[type[Message], ...]] = (*allconcur_plus.MESSAGES, Vote)
+MESSAGES: Final[tuple[type[Message], ...]] = (*PLUS_MESSAGES, Vote)
 
 
 @final

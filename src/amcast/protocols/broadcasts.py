@@ -4,7 +4,7 @@ from typing import Final
 
 from amcast.core.process import Factory, Protocol
 from amcast.core.wire import Message
-from amcast.protocols import allconcur, allconcur_plus, allgather
+from amcast.protocols import allconcur, allconcur_plus, allgather, lcr
 from amcast.protocols.rounds import RoundClient
 
 F_CRASHES: Final = "fewer crashes than the degree of G_R"
@@ -64,5 +64,6 @@ ROWS: Final = (
         "allconcur_plus_ea", "AllConcur+ with eventual accuracy", allconcur.AllConcurPlusEA, allconcur.MESSAGES,
         f"{F_CRASHES}, wrong suspicions, while a majority is connected", "twice the depth of the tree and more", "◇P",
     ),
+    row("lcr", "LCR", lcr.Lcr, lcr.MESSAGES, "any number of crashes, with P", "2(n - 1)", "P"),
 )  # fmt: skip
 BROADCASTS: Final[dict[str, Protocol]] = {protocol.name: protocol for protocol in ROWS}
