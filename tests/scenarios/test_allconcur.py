@@ -348,6 +348,7 @@ def plus_marker_of_nobody(table: Protocol) -> Script:
     """Only p1 delivers a reconfiguration, its marker reaches p0, and p1 dies: the others go back to unreliable mode."""
     s = Script(table, (5,), spare=1)
     s.at(1, lambda: s.world.reconfigure(1, (0, 1, 2, 3, 4)))
+    everybody_multicasts(s)
     s.at(2.5, lambda: s.delay("g0/1", None, "Unreliable", 100))
     s.delay("g0/1", "g0/2", "Eon", NEVER)
     s.delay("g0/1", "g0/3", "Eon", NEVER)
@@ -360,6 +361,7 @@ def plus_marker_of_nobody(table: Protocol) -> Script:
     s.run()
     assert all(server(s, i).members == (0, 2, 3) and server(s, i).eon == 1 for i in (0, 2, 3))
     assert all(not server(s, i).reliable for i in (0, 2, 3))
+    assert any(e.type == "Eon" and e.kind == "receive" and e.process == "g0/2" for e in s.recorder.events)
     return s
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from amcast.check import check
 from amcast.core.errors import UsageError
 from amcast.core.process import Protocol
+from amcast.lab.claims_broadcast import BROADCAST_CLAIMS
 from amcast.lab.claims_ordering import CAUSAL, FIFO
 from amcast.lab.scenario import WHITE_BOX as WHITE_BOX
 from amcast.lab.scenario import Scenario as Scenario
@@ -157,6 +158,7 @@ CLAIMS: dict[str, list[Scenario]] = {
     ],
     "fifo": FIFO,
     "causal": CAUSAL,
+    **BROADCAST_CLAIMS,
 }
 
 

@@ -16,7 +16,7 @@ from amcast.sim.network import LOST, MILLISECOND, Network
 from amcast.sim.world import World
 
 DELTA = MILLISECOND
-MOST = 300_000  # messages: a script that takes more goes on for ever
+MOST = 20_000  # messages: a script that takes more goes on for ever
 NEVER = -1.0  # as a delay: the message is lost
 
 

@@ -25,7 +25,7 @@ from amcast.sim.world import Workload, World
 from amcast.tracefile import ParquetRecorder
 
 BOUND = 500  # δ from the calm, or from a later multicast, until every correct destination has delivered
-MOST = 300_000  # messages in a run: far more than any needs
+MOST = 100_000  # messages in a run: far more than any needs
 BUGS = (InvariantViolation, AssertionError, KeyError, IndexError, ValueError)  # how a broken protocol shows
 
 
