@@ -67,7 +67,6 @@ MERGE = [
 ]
 
 EA = [
-    mutant("premature_not_passed_on", ("                self.send(self.successors, msg)  # l.28\n", "")),
     mutant("no_votes", ("        if voters < len(self.members) // 2:\n            return False\n", "")),
     mutant("not_frozen", ("        self.frozen = True\n", "")),
     mutant("skipped_round_forgotten", ("        self.waiting.append(undelivered)", "        pass")),

@@ -169,7 +169,7 @@ class AllConcurPlus(OverlayServer):
                 self.send(self.successors, msg)  # l.14
         else:  # l.8
             msg = Unreliable(self.eon, self.e, self.r, self.pid, own[0], own[1])
-            children = self.children[self.pid]
+            children = self.overlay.children(self.pid, self.pid)
             if children:
                 self.send(children, msg)  # l.11
         self.m[self.pid] = msg  # l.12, l.15
@@ -219,7 +219,7 @@ class AllConcurPlus(OverlayServer):
             assert not self.strict, "Theorem III.4: an unreliable message is at most one round ahead"
 
     def take_unreliable(self, msg: RoundMessage) -> None:
-        children = self.children[msg.origin]
+        children = self.overlay.children(self.pid, msg.origin)
         if children:
             self.send(children, msg)
         self.m[msg.origin] = msg
@@ -368,7 +368,7 @@ class AllConcurPlus(OverlayServer):
     def enough(self) -> int:
         """How many others must have come two rounds further before a round is delivered (uniform)."""
         n = len(self.members)
-        return min(self.degree - 1, (n - 1) // 2)
+        return min(self.overlay.degree - 1, (n - 1) // 2)
 
     def complete_reliable(self) -> bool:
         missing: list[int] = []

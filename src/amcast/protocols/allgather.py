@@ -14,7 +14,7 @@ from amcast.core.process import Effects, Params
 from amcast.core.requests import Multicast, Reply
 from amcast.core.topology import Topology
 from amcast.core.wire import Message
-from amcast.protocols.overlay import tree_children
+from amcast.protocols.overlay import overlay_of
 from amcast.protocols.rounds import RoundMessage, RoundServer, Unreliable
 
 MESSAGES: Final[tuple[type[Message], ...]] = (Multicast, Reply, Unreliable)
@@ -26,7 +26,7 @@ class AllGather(RoundServer):
         super().__init__(pid, topology, params, out)
         self.r = 1
         self.members = topology.groups[self.g0]
-        self.children = tree_children(pid, self.members, topology.replicas)
+        self.overlay = overlay_of(self.members, self.members, topology.replicas)
         self.received: list[RoundMessage | None] = [None] * topology.replicas
         self.got = 0
         self.next: list[RoundMessage] = []
@@ -50,7 +50,7 @@ class AllGather(RoundServer):
         """Keep a message of this round, and pass it on."""
         self.received[msg.origin] = msg
         self.got += 1
-        children = self.children[msg.origin]
+        children = self.overlay.children(self.pid, msg.origin)
         if children:
             self.send(children, msg)
 

@@ -4,12 +4,12 @@ The reliable digraph G_R stays the same until an eon ends, but for members that 
 is one tree per source, built anew whenever somebody is removed. Only the successors of a server in G_R watch it.
 """
 
-from typing import ClassVar, final
+from typing import ClassVar, Final, final
 
 from amcast.core.process import Effects, Params
 from amcast.core.topology import Topology
 from amcast.core.wire import Message
-from amcast.protocols.digraphs import binomial_children, reliable_digraph, transpose
+from amcast.protocols.digraphs import binomial_children, mask, reliable_digraph, transpose
 from amcast.protocols.failure_detectors import ALIVE, FailureDetector
 from amcast.protocols.rounds import RoundServer
 
@@ -37,15 +37,63 @@ class Removed(Message):
         self.eon = eon
 
 
-def tree_children(me: int, members: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
-    """By source: whom this server passes a message of that source on to."""
-    n = len(members)
-    rank = members.index(me)
-    children: list[tuple[int, ...]] = [()] * size
-    for i, source in enumerate(members):
-        below = binomial_children((rank - i) % n, n)
-        children[source] = tuple([members[(i + v) % n] for v in below])
-    return children
+@final
+class Overlay:
+    """The digraphs among these members, which all of them share; `first` are those with whom the eon began.
+
+    Processes may be many and their overlays the same: a table keeps the last ones made.
+    """
+
+    def __init__(self, first: tuple[int, ...], members: tuple[int, ...], size: int) -> None:
+        n = len(members)
+        graph = reliable_digraph(len(first))
+        back = transpose(graph)
+        is_member = [False] * size
+        self.rank_of = [0] * size
+        for rank, p in enumerate(members):
+            is_member[p] = True
+            self.rank_of[p] = rank
+        self.members = members
+        self.is_member = is_member
+        self.degree = len(graph[0])
+        self.successors: list[tuple[int, ...]] = [()] * size
+        self.predecessors: list[tuple[int, ...]] = [()] * size
+        self.masks = [0] * size  # of the successors
+        for i, p in enumerate(first):
+            if is_member[p]:
+                self.successors[p] = tuple([first[j] for j in graph[i] if is_member[first[j]]])
+                self.predecessors[p] = tuple([first[j] for j in back[i] if is_member[first[j]]])
+                self.masks[p] = mask(self.successors[p])
+        self.tree = [binomial_children(v, n) for v in range(n)]
+
+    def children(self, me: int, source: int) -> tuple[int, ...]:
+        """Whom this server passes an unreliable message of that source on to."""
+        members = self.members
+        n = len(members)
+        first = self.rank_of[source]
+        v = self.rank_of[me] - first
+        if v < 0:
+            v += n
+        below = self.tree[v]
+        if not below:
+            return below
+        if len(below) == 1:
+            return (members[(first + below[0]) % n],)
+        return tuple([members[(first + w) % n] for w in below])
+
+
+OVERLAYS: Final[dict[tuple[tuple[int, ...], tuple[int, ...], int], Overlay]] = {}
+
+
+def overlay_of(first: tuple[int, ...], members: tuple[int, ...], size: int) -> Overlay:
+    key = (first, members, size)
+    found = OVERLAYS.get(key)
+    if found is None:
+        if len(OVERLAYS) >= 64:
+            OVERLAYS.clear()
+        found = Overlay(first, members, size)
+        OVERLAYS[key] = found
+    return found
 
 
 def tracking(origin: int, successors: list[int], notices: dict[int, int]) -> int:
@@ -76,14 +124,11 @@ class OverlayServer(RoundServer):
         super().__init__(pid, topology, params, out)
         self.eon = 1
         self.members: tuple[int, ...] = ()
+        self.first: tuple[int, ...] = ()  # the members when the eon began
+        self.overlay = overlay_of((pid,), (pid,), topology.replicas)
         self.is_member = [False] * topology.replicas
-        self.graph: list[tuple[int, ...]] = [()] * topology.replicas  # of this eon, by process
-        self.back_graph: list[tuple[int, ...]] = [()] * topology.replicas
         self.successors: tuple[int, ...] = ()
         self.predecessors: tuple[int, ...] = ()
-        self.masks: list[int] = [0] * topology.replicas
-        self.children: list[tuple[int, ...]] = []
-        self.degree = 0
         self.detector = FailureDetector((), topology.replicas, params, 0, forgives)
         self.notices: dict[int, int] = {}  # F: target -> owners as bits
         self.seqs: dict[tuple[int, int], int] = {}  # F: (target, owner) -> seq
@@ -95,15 +140,7 @@ class OverlayServer(RoundServer):
 
     def begin_eon(self, members: tuple[int, ...]) -> None:
         """New digraphs for these members."""
-        n = len(members)
-        graph = reliable_digraph(n)
-        back = transpose(graph)
-        self.degree = len(graph[0])
-        self.graph = [()] * self.replicas
-        self.back_graph = [()] * self.replicas
-        for i, p in enumerate(members):
-            self.graph[p] = tuple([members[j] for j in graph[i]])
-            self.back_graph[p] = tuple([members[j] for j in back[i]])
+        self.first = members
         self.notices = {}
         self.seqs = {}
         self.deaf = [False] * self.replicas
@@ -111,20 +148,12 @@ class OverlayServer(RoundServer):
         self.set_members(members)
 
     def set_members(self, members: tuple[int, ...]) -> None:
+        overlay = overlay_of(self.first, members, self.replicas)
+        self.overlay = overlay
         self.members = members
-        self.is_member = [False] * self.replicas
-        for p in members:
-            self.is_member[p] = True
-        self.masks = [0] * self.replicas
-        for p in members:
-            bits = 0
-            for q in self.graph[p]:
-                if self.is_member[q]:
-                    bits |= 1 << q
-            self.masks[p] = bits
-        self.successors = tuple([q for q in self.graph[self.pid] if self.is_member[q]])
-        self.predecessors = tuple([q for q in self.back_graph[self.pid] if self.is_member[q]])
-        self.children = tree_children(self.pid, members, self.replicas)
+        self.is_member = overlay.is_member
+        self.successors = overlay.successors[self.pid]
+        self.predecessors = overlay.predecessors[self.pid]
         self.detector.watch(self.predecessors, self.now)
 
     def remove(self, gone: list[int]) -> None:
@@ -157,7 +186,7 @@ class OverlayServer(RoundServer):
             if origin not in self.notices:
                 return False
         for origin in missing:
-            if tracking(origin, self.masks, self.notices):
+            if tracking(origin, self.overlay.masks, self.notices):
                 return False
         return True
 

@@ -56,7 +56,8 @@ class Obligations:
             pending.delivered_by.append(pid)
             pending.excused = False
             pending.left -= 1
-            self.update(pending)
+            if pending.left == 0 or not pending.counted:
+                self.update(pending)
 
     def crashed(self, pid: int, may_restart: bool) -> None:
         g = self.topology.group_of[pid]
