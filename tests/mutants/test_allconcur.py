@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from amcast.core.process import Protocol
-from amcast.protocols import allconcur, allconcur_plus, allgather, overlay, protocol, rounds
+from amcast.protocols import allconcur, allconcur_plus, allgather, lcr, overlay, protocol, rounds
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.scenarios import test_allconcur as scenarios
 
@@ -75,11 +75,26 @@ EA = [
     mutant("removed_and_not_told", ("            self.send_one(p, Removed(self.eon))", "            pass")),
 ]
 
+RING = [
+    mutant("delivered_unstable", ("        while self.pending and self.pending[0].stable:", "        while self.pending:")),
+    mutant("stable_out_of_order", ("                entry.stable = True\n                break\n", "                self.pending.remove(entry)\n                self.hand_over(entry.msg)\n                return\n")),
+    mutant("by_arrival_on_the_ring", ("        while at > 0 and precedes(msg, self.pending[at - 1].msg):", "        while False:")),
+    mutant("clock_not_raised", ("        self.clock[j] += 1\n", "        self.clock[j] = self.clock[j]\n")),
+    mutant("ack_stops_early", ("        if self.after(2) != msg.origin:\n            self.send_one(self.after(1), msg)\n", "        pass\n")),
+    mutant("pending_not_exchanged", ("            self.merge(Ring(size, origin, clock, m))", "            pass")),
+    mutant("installs_without_acks", ("        if len(self.acks.get(self.target, {})) < len(self.target):\n            return\n", "")),
+    mutant("delivered_before_the_view", ("        if msg.size > len(self.members) or (\n", "        if False and (\n")),
+    mutant("ring_goes_on_in_a_view_change", ("        return size == len(self.members) and not self.target", "        return size == len(self.members)")),
+    mutant("early_on_the_ring_lost", ("            self.early.append((sender, msg))\n        return size", "            pass\n        return size")),
+    mutant("views_not_intersected", ("        if len(common) < len(self.view()):\n            self.change_view(common)\n", "")),
+    mutant("older_view_last", ("        return a.size > b.size", "        return a.size < b.size")),
+]
+
 ALLCONCUR_EA = [
     mutant("any_vote_counts", ("        return self.votes.get((self.e, self.r, p, backward)) == self.origins", "        return (self.e, self.r, p, backward) in self.votes")),
 ]
 
-FAMILY = {"allconcur_ea": ALLCONCUR_EA, "allconcur": TRACKING, "allconcur_plus": PLUS, "allconcur_plus_uniform": UNIFORM,
+FAMILY = {"lcr": RING, "allconcur_ea": ALLCONCUR_EA, "allconcur": TRACKING, "allconcur_plus": PLUS, "allconcur_plus_uniform": UNIFORM,
           "allconcur_plus_rerun": RERUN, "allconcur_plus_merge": MERGE, "allconcur_plus_ea": EA}  # fmt: skip
 ROLES = {"allconcur": "AllConcur", "allconcur_plus": "AllConcurPlus", "allconcur_plus_uniform": "AllConcurPlusUniform",
          "allconcur_plus_rerun": "AllConcurPlusRerun", "allconcur_plus_merge": "AllConcurPlusMerge",
@@ -91,6 +106,9 @@ def table_of(name: str, broken: Mutant) -> Protocol:
     if name == "allgather":
         module = load(broken, rounds, overlay, allgather)
         replica, messages = module.AllGather, module.MESSAGES
+    elif name == "lcr":
+        module = load(broken, rounds, lcr)
+        replica, messages = module.Lcr, module.MESSAGES
     else:
         module = load(broken, rounds, overlay, allconcur_plus, allconcur)
         plus = sys.modules[f"mutant_{broken.name}_allconcur_plus"]
@@ -119,6 +137,6 @@ def test_mutant_is_caught(name: str, broken: Mutant, monkeypatch: pytest.MonkeyP
     assert how, f"{broken.name} survived all scenarios and {len(SEEDS)} seeds"
 
 
-@pytest.mark.parametrize("name", ["allgather", *ROLES])
+@pytest.mark.parametrize("name", ["allgather", "lcr", *ROLES])
 def test_unbroken_protocol_is_not_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught(name, mutant(f"unbroken_{name}"), monkeypatch, range(4)) == ""

@@ -381,6 +381,64 @@ def plus_join_and_leave(table: Protocol) -> Script:
     return s
 
 
+@scenario("lcr")
+def lcr_all_at_once(table: Protocol) -> Script:
+    """Everybody broadcasts at once: of concurrent messages that of the last on the ring comes first, everywhere."""
+    s = Script(table, (5,))
+    everybody_multicasts(s)
+    s.run()
+    assert all(s.deliveries(f"g0/{i}") == [f"g0/{j}:0" for j in (4, 3, 2, 1, 0)] for i in range(5))
+    return s
+
+
+@scenario("lcr")
+def lcr_crash_in_a_view_change(table: Protocol) -> Script:
+    """p4 dies, then p3 while its state reaches p0 only, then p2: who is left has all that anybody delivered."""
+    s = Script(table, (5,))
+    everybody_multicasts(s)
+    s.at(6.5, lambda: s.crash("g0/4", lose=False))
+    s.delay("g0/3", "g0/1", "State", NEVER)
+    s.delay("g0/3", "g0/2", "State", NEVER)
+    all_detect(s, 10, "g0/4")
+    s.at(10.5, lambda: s.crash("g0/3", lose=False))
+    all_detect(s, 20, "g0/3")
+    s.at(21.5, lambda: s.crash("g0/2", lose=False))
+    all_detect(s, 30, "g0/2")
+    everybody_multicasts(s, 60)
+    s.run()
+    assert server(s, 0).members == (0, 1)
+    return s
+
+
+@scenario("lcr")
+def lcr_incomparable_views(table: Protocol) -> Script:
+    """p0 hears of one crash first, p1 of another: both end up in the view without either."""
+    s = Script(table, (5,))
+    everybody_multicasts(s)
+    s.at(3.5, lambda: s.crash("g0/3", "g0/4", lose=False))
+    s.at(8, lambda: (s.detect("g0/0", "g0/3"), s.detect("g0/1", "g0/4")))
+    all_detect(s, 20, "g0/3", "g0/4")
+    everybody_multicasts(s, 40)
+    s.run()
+    assert all(server(s, i).members == (0, 1, 2) for i in range(3))
+    return s
+
+
+@scenario("lcr")
+def lcr_early_in_the_next_view(table: Protocol) -> Script:
+    """p0 is in the new view and broadcasts before p1 is: p1 keeps the message until it is there."""
+    s = Script(table, (3,))
+    s.at(1, lambda: s.crash("g0/2"))
+    all_detect(s, 3, "g0/2")
+    s.delay("g0/1", "g0/1", "StateAck", 9)
+    s.at(1.5, lambda: s.multicast("g0/0", 0))
+    s.at(3, lambda: s.delay("g0/0", "g0/1", "StateAck", 4))
+    s.delay("g0/0", "g0/1", "Ring", 1)
+    s.run()
+    assert s.deliveries("g0/0") == s.deliveries("g0/1") == ["g0/0:0"]
+    return s
+
+
 def run(name: str) -> Script:
     protocol_name, build = SCENARIOS[name]
     table = UNDER_TEST[protocol_name]
