@@ -13,30 +13,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import amcast
 from amcast.core.process import Params
-from amcast.core.topology import Mid, Topology
+from amcast.core.topology import Topology
 from amcast.protocols import protocol
 from amcast.protocols.digraphs import binomial_children, reliable_digraph
 from amcast.sim.choices import Seeded
 from amcast.sim.network import MILLISECOND, SECOND, Constant
-from amcast.sim.world import Workload, World
-
-
-class EveryRound(Workload):
-    """Each server has so many messages under way that every round carries one of its own, until all are sent."""
-
-    def __init__(self, servers: int, each: int, under_way: int) -> None:
-        self.left = [each] * servers
-        self.under_way = under_way
-
-    def begin(self, world: World) -> None:
-        for _ in range(self.under_way):
-            for server in range(len(self.left)):
-                self.completed(world, server, None)
-
-    def completed(self, world: World, client: int, mid: Mid | None) -> None:
-        if self.left[client] > 0:
-            self.left[client] -= 1
-            world.multicast(client, (0,), b"x" * 1000)
+from amcast.sim.workload import Servers
+from amcast.sim.world import World
 
 
 def run(name: str, servers: int, rounds: int) -> tuple[int, float]:
@@ -48,7 +31,7 @@ def run(name: str, servers: int, rounds: int) -> tuple[int, float]:
         Constant(MILLISECOND),
         Seeded(1),
         params=Params(MILLISECOND, heartbeat=1000 * SECOND),
-        workload=EveryRound(servers, rounds, 2 if name.startswith("allconcur_plus") else 1),
+        workload=Servers(rounds, 3 if name == "allconcur_plus" else 1, b"x" * 1000, 5 * MILLISECOND),
     )
     world.run()
     assert not world.stalled and world.delivered == servers * servers * rounds

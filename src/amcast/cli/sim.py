@@ -24,7 +24,7 @@ class TraceLevel(StrEnum):
 
 def sim(
     protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="See 'amcast protocols'.")],
-    groups: Annotated[int, Option(help="Number of groups.")] = 3,
+    groups: Annotated[int | None, Option(help="Number of groups. Default: 3, or 1 for a broadcast.")] = None,
     replicas: Annotated[int | None, Option(help=SINGLE)] = None,
     clients: Annotated[int, Option(help="Number of clients.")] = 10,
     messages: Annotated[int | None, Option(min=1, help="Multicasts of the whole run. Default: 1000.")] = None,
@@ -57,7 +57,7 @@ def sim(
     with nothing_too_large():
         simulation = Simulation(
             protocol,
-            groups=groups,
+            groups=groups if groups is not None else 1 if table.broadcast else 3,
             replicas=replicas if replicas is not None else 1 if table.single_replica else 3,
             clients=clients,
             messages=messages if messages is not None or duration is not None else MESSAGES,

@@ -10,7 +10,8 @@ from amcast.core.topology import Topology
 from amcast.core.trace import Recorder
 from amcast.protocols import protocol
 from amcast.sim.choices import Choices, Seeded
-from amcast.sim.network import MILLISECOND, nanoseconds, parse_network
+from amcast.sim.datacentres import DataCentres
+from amcast.sim.network import MILLISECOND, Costs, Network, nanoseconds, parse_network
 from amcast.sim.workload import ClosedLoop, Destinations, OpenLoop
 from amcast.sim.world import World
 
@@ -28,6 +29,13 @@ class Crash:
         if not at or not process or not time:
             raise UsageError(f"crash {text!r}: expected PROCESS@TIME, such as g0/0@50ms")
         return cls(process, nanoseconds(time))
+
+
+def set_up(text: str, topology: Topology) -> tuple[Network, Costs | None]:
+    """The network with this name."""
+    if text in ("allconcur-sdc", "allconcur-mdc"):
+        return DataCentres(topology.replicas, 1 if text == "allconcur-sdc" else 5), None
+    return parse_network(text, topology)
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,10 @@ class Simulation:
         table = protocol(self.protocol)
         if table.single_replica and self.replicas != 1:
             raise TopologyError(f"{self.replicas} replicas: {table.name} has groups of one process; use --replicas 1")
-        if self.replicas < 1 or self.replicas % 2 == 0:
+        if table.broadcast and self.groups != 1:
+            raise TopologyError(f"{self.groups} groups: {table.name} broadcasts to one; use --groups 1")
+        majorities = not table.broadcast and not table.detector
+        if self.replicas < 1 or (majorities and self.replicas % 2 == 0):
             raise TopologyError(
                 f"{self.replicas} replicas per group: expected an odd number, for an even one tolerates no more crashes"
             )
@@ -69,7 +80,7 @@ class Simulation:
             if number is not None and number < 1:
                 raise UsageError(f"{what} {number}: expected a positive number")
         topology = Topology((self.replicas,) * self.groups, self.clients)
-        network, costs = parse_network(self.network, topology)
+        network, costs = set_up(self.network, topology)
         dest_groups = self.dest_groups if self.dest_groups is not None else min(2, self.groups)
         destinations = Destinations(self.groups, dest_groups)
         messages = self.messages if self.messages is not None or self.duration is not None else 1000

@@ -12,7 +12,7 @@ from mypy_extensions import mypyc_attr
 
 from amcast.core.errors import UsageError
 from amcast.core.topology import Topology
-from amcast.core.wire import Message
+from amcast.core.wire import Codec, Message
 from amcast.sim.choices import Choices
 
 MICROSECOND: Final = 1_000
@@ -47,10 +47,14 @@ class Network:
             raise UsageError(f"network delay {delta} ns: expected a positive time")
         self.delta = delta
         self.constant = False  # every message takes exactly delta, so channels are FIFO by themselves
+        self.now = 0  # set by the world before it asks for a delay
 
     def delay(self, sender: int, dest: int, msg: Message, choices: Choices) -> int:
         """How long this message takes; LOST if it never arrives, which only a crash of its sender explains."""
         return self.delta
+
+    def attach(self, codec: Codec) -> None:
+        """How messages become bytes in this world."""
 
 
 @final
@@ -147,7 +151,8 @@ def parse_network(text: str, topology: Topology) -> tuple[Network, Costs | None]
         site_of = [(rank + shift * max(g, 0)) % 3 for rank, g in places]
         return Sites(site_of, WAN_ONE_WAY), Costs(SERVER_COSTS[0], SERVER_COSTS[1], SERVER_COSTS[2])
     raise UsageError(
-        f"network {text!r}: expected constant:1ms, uniform:1ms,9ms, exponential:0.5ms,0.15ms, lan, wan or wan-spread"
+        f"network {text!r}: expected constant:1ms, uniform:1ms,9ms, exponential:0.5ms,0.15ms, lan, wan, wan-spread, "
+        "allconcur-sdc or allconcur-mdc"
     )
 
 

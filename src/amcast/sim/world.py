@@ -75,6 +75,7 @@ class World:
         self.costs = costs
         self.workload = workload if workload is not None else Workload()
         self.codec = Codec(protocol.messages)
+        network.attach(self.codec)
         self.tracer = Tracer(recorder, topology, self.codec, run) if recorder is not None else None
         self.full = recorder is not None and recorder.full
         self.plain = costs is None and not self.full  # a message that arrives can be handled at once
@@ -410,6 +411,7 @@ class World:
                 if self.network.constant:
                     arrival += self.network.delta
                 else:
+                    self.network.now = self.now
                     delay: i64 = self.network.delay(pid, to_pid, msg, self.choices)
                     if delay == LOST:
                         self.background -= kind
