@@ -101,7 +101,7 @@ def figure_5(n: int) -> None:
         last = min(200, max(bins))
         rates = [bins.get(b, 0) * 200 for b in range(last)]
         gaps = [b - a for a, b in zip(recorder.first, recorder.first[1:], strict=False)]
-        print(f"{name}: mean {sum(rates) / last:,.0f} tx/s in {5 * last} ms, median bin {statistics.median(rates):,.0f}, "
+        print(f"{name}: mean {sum(rates) / last:,.0f} tx/s in {5 * last} ms, median {statistics.median(rates):,.0f}, "
               f"least {min(rates[1:]):,}, longest pause {max(gaps) / MILLISECOND:.1f} ms")  # fmt: skip
 
 

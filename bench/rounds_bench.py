@@ -1,4 +1,4 @@
-"""The AllConcur family at the size of the paper: 455 servers, 110 rounds, tracing off; and a peer on SimPy at 72 servers.
+"""The AllConcur family at the size of the paper: 455 servers, 110 rounds, tracing off; SimPy at 72.
 
     .venv/bin/python bench/rounds_bench.py [PROTOCOL ...] [--servers N] [--rounds R]
 """

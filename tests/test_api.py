@@ -47,4 +47,4 @@ def test_checks_and_trace_files() -> None:
 
 
 def test_table_of_protocols() -> None:
-    assert list(amcast.protocols.PROTOCOLS) == ["skeen", "white_box"]
+    assert list(amcast.protocols.PROTOCOLS)[:2] == ["skeen", "white_box"]

@@ -30,11 +30,17 @@ def connect(
 
 
 def connect_sync(
-    config: str | Path, name: str | None = None, *, deadline: float = DEADLINE, trace: str | Path | None = None
+    config: str | Path,
+    name: str | None = None,
+    *,
+    deadline: float = DEADLINE,
+    session: int | None = None,
+    first: int = 0,
+    trace: str | Path | None = None,
 ) -> SyncClient:
-    """The same without asyncio."""
+    """The same without asyncio. `first` is the number of the first message of a `session` that goes on."""
     loaded = load(config)
-    return SyncClient(lambda: _client(loaded, name, deadline, None, trace))
+    return SyncClient(lambda: _client(loaded, name, deadline, session, trace, first))
 
 
 def run_node(
@@ -76,11 +82,16 @@ def load(config: str | Path) -> ClusterConfig:
 
 
 def _client(
-    config: ClusterConfig, name: str | None, deadline: float, session: int | None, trace: str | Path | None
+    config: ClusterConfig,
+    name: str | None,
+    deadline: float,
+    session: int | None,
+    trace: str | Path | None,
+    first: int = 0,
 ) -> Client:
     if name is None:
         if len(config.clients) != 1:
             known = ", ".join(config.clients) or "none"
             raise UsageError(f"{config.path} has these clients: {known}; say which one to be")
         name = next(iter(config.clients))
-    return Client(config, protocol(config.protocol), name, deadline, session, Path(trace) if trace else None)
+    return Client(config, protocol(config.protocol), name, deadline, session, Path(trace) if trace else None, first)

@@ -32,7 +32,7 @@ def test_protocols(amcast: Amcast) -> None:
         assert name in done.out and protocol.latency in done.out and protocol.tolerates in done.out
     document = json.loads(amcast("protocols", "--json").out)
     assert [row["name"] for row in document["protocols"]] == list(PROTOCOLS)
-    assert set(document["protocols"][0]) == {"name", "title", "order", "tolerates", "latency"}
+    assert set(document["protocols"][0]) == {"name", "title", "order", "tolerates", "latency", "durable"}
 
 
 def test_claims_that_are_met(amcast: Amcast) -> None:

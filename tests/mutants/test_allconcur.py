@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Every guard of the AllConcur family, broken one at a time."""
 
 import sys
@@ -5,7 +6,7 @@ import sys
 import pytest
 
 from amcast.core.process import Protocol
-from amcast.protocols import allconcur, allconcur_plus, allgather, lcr, overlay, protocol, rounds
+from amcast.protocols import allconcur, allconcur_messages, allconcur_plus, allgather, lcr, overlay, protocol, rounds
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.scenarios import test_allconcur as scenarios
 
@@ -110,7 +111,7 @@ def table_of(name: str, broken: Mutant) -> Protocol:
         module = load(broken, rounds, lcr)
         replica, messages = module.Lcr, module.MESSAGES
     else:
-        module = load(broken, rounds, overlay, allconcur_plus, allconcur)
+        module = load(broken, rounds, overlay, allconcur_messages, allconcur_plus, allconcur)
         plus = sys.modules[f"mutant_{broken.name}_allconcur_plus"]
         replica = getattr(module, ROLES[name], None) or getattr(plus, ROLES[name])
         messages = module.MESSAGES

@@ -27,7 +27,7 @@ def test_knows_exactly_what_was_delivered_or_declared_done(steps: list[tuple[int
         for s in range(3):
             for q in range(next_seq[s] + 2):
                 assert delivered.contains(message_id(s, q)) == ((s, q) in known)
-        assert {tuple(divmod(int(mid), 2**32)) for mid in delivered.mids()} == known  # type: ignore[call-overload]
+        assert {tuple(divmod(int(mid), 2**48)) for mid in delivered.mids()} == known  # type: ignore[call-overload]
 
 
 def test_memory_is_bounded_by_the_open_messages_not_by_the_length_of_a_run() -> None:

@@ -6,22 +6,24 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from amcast.cli.cluster_files import create_cluster
+from amcast.core.application import StateMachine
 from amcast.protocols import protocol
 from amcast.runtime import frames
 from amcast.runtime.config import Address, ClusterConfig
 from amcast.runtime.frames import FrameReader, Hello, frame
 from amcast.runtime.log import Log
 from amcast.runtime.node import Node
+from amcast.runtime.serving import session_of
 from amcast.runtime.tls import client_context
 from amcast.service import connect_sync
 
 PATIENCE = 20.0
-SESSION = 2**40
+SESSION = session_of("client/dev", 2**40)
 
 
 def cluster(
@@ -31,11 +33,13 @@ def cluster(
 
 
 @contextmanager
-def running(config: ClusterConfig, names: Sequence[str] = ()) -> Iterator[dict[str, Node]]:
+def running(
+    config: ClusterConfig, names: Sequence[str] = (), app: Callable[[int, int], StateMachine] | None = None
+) -> Iterator[dict[str, Node]]:
     """These nodes, or all; whatever one of them stopped with is raised at the end."""
     loop = asyncio.new_event_loop()
     nodes = {
-        name: Node(config, name, protocol(config.protocol), log=Log(name, "info", io.StringIO()))
+        name: Node(config, name, protocol(config.protocol), app, log=Log(name, "info", io.StringIO()))
         for name in names or [member.name for member in config.members]
     }
     ready = threading.Semaphore(0)
@@ -116,11 +120,12 @@ class Raw:
 
 
 def connected(
-    config: ClusterConfig, address: Address, name: str, *, as_: str | None = None, session: int = SESSION
+    config: ClusterConfig, address: Address, name: str, *, as_: str | None = None, session: int | None = None
 ) -> Raw:
     """With the certificate of `name`, saying that it is `as_`."""
     context = client_context(config, name) if config.tls is not None else None
-    return Raw(address, context).send(greeting(config, as_ or name, session))
+    known = session_of(as_ or name, SESSION) if session is None else session
+    return Raw(address, context).send(greeting(config, as_ or name, known))
 
 
 def greeting(config: ClusterConfig, name: str, session: int = 0, version: int = frames.VERSION) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from amcast.core.errors import AmcastError, MulticastFailed
 from amcast.core.requests import NOTHING, REQUESTS, Multicast
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage, Codec
-from amcast.runtime import frames
+from amcast.runtime import frames, tls
 from amcast.runtime.certificates import make_certificates
 from amcast.runtime.config import ClusterConfig
 from amcast.runtime.frames import Read, frame
+from amcast.runtime.serving import session_of
 from amcast.runtime.tls import client_context
 from amcast.service import connect, load
 
@@ -51,9 +53,9 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterConfig]:
 numbers = iter(range(10**6))
 
 
-def multicast(dest: tuple[int, ...], size: int = 1, session: int = SESSION) -> bytes:
+def multicast(role: str, dest: tuple[int, ...], size: int = 1) -> bytes:
     w = BytesWriter()
-    m = AppMessage(message_id(session, next(numbers)), dest, bytes(size))
+    m = AppMessage(message_id(session_of(f"client/{role}", SESSION), next(numbers)), dest, bytes(size))
     Codec(REQUESTS, (Multicast(NOTHING),), 2).write(w, Multicast(m))
     return frame(frames.REQUESTS, w.getvalue())
 
@@ -63,19 +65,19 @@ def read(position: int) -> bytes:
 
 
 # Request, group that is asked -> who may; what the others, or all, are told.
-KINDS: dict[str, tuple[Callable[[], bytes], int, tuple[str, ...], str]] = {
-    "multicast to g0": (lambda: multicast((0,)), 0, ("alice", "carol"), "may not multicast to g0"),
-    "multicast to g1": (lambda: multicast((1,)), 1, ("carol",), "may not multicast to g1"),
-    "multicast to both, at g0": (lambda: multicast((0, 1)), 0, ("carol",), "may not multicast to g0, g1"),
-    "multicast to both, at g1": (lambda: multicast((0, 1)), 1, ("carol",), "may not multicast to g0, g1"),
-    "multicast to g1, at g0": (lambda: multicast((1,)), 0, (), "may not multicast to g1 here"),
-    "too large": (lambda: multicast((0,), LARGEST + 1), 0, (), ""),
-    "of another session": (lambda: multicast((0,), 1, SESSION + 1), 0, (), "in session"),
-    "read g0": (lambda: read(0), 0, ("alice", "bob", "carol"), "nobody may not read g0"),
-    "read g1": (lambda: read(0), 1, ("bob", "carol"), "may not read g1"),
-    "read before the start": (lambda: read(-1), 0, (), ""),
-    "frames of members": (lambda: frame(frames.BATCH, b"", 1), 0, (), "a frame of kind 5, expected requests or reads"),
-    "start of a member": (lambda: frame(frames.START, b"", 1), 0, (), "a frame of kind 4, expected requests or reads"),
+KINDS: dict[str, tuple[Callable[[str], bytes], int, tuple[str, ...], str]] = {
+    "multicast to g0": (lambda role: multicast(role, (0,)), 0, ("alice", "carol"), "may not multicast to g0"),
+    "multicast to g1": (lambda role: multicast(role, (1,)), 1, ("carol",), "may not multicast to g1"),
+    "multicast to both, at g0": (lambda role: multicast(role, (0, 1)), 0, ("carol",), "may not multicast to g0, g1"),
+    "multicast to both, at g1": (lambda role: multicast(role, (0, 1)), 1, ("carol",), "may not multicast to g0, g1"),
+    "multicast to g1, at g0": (lambda role: multicast(role, (1,)), 0, (), "may not multicast to g1 here"),
+    "too large": (lambda role: multicast(role, (0,), LARGEST + 1), 0, (), ""),
+    "of another session": (lambda role: multicast("somebody", (0,)), 0, (), "in session"),
+    "read g0": (lambda role: read(0), 0, ("alice", "bob", "carol"), "nobody may not read g0"),
+    "read g1": (lambda role: read(0), 1, ("bob", "carol"), "may not read g1"),
+    "read before the start": (lambda role: read(-1), 0, (), ""),
+    "frames of members": (lambda role: frame(frames.BATCH, b"", 1), 0, (), "kind 5, expected requests or reads"),
+    "start of a member": (lambda role: frame(frames.START, b"", 1), 0, (), "kind 4, expected requests or reads"),
 }
 REFUSALS = {  # of a request alone, and with the connection
     "of another session": frames.REFUSED,
@@ -95,7 +97,7 @@ def test_every_request_of_every_role(config: ClusterConfig, kind: str, role: str
     with connected(config, member.client, f"client/{role}") as raw:
         welcome = raw.receive()
         assert welcome is not None and welcome[0] == frames.WELCOME
-        answer = raw.send(request()).receive()
+        answer = raw.send(request(role)).receive()
         assert answer is not None
         if role in allowed:
             assert answer[0] == (frames.ROWS if kind.startswith("read") else frames.ANSWERS)
@@ -160,14 +162,14 @@ DOORS = {
     "a member as a client": ("client", "g1/0", "client/carol", "g1/0 says that it is client/carol"),
     "a member as another": ("peer", "g1/0", "g0/0", "g1/0 says that it is g0/0"),
     "a member as itself here": ("peer", "g0/0", None, "'g0/0' is no other member"),
-    "a session that is a process": ("client", "client/carol", None, "session 3: expected"),
+    "a session that is a process": ("client", "client/carol", None, "session 3 is not of client/carol"),
 }
 
 
 @pytest.mark.parametrize("what", DOORS)
 def test_the_wrong_door_or_name(config: ClusterConfig, what: str) -> None:
     listener, name, as_, reason = DOORS[what]
-    session = 3 if "session" in what else SESSION
+    session = 3 if "session" in what else None
     with connected(config, getattr(config.members[0], listener), name, as_=as_, session=session) as raw:
         assert reason in raw.refusal()
 
@@ -206,6 +208,18 @@ def test_no_certificate_and_no_tls(config: ClusterConfig) -> None:
         refused_by_tls(lambda address=address: Raw(address, context))
         with Raw(address) as raw:
             assert raw.send(greeting(config, "client/carol", SESSION)).refusal() == "", "there is nobody to answer to"
+
+
+def test_handshakes_are_limited(config: ClusterConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls, "MOST_HANDSHAKES", 3)
+    for address in (config.members[0].client, config.members[0].peer):
+        crowd = [Raw(address) for _ in range(3)]
+        time.sleep(0.2)  # they are accepted, and say nothing
+        with Raw(address) as late:
+            assert late.receive() is None, "hung up on at once"
+        for one in crowd:
+            one.close()
+    assert multicast_works(config)
 
 
 def refused_by_tls(dial: Callable[[], Raw]) -> None:

@@ -18,7 +18,7 @@ from amcast.core.errors import UsageError, WireError
 from amcast.core.process import Params
 from amcast.core.requests import ANSWERS, ANSWERS_PACKED, NOTHING, REQUESTS, Hint, Multicast, Reply
 from amcast.core.topology import Topology, message_id
-from amcast.core.wire import AppMessage, Codec, Message, pack_blob
+from amcast.core.wire import AppMessage, Codec, Message, joined, pack_blob
 from amcast.protocols import PROTOCOLS
 from amcast.protocols.leader_election import Heartbeat
 from amcast.protocols.white_box_messages import Accept, AcceptAck, Deliver, NewLeaderAck, NewState
@@ -35,16 +35,18 @@ TOPOLOGY = Topology((3, 3))
 PARAMS = Params(20_000_000, 100_000_000, 800_000_000)
 APP = AppMessage(message_id(SESSION, 7), (0, 1), b"some payload", 3)
 MID = APP.mid
+RUN = AppMessage(message_id(SESSION, 8), (0, 1), joined([b"one", b"", b"three"]), 3, 3)
 NESTED = b"\x91" * 20_000  # arrays in arrays
 
 SMALLER = struct.pack("<qq", SESSION, 7), struct.pack("<qq", 9, 7)  # msgpack has 64 bits for an id
 MESSAGES: list[Message] = [
     Multicast(APP),
-    Accept(APP, 1, 5, 6),
+    Multicast(RUN),
+    Accept(RUN, 1, 5, 6),
     AcceptAck(MID, 0, (5, 6)),
-    Deliver(APP, 5, 6, 7, 8),
+    Deliver(RUN, 5, 6, 7, 8),
     NewLeaderAck(5, 4, 9, ((APP, 1, 2, 3),)),
-    NewState(5, 9, ((APP, 1, 2, 3), (APP, 2, 2, 2))),
+    NewState(5, 9, ((APP, 1, 2, 3), (RUN, 2, 2, 2))),
     Heartbeat(5, 6, 7),
 ]
 RECORDED: list[Message] = [
@@ -87,7 +89,7 @@ CODECS = {
     "white_box": (WHITE_BOX, MESSAGES),
     "skeen": (SKEEN, [Multicast(APP)]),
     "records": (RECORDS, RECORDED),
-    "requests": (REQUESTED, [Multicast(APP)] * 2),
+    "requests": (REQUESTED, [Multicast(APP), Multicast(RUN)]),
     "answers": (ANSWERED, [Reply(MID, 1, 2), Hint(MID, 0, 1)]),
 }
 
@@ -132,7 +134,7 @@ def test_single_messages(name: str) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(changed(batch(REQUESTED, [Multicast(APP)] * 2)))
+@given(changed(batch(REQUESTED, [Multicast(APP), Multicast(RUN)])))
 def test_requests_of_a_client(data: bytes) -> None:
     engine = Engine(PROTOCOLS["white_box"], 0, TOPOLOGY, PARAMS)
     engine.start(0, None)
@@ -142,14 +144,15 @@ def test_requests_of_a_client(data: bytes) -> None:
         return
     engine.ask(1, SESSION, wanted + unwanted)
     engine.drain(1)
-    assert all(len(msg.m.payload) <= 100 for msg in wanted if isinstance(msg, Multicast))
+    assert all(len(m.payload) <= 100 for msg in wanted if isinstance(msg, Multicast) for m in msg.m.messages())
 
 
 def answers() -> bytes:
     w = BytesWriter()
-    for msg in (Reply(MID, 0, 2), Reply(MID, 1, 3), Hint(MID, 0, 1)):
+    run = message_id(SESSION, 0)
+    for msg in (Reply(run, 0, 2), Reply(run, 1, 3), Hint(run, 0, 1)):
         ANSWERED.write(w, msg)
-        pack_blob(w, b"answer")
+        pack_blob(w, joined([b"answer", b"another"]))
     return w.getvalue()
 
 
@@ -159,19 +162,23 @@ def answers() -> bytes:
 def test_answers_to_a_client(data: bytes) -> None:
     engine = ClientEngine(PROTOCOLS["white_box"], SESSION, TOPOLOGY, PARAMS)
     engine.start(0)
-    engine.multicast(0, AppMessage(MID, (0, 1), b"x"))
+    for payload in (b"x", b"y"):
+        engine.ask((0, 1), payload, None, 1.0)
+    engine.begin(0)
     try:
         engine.receive(1, 0, data)
     except WireError:
         return
-    engine.multicast(2, AppMessage(message_id(SESSION, 8), (0, 1), b"x"))
-    batches, _, _ = engine.drain()
+    engine.ask((0, 1), b"x", None, 1.0)
+    engine.begin(2)
+    batches, completed, _ = engine.drain()
+    assert all(len(run.answers()) == 2 for run in completed)
     assert all(0 <= pid < TOPOLOGY.replicas for pid, _ in batches), "sent to a process that there is not"
 
 
 def rows() -> bytes:
     w = BytesWriter()
-    pack_rows(w, [(APP, 5), (APP, 6)], 99)
+    pack_rows(w, [(APP, 5), (RUN, 6)], 99)
     return w.getvalue()
 
 

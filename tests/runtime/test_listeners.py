@@ -16,6 +16,7 @@ from amcast.runtime import frames, links, serving
 from amcast.runtime.config import ClusterConfig
 from amcast.runtime.frames import Read, frame
 from amcast.runtime.node import Node
+from amcast.runtime.serving import session_of
 
 Running = tuple[ClusterConfig, dict[str, Node]]
 
@@ -106,11 +107,11 @@ def test_a_client_that_talks_nonsense(live: Running, what: str) -> None:
         assert reason in raw.send(said).refusal()
 
 
-@pytest.mark.parametrize("seq", [0, 2**32 - 1])
+@pytest.mark.parametrize("seq", [0, 2**48 - 1])
 @pytest.mark.parametrize("done", [-(2**63), -1, 0, 2**62, 2**63 - 1])
 def test_odd_numbers_of_a_client_harm_only_itself(live: Running, seq: int, done: int) -> None:
     config, _ = live
-    session = random.randrange(2**41, 2**42)
+    session = session_of(CLIENT, random.randrange(2**42))
     batch = requests(AppMessage(message_id(session, seq), (0,), b"odd", done))
     for member in config.members:
         with connected(config, member.client, CLIENT, session=session) as raw:
@@ -204,7 +205,7 @@ def test_one_client_cannot_take_the_session_of_another(live: Running, monkeypatc
     monkeypatch.setitem(config.clients, "eve", type(grant)("eve", grant.read, grant.write))  # type: ignore[misc]
     with connected(config, config.members[0].client, CLIENT) as mine:
         assert mine.receive() is not None
-        with connected(config, config.members[0].client, "client/eve") as other:
-            assert other.refusal() == f"session {SESSION:x} is of another client"
+        with connected(config, config.members[0].client, "client/eve", session=SESSION) as other:
+            assert other.refusal() == f"session {SESSION:x} is not of client/eve"
         with connected(config, config.members[0].client, CLIENT) as again:
             assert again.receive() is not None and mine.receive() is None, "the same one that comes back takes over"

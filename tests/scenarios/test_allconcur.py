@@ -116,7 +116,7 @@ def delivered_and_dead(table: Protocol, early: bool) -> Script:
 
 @scenario("allconcur")
 def allconcur_drained_detector(table: Protocol) -> Script:
-    """K_4: p0 sends m0 to all, completes, delivers, dies; it is suspected when all it sent is handled: all deliver m0."""
+    """K_4: p0 sends m0 to all, completes, delivers, dies; suspected when all it sent is handled: all deliver m0."""
     s = delivered_and_dead(table, early=False)
     assert s.deliveries("g0/1") == [f"g0/{i}:0" for i in range(4)]
     return s
@@ -142,7 +142,7 @@ def plus_one_message(table: Protocol) -> Script:
 
 @scenario("allconcur_plus")
 def plus_skip(table: Protocol) -> Script:
-    """Figure 2: only p1 completes [1, 2] and delivers round 1; when p3 fails, p0 rolls back further than p1 and skips."""
+    """Figure 2: only p1 completes [1, 2] and delivers round 1; when p3 fails, p0 rolls back further, and skips."""
     s = Script(table, (4,))
     everybody_multicasts(s)
     s.at(2.5, lambda: s.delay("g0/1", None, "Unreliable", 100))
@@ -347,7 +347,7 @@ def ea_halves(table: Protocol) -> Script:
 def plus_marker_of_nobody(table: Protocol) -> Script:
     """Only p1 delivers a reconfiguration, its marker reaches p0, and p1 dies: the others go back to unreliable mode."""
     s = Script(table, (5,), spare=1)
-    s.at(1, lambda: s.world.reconfigure(1, (0, 1, 2, 3, 4)))
+    s.at(1, lambda: s.change_members("g0/1", 0, 1, 2, 3, 4))
     everybody_multicasts(s)
     s.at(2.5, lambda: s.delay("g0/1", None, "Unreliable", 100))
     s.delay("g0/1", "g0/2", "Eon", NEVER)
@@ -371,9 +371,9 @@ def plus_join_and_leave(table: Protocol) -> Script:
     s = Script(table, (6,), spare=1)
     for i in range(5):
         s.at(1 + 3 * i, lambda i=i: s.multicast(f"g0/{i}", 0))  # type: ignore[misc]
-    s.at(5, lambda: s.world.reconfigure(2, (0, 1, 2, 3, 4, 5)))
+    s.at(5, lambda: s.change_members("g0/2", 0, 1, 2, 3, 4, 5))
     s.at(60, lambda: s.multicast("g0/5", 0))
-    s.at(80, lambda: s.world.reconfigure(5, (1, 2, 3, 4, 5)))
+    s.at(80, lambda: s.change_members("g0/5", 1, 2, 3, 4, 5))
     s.at(120, lambda: s.multicast("g0/1", 0))
     s.run()
     assert server(s, 1).eon == 3 and not s.world.up(0)
@@ -440,7 +440,7 @@ def lcr_early_in_the_next_view(table: Protocol) -> Script:
 
 @scenario("lcr")
 def lcr_two_views_behind(table: Protocol) -> Script:
-    """p2 misses the end of a view change that p0 has gone beyond: what is of the older view comes first at p2 as well."""
+    """p2 misses the end of a view change that p0 has gone beyond: what is of the older view comes first there too."""
     s = Script(table, (5,))
     everybody_multicasts(s)
     s.at(4.5, lambda: s.crash("g0/4", lose=False))

@@ -29,6 +29,7 @@ from amcast.cli.sim import sim
 from amcast.cli.swarm import swarm
 from amcast.cli.sweep import sweep
 from amcast.cli.verify import verify
+from amcast.cli.watch import watch
 from amcast.core.errors import AmcastError, UsageError
 
 __all__ = ["main", "run"]
@@ -42,7 +43,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    sim, verify, metrics, report, claims, swarm, sweep, reproduce, protocols, demo, node, kv, maelstrom, certs,
+    sim, verify, metrics, report, claims, swarm, sweep, reproduce, protocols, demo, node, kv, maelstrom, certs, watch,
 ):  # fmt: skip
     app.command(no_args_is_help=False)(command)
 app.add_typer(cluster, name="cluster")

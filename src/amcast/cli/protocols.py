@@ -10,21 +10,28 @@ from amcast.cli.output import plain_table, print_json, report_console
 def protocols(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """List the protocols: the order they give, what they tolerate, their latency in message delays."""
+    """List the protocols: the order they give, what they tolerate, their latency in message delays, who may restart."""
     from amcast.protocols import PROTOCOLS
 
     if as_json:
         print_json(
             {
                 "protocols": [
-                    {"name": p.name, "title": p.title, "order": p.order, "tolerates": p.tolerates, "latency": p.latency}
+                    {
+                        "name": p.name,
+                        "title": p.title,
+                        "order": p.order,
+                        "tolerates": p.tolerates,
+                        "latency": p.latency,
+                        "durable": p.durable,
+                    }
                     for p in PROTOCOLS.values()
                 ]
             }
         )
         return 0
-    table = plain_table("name", "order", "tolerates", "latency")
+    table = plain_table("name", "order", "tolerates", "leader / follower", "restart")
     for p in PROTOCOLS.values():
-        table.add_row(p.name, p.order, p.tolerates, p.latency)
+        table.add_row(p.name, p.order, p.tolerates, p.latency, "from disk" if p.durable else "crash-stop")
     report_console().print(table)
     return 0

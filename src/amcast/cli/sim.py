@@ -13,8 +13,14 @@ from amcast.core.errors import InvariantViolation, UsageError
 
 MESSAGES = 1000  # where neither --messages nor --duration is given
 SLOWEST, FASTEST = 1e-3, 1e9  # messages per second: at most one per tick of the virtual clock
-NETWORKS = "constant:1ms, uniform:1ms,9ms, exponential:0.5ms,0.15ms (base, mean of the tail), lan or wan."
+NETWORKS = (
+    "constant:1ms (default), uniform:1ms,9ms, exponential:0.5ms,0.15ms (base, mean of the tail), lan, "
+    "wan (leaders at one site) or wan-spread."
+)
+SETUP = "An experiment of a paper: white-box-lan or white-box-wan. Other options change it."
 SINGLE = "Replicas per group, odd. Default: 3, or 1 where the protocol says so."
+
+GROUPS = "Number of groups. Default: 3, or 1 where the protocol says so."
 
 
 class TraceLevel(StrEnum):
@@ -24,13 +30,14 @@ class TraceLevel(StrEnum):
 
 def sim(
     protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="See 'amcast protocols'.")],
-    groups: Annotated[int | None, Option(help="Number of groups. Default: 3, or 1 for a broadcast.")] = None,
+    setup: Annotated[str | None, Option(metavar="NAME", help=SETUP)] = None,
+    groups: Annotated[int | None, Option(help=GROUPS)] = None,
     replicas: Annotated[int | None, Option(help=SINGLE)] = None,
-    clients: Annotated[int, Option(help="Number of clients.")] = 10,
+    clients: Annotated[int | None, Option(help="Number of clients. Default: 10.")] = None,
     messages: Annotated[int | None, Option(min=1, help="Multicasts of the whole run. Default: 1000.")] = None,
     duration: Annotated[str | None, Option(metavar="TIME", help="Or multicast for so long, such as 10s.")] = None,
     dest_groups: Annotated[int | None, Option(metavar="K", help="Groups a message goes to. Default: 2.")] = None,
-    network: Annotated[str, Option(help=NETWORKS)] = "constant:1ms",
+    network: Annotated[str | None, Option(help=NETWORKS)] = None,
     crash: Annotated[list[str] | None, Option(metavar="WHO@TIME", help="Such as g0/0@50ms; repeatable.")] = None,
     rate: Annotated[float | None, Option(help="Open loop: messages per second. Default: closed loop.")] = None,
     skew: Annotated[str, Option(metavar="TIME", help="Clocks differ by up to so much.")] = "0ms",
@@ -46,6 +53,7 @@ def sim(
     table = protocol_named(protocol)
     from amcast.cli.report import command_line, print_report, run_document, too_many_crashes, unfinished
     from amcast.cli.running import nothing_too_large, ready_world, run_world
+    from amcast.lab.setups import setup as setup_named
     from amcast.lab.simulate import Crash, Simulation
     from amcast.lab.summary import SummaryRecorder
     from amcast.sim.network import nanoseconds
@@ -54,17 +62,20 @@ def sim(
         raise UsageError("--messages and --duration exclude each other: expected one of them")
     if rate is not None and not SLOWEST <= rate <= FASTEST:
         raise UsageError(f"rate {rate}: expected messages per second, from {SLOWEST} to {FASTEST:.0f}")
+    planned = setup_named(setup) if setup is not None else {}
+    fields = {"groups": 1 if table.single_group else 3, "clients": 10, "network": "constant:1ms", **planned}
+    given = {"groups": groups, "clients": clients, "network": network}
+    fields.update({name: value for name, value in given.items() if value is not None})
+    count = fields.pop("messages", MESSAGES)
     with nothing_too_large():
         simulation = Simulation(
             protocol,
-            groups=groups if groups is not None else 1 if table.broadcast else 3,
+            **fields,
             replicas=replicas if replicas is not None else 1 if table.single_replica else 3,
-            clients=clients,
-            messages=messages if messages is not None or duration is not None else MESSAGES,
+            messages=messages if messages is not None or duration is not None else count,
             duration=nanoseconds(duration) if duration is not None else None,
             dest_groups=dest_groups,
             rate=rate,
-            network=network,
             crashes=tuple(Crash.parse(text) for text in crash or ()),
             skew=nanoseconds(skew),
             seed=seed,

@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from amcast.core.order import group_of, time_of
+from amcast.core.topology import Topology, sender_of, seq_of
+from amcast.core.wire import AppMessage
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -15,6 +19,19 @@ class Delivery:
     sender: str
     dest: tuple[str, ...]
     payload: bytes
+
+
+def place(topology: Topology, ts: int, index: int) -> tuple[int, str]:
+    """The place of a message in the total order: messages that travelled as one share a timestamp."""
+    tie = topology.group_name(group_of(ts))
+    return time_of(ts), f"{tie}+{index:04}" if index else tie
+
+
+def delivery(topology: Topology, group: str, position: int, ts: int, index: int, m: AppMessage) -> Delivery:
+    sender = topology.name(sender_of(m.mid))
+    dest = tuple([topology.group_name(g) for g in m.dest])
+    message = f"{sender}:{seq_of(m.mid)}"
+    return Delivery(group, position, place(topology, ts, index), message, sender, dest, m.payload)
 
 
 class StateMachine(Protocol):

@@ -87,6 +87,10 @@ class DeliveryQueue:
 
     def pop(self) -> Mid | None:
         """The message to deliver next, if there is one."""
+        slot = self.pop_slot()
+        return slot.mid if slot is not None else None
+
+    def pop_slot(self) -> Slot | None:
         if not self._committed:
             return None
         proposed = self._proposed
@@ -99,7 +103,7 @@ class DeliveryQueue:
         self._first = first
         if first < len(proposed) and proposed[first].lts < self._committed[-1].gts:
             return None
-        return self._committed.pop().mid
+        return self._committed.pop()
 
     def uncommitted(self) -> list[Mid]:
         """The messages that wait for their final timestamp, by lts."""

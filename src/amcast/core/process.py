@@ -28,6 +28,8 @@ class Params:
         checked: bool = False,
         durable: bool = False,
         spare: int = 0,
+        clock_offset: int = 0,
+        clock_tick: int = 1,
     ) -> None:
         self.delta = delta
         self.heartbeat = heartbeat or max(5 * delta, 1_000_000)
@@ -35,6 +37,12 @@ class Params:
         self.checked = checked  # assert the paper's invariants at run time
         self.durable = durable  # emit records, so that a crashed process can come back
         self.spare = spare  # how many of the last replicas are no members at first and may join
+        self.clock_offset = clock_offset  # from the driver's clock to one that all processes share, roughly
+        self.clock_tick = clock_tick  # nanoseconds per unit of timestamps that are taken from it
+
+    def stamp(self, now: int) -> int:
+        """The time as it stands in timestamps."""
+        return (now + self.clock_offset) // self.clock_tick
 
 
 @final
@@ -49,6 +57,7 @@ class Effects:
         self.optimistic: list[AppMessage] = []
         self.deliveries: list[tuple[AppMessage, int]] = []  # with the final timestamp, or BOTTOM
         self.completed: list[Mid] = []  # at a client: this multicast is known to be delivered
+        self.refused: list[Mid] = []  # this multicast will never be delivered
         self.notes: list[tuple[str, str]] = []  # facts for the trace: kind, detail as JSON
         self.halted = False  # this process must stop for good: the others went on without it
 
@@ -60,6 +69,7 @@ class Effects:
         self.optimistic.clear()
         self.deliveries.clear()
         self.completed.clear()
+        self.refused.clear()
         self.notes.clear()
         self.halted = False
 
@@ -72,6 +82,7 @@ class Effects:
             self.optimistic,
             self.deliveries,
             self.completed,
+            self.refused,
             self.notes,
             self.halted,
         )
@@ -132,6 +143,11 @@ class Process:
         self.now = now
         self.on_abandon(mid)
 
+    def reconfigure(self, now: int, join: bool, h: int) -> None:
+        """The group of this process wants to send to group h, or not any more."""
+        self.now = now
+        self.on_reconfigure(join, h)
+
     def suspect(self, now: int) -> None:
         """A suspicion of the current leader: spurious in a replica (fault injection), a lost connection in a client."""
         self.now = now
@@ -142,10 +158,10 @@ class Process:
         self.now = now
         self.on_detect(pid, suspected)
 
-    def reconfigure(self, now: int, members: tuple[int, ...]) -> None:
+    def change_members(self, now: int, members: tuple[int, ...]) -> None:
         """Let these processes be the members from some moment on, which all agree on."""
         self.now = now
-        self.on_reconfigure(members)
+        self.on_change_members(members)
 
     # What protocols override.
 
@@ -173,13 +189,16 @@ class Process:
     def on_rejoin(self, records: list[bytes], floor: int) -> None:
         raise NotImplementedError(f"{type(self).__name__} cannot come back without what it knew")
 
+    def on_reconfigure(self, join: bool, h: int) -> None:
+        raise NotImplementedError(f"in {type(self).__name__} everybody sends to everybody")
+
     def on_suspect(self) -> None:
         pass
 
     def on_detect(self, pid: int, suspected: bool) -> None:
         pass
 
-    def on_reconfigure(self, members: tuple[int, ...]) -> None:
+    def on_change_members(self, members: tuple[int, ...]) -> None:
         raise NotImplementedError(f"{type(self).__name__} has fixed members")
 
     def on_observe(self, monitor: object) -> None:
@@ -239,6 +258,8 @@ class Protocol:
         packed: tuple[Message, ...] = (),
         elects: bool = False,
         single_replica: bool = False,
+        single_group: bool = False,
+        genuine: bool = True,
         durable: bool = False,
         monitor: Callable[[Topology], object] | None = None,
         broadcast: bool = False,
@@ -257,6 +278,8 @@ class Protocol:
         self.packed = packed  # one message of each class that packs itself
         self.elects = elects  # has leaders, so that crashes and spurious suspicions mean something
         self.single_replica = single_replica  # groups are single reliable processes
+        self.single_group = single_group  # atomic broadcast: there is one group
+        self.genuine = genuine  # only senders and destinations of a message have work with it
         self.durable = durable  # replicas can come back from their records
         self.monitor = monitor  # makes the observer of a run's global invariants
         self.broadcast = broadcast  # one group, of any size, whose members multicast

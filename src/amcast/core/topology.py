@@ -8,7 +8,7 @@ from typing import Final, NewType, cast, final
 
 from amcast.core.errors import TopologyError
 
-SEQ_BITS: Final = 32
+SEQ_BITS: Final = 48
 MOST: Final = 65_535  # groups, and replicas in a group: their numbers are part of timestamps and ballots
 
 # The id of an application message, unique in a run: an integer that is only compared and looked up. Declared as an
@@ -26,7 +26,7 @@ def sender_of(mid: Mid) -> int:
 
 
 def seq_of(mid: Mid) -> int:
-    return cast(int, mid) & 0xFFFFFFFF
+    return cast(int, mid) & 0xFFFF_FFFF_FFFF
 
 
 @final

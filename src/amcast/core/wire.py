@@ -8,7 +8,7 @@ The few messages that carry the load may also `pack` and `unpack` themselves, wh
 of fixed width, little-endian, behind the same tag.
 """
 
-from typing import ClassVar, final
+from typing import ClassVar, Final, final
 
 import msgspec
 from librt.strings import (
@@ -25,6 +25,7 @@ from mypy_extensions import i16, i32, i64, mypyc_attr
 from amcast.core.errors import WireError
 from amcast.core.topology import SEQ_BITS, Mid, message_id, sender_of, seq_of
 
+MOST_IN_RUN: Final = 1024  # messages that travel as one
 FRAME_OVERHEAD = 16  # length, checksum and link sequence number in front of every message on a channel
 
 
@@ -35,13 +36,17 @@ class AppMessage:
 
     `done` is a promise of the sender: it knows that its messages with a lower seq are delivered, and no process needs
     to remember them one by one.
+
+    It may be a run: `count` messages of one sender to the same groups, that are ordered and delivered as one. Their ids
+    are consecutive, `mid` is the first; the payload is theirs, each behind its length.
     """
 
-    def __init__(self, mid: Mid, dest: tuple[int, ...], payload: bytes, done: int = 0) -> None:
+    def __init__(self, mid: Mid, dest: tuple[int, ...], payload: bytes, done: int = 0, count: int = 1) -> None:
         self.mid = mid
         self.dest = dest
         self.payload = payload
         self.done = done
+        self.count = count
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -50,13 +55,69 @@ class AppMessage:
             and self.dest == other.dest
             and self.payload == other.payload
             and self.done == other.done
+            and self.count == other.count
         )
 
     def __hash__(self) -> int:
         return hash(self.mid)
 
     def __repr__(self) -> str:
-        return f"AppMessage({self.mid}, {self.dest}, {self.payload!r}, {self.done})"
+        return f"AppMessage({self.mid}, {self.dest}, {self.payload!r}, {self.done}, {self.count})"
+
+    def messages(self) -> "list[AppMessage]":
+        """Those of a run; itself, if it is none."""
+        if self.count == 1:
+            return [self]
+        sender = sender_of(self.mid)
+        seq = seq_of(self.mid)
+        found: list[AppMessage] = []
+        for payload in split(self.payload, self.count):
+            found.append(AppMessage(message_id(sender, seq), self.dest, payload, self.done))
+            seq += 1
+        return found
+
+
+def joined(parts: list[bytes]) -> bytes:
+    """Several payloads as one, each behind its length."""
+    w = BytesWriter()
+    for part in parts:
+        pack_blob(w, part)
+    return w.getvalue()
+
+
+def split(data: bytes, count: int) -> list[bytes]:
+    """What `joined` has put together. Raises WireError."""
+    r = Reader(data, 0)
+    found: list[bytes] = []
+    try:
+        for _ in range(count):
+            found.append(r.blob())
+    except (ValueError, IndexError) as error:
+        raise WireError(f"malformed run of {count}: {error}") from None
+    if r.at != r.size:
+        raise WireError(f"a run of {count} with {r.size - r.at} bytes behind it")
+    return found
+
+
+def check_run(m: AppMessage, largest: int) -> None:
+    """Raises WireError unless this run is well-formed, each of its messages with at most so many bytes."""
+    count: i64 = m.count
+    if count < 2 or count > MOST_IN_RUN or seq_of(m.mid) + m.count > 1 << SEQ_BITS:
+        raise WireError(f"a run of {count} messages: expected 2 to {MOST_IN_RUN}")
+    data = m.payload
+    size: i64 = len(data)
+    most: i64 = largest
+    at: i64 = 0
+    while count > 0:
+        if at + 4 > size:
+            raise WireError(f"a run of {m.count} messages ends early")
+        part = i64(read_i32_le(data, at))
+        if part < 0 or part > most:
+            raise WireError(f"a message of {part} bytes in a run: expected at most {largest}")
+        at += 4 + part
+        count -= 1
+    if at != size:
+        raise WireError(f"a run of {m.count} messages with {size - at} bytes too many")
 
 
 @final
@@ -124,7 +185,10 @@ class Reader:
         return tuple(groups)
 
     def app(self) -> AppMessage:
-        return AppMessage(self.mid(), self.dest(), self.blob(), self.long())
+        m = AppMessage(self.mid(), self.dest(), self.blob(), self.long(), self.short())
+        if m.count != 1:
+            check_run(m, len(m.payload))
+        return m
 
 
 def pack_short(w: BytesWriter, n: int) -> None:
@@ -156,6 +220,7 @@ def pack_app(w: BytesWriter, m: AppMessage) -> None:
     pack_dest(w, m.dest)
     pack_blob(w, m.payload)
     write_i64_le(w, i64(m.done))
+    write_i16_le(w, i16(m.count))
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
@@ -163,6 +228,10 @@ class Message:
     """Base of all protocol messages."""
 
     wire: ClassVar[dict[str, object]] = {}
+
+    def patient(self) -> bool:
+        """Nobody waits for this message: it may travel with the next one to the same process."""
+        return False
 
     def pack(self, w: BytesWriter) -> None:
         raise NotImplementedError(f"{type(self).__name__} has no packed form")
@@ -195,18 +264,24 @@ class Background(Message):
 
 def _to_builtin(value: object) -> object:
     if isinstance(value, AppMessage):
-        return (sender_of(value.mid), seq_of(value.mid), value.dest, value.payload, value.done)
+        fields = (sender_of(value.mid), seq_of(value.mid), value.dest, value.payload, value.done)
+        return fields if value.count == 1 else (*fields, value.count)
     raise TypeError(f"cannot put {type(value).__name__} on the wire")
 
 
 def _from_builtin(kind: type, value: object) -> object:
     if kind is AppMessage:
-        sender, seq, dest, payload, done = msgspec.convert(value, tuple[int, int, tuple[int, ...], bytes, int])
+        fields = msgspec.convert(value, list[object])
+        count = msgspec.convert(fields.pop(), int) if len(fields) > 5 else 1
+        sender, seq, dest, payload, done = msgspec.convert(fields, tuple[int, int, tuple[int, ...], bytes, int])
         if not (0 <= sender < 2**63 and 0 <= seq < 2**SEQ_BITS and -(2**63) <= done < 2**63):
             raise ValueError(f"message {seq} of sender {sender}, all delivered below {done}")
         if not dest or dest[0] < 0 or list(dest) != sorted(set(dest)):
             raise ValueError(f"destination groups {dest}: expected one or more, in increasing order")
-        return AppMessage(message_id(sender, seq), dest, payload, done)
+        m = AppMessage(message_id(sender, seq), dest, payload, done, count)
+        if count != 1:
+            check_run(m, len(payload))
+        return m
     raise TypeError(f"cannot take {kind.__name__} from the wire")
 
 

@@ -30,7 +30,7 @@ class Notice(Action):
 
     def act(self, world: World) -> None:
         if not world.up(self.target):
-            world.detect(self.pid, self.target, True)
+            world.tell(self.pid, lambda process, now: process.detect(now, self.target, True))
         elif world.now < 300 * DELTA:
             world.at(int(world.now) + DELTA, self)
 
@@ -53,7 +53,7 @@ class Reconfigure(Action):
         wanted = tuple(sorted({*members, *self.join} - set(self.leave)))
         wanted = tuple(p for p in wanted if world.up(p))
         if wanted != members and wanted:
-            world.reconfigure(asked, wanted)
+            world.tell(asked, lambda process, now: process.change_members(now, wanted))
             self.tries -= 1
             if self.tries > 0:
                 world.at(int(world.now) + 60 * DELTA, self)

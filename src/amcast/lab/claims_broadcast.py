@@ -6,7 +6,7 @@ from typing import Any
 from amcast.core.process import Protocol
 from amcast.lab.scenario import Scenario, deltas
 from amcast.lab.script import DELTA, Script
-from amcast.protocols.allconcur_plus import Eon
+from amcast.protocols.allconcur_messages import Eon
 from amcast.protocols.digraphs import diameter, g_s, is_connected, least_degree
 from amcast.protocols.overlay import tracking
 
@@ -73,7 +73,7 @@ def work(n: int, kind: str) -> Callable[[Protocol], str]:
 
 
 def figure_2(table: Protocol) -> str:
-    """The transitions of p0 when p1 had delivered round 1 and p3 fails, and how many messages of round 1 it delivers."""
+    """The transitions of p0 when p1 had delivered round 1 and p3 fails, and how many messages p0 delivers."""
     script = Script(table, (4,), clients=0)
     everybody(script, 1)
     script.at(2.5, lambda: script.delay("g0/1", None, "Unreliable", 100))

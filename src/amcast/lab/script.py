@@ -58,14 +58,17 @@ class Script:
         full: bool = True,
         durable: bool = False,
         spare: int = 0,
+        ahead: dict[int, float] | None = None,
     ) -> None:
         self.topology = Topology(sizes, clients)
         self.network = Scripted(self.topology)
         self.recorder = ListRecorder(full=full)
         params = Params(DELTA, heartbeat=int(heartbeat * DELTA), checked=True, durable=durable, spare=spare)
+        skew = [int((ahead or {}).get(g, 0) * DELTA) for g in self.topology.group_of]  # clocks of groups
         self.world = World(
-            protocol, self.topology, self.network, Seeded(0), params=params, recorder=self.recorder, run="script"
-        )
+            protocol, self.topology, self.network, Seeded(0), params=params, recorder=self.recorder, run="script",
+            skew=skew,
+        )  # fmt: skip
 
     def at(self, time: float, act: Callable[[], object]) -> None:
         """Do this at that time, before anything else that happens then and was planned later."""
@@ -96,7 +99,12 @@ class Script:
     def detect(self, name: str, *targets: str, suspected: bool = True) -> None:
         """The failure detector of this process suspects these, or trusts them again."""
         for target in targets:
-            self.world.detect(self.topology.pid(name), self.topology.pid(target), suspected)
+            pid = self.topology.pid(target)
+            self.world.tell(self.topology.pid(name), lambda p, now, pid=pid: p.detect(now, pid, suspected))  # type: ignore[misc]
+
+    def change_members(self, name: str, *members: int) -> None:
+        """This process proposes other members."""
+        self.world.tell(self.topology.pid(name), lambda process, now: process.change_members(now, members))
 
     def run(self, until: float | None = None) -> None:
         if until is not None:

@@ -67,8 +67,8 @@ class Simulation:
         table = protocol(self.protocol)
         if table.single_replica and self.replicas != 1:
             raise TopologyError(f"{self.replicas} replicas: {table.name} has groups of one process; use --replicas 1")
-        if table.broadcast and self.groups != 1:
-            raise TopologyError(f"{self.groups} groups: {table.name} broadcasts to one; use --groups 1")
+        if table.single_group and self.groups != 1:
+            raise TopologyError(f"{self.groups} groups: {table.name} broadcasts in one group; use --groups 1")
         majorities = not table.broadcast and not table.detector
         if self.replicas < 1 or (majorities and self.replicas % 2 == 0):
             raise TopologyError(

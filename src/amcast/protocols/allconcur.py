@@ -21,8 +21,9 @@ from typing import ClassVar, Final, final
 from amcast.core.process import Effects, Params
 from amcast.core.topology import Topology
 from amcast.core.wire import Message
-from amcast.protocols.allconcur_plus import MESSAGES as PLUS_MESSAGES
-from amcast.protocols.allconcur_plus import AllConcurPlus, Round
+from amcast.protocols.allconcur_messages import MESSAGES as PLUS_MESSAGES
+from amcast.protocols.allconcur_messages import Round
+from amcast.protocols.allconcur_plus import AllConcurPlus
 
 STUCK: Final = 20  # times the patience of the failure detector: then a server that waits for votes stops
 

@@ -2,8 +2,8 @@
 
 In an unreliable round [e, r] messages travel along trees; it is complete with a message of every server, and delivered
 when the next one is complete as well. A failure notification takes everybody back to the first undelivered round, which
-is run again as a reliable round [[e+1, r]] over the digraph G_R: complete when every missing message is known to be lost
-(early termination by tracking), and delivered at once. Who is silent in a reliable round is removed.
+is run again as a reliable round [[e+1, r]] over the digraph G_R: complete when every missing message is known to be
+lost (early termination by tracking), and delivered at once. Who is silent in a reliable round is removed.
 
 Paper: Poke, Glass, "A Dual Digraph Approach for Leaderless Atomic Broadcast" (extended), Algorithms 1 to 6 and Table I;
 `# l.N` is a line there. Transitions: T_UU, T_R▷ (no failure), T_UR, T_▷R, T_RR (failure), T_Sk (skip).
@@ -15,60 +15,30 @@ empties M^prev; completion is tried again until nothing completes; a server send
 not go on without it, and rounds of empty messages need no successor; a message that is run again is the same as before.
 Of a predecessor that a server has reported, and of a removed server, it ignores reliable messages that come directly.
 An eon ends (§IV-D) when members agree upon others through a broadcast: the next reliable round that completes is the
-transitional one, forced by a marker that spreads like a notification; then all change to the digraph of the new members.
+transitional one, forced by a marker that spreads like a notification; then all change to the new members' digraph.
 """
 
-from typing import ClassVar, Final, final
+from typing import final
 
 from amcast.core.process import Effects, Params
-from amcast.core.requests import Multicast, Reply
+from amcast.core.requests import Multicast
 from amcast.core.topology import Topology, sender_of
 from amcast.core.wire import AppMessage, Message
+from amcast.protocols.allconcur_messages import (
+    RECONFIGURE,
+    REVOKE,
+    STARTED,
+    Eon,
+    Round,
+    Welcome,
+    highest_started,
+    holds_reliable,
+    loaded,
+    number_of,
+)
 from amcast.protocols.failure_detectors import Alive
 from amcast.protocols.overlay import Fail, OverlayServer, Removed
 from amcast.protocols.rounds import Batch, Control, Reliable, RoundMessage, Unreliable
-
-Round = list[RoundMessage | None]  # by origin
-
-REVOKE: Final = 0  # target, owner, seq: a notification that was wrong
-RECONFIGURE: Final = 1  # eon, members...
-STARTED: Final = 2  # the highest round that the origin had begun
-
-
-@final
-class Eon(Message):
-    """In round r0 another membership was agreed upon: the eon must end with a reliable round."""
-
-    wire: ClassVar[dict[str, object]] = {"eon": int, "r0": int}
-
-    def __init__(self, eon: int, r0: int) -> None:
-        self.eon = eon
-        self.r0 = r0
-
-
-@final
-class Welcome(Message):
-    """To a new member: the state in which the eon begins, and what was delivered before."""
-
-    wire: ClassVar[dict[str, object]] = {
-        "eon": int,
-        "e": int,
-        "r": int,
-        "members": tuple[int, ...],
-        "log": tuple[AppMessage, ...],
-    }
-
-    def __init__(self, eon: int, e: int, r: int, members: tuple[int, ...], log: Batch) -> None:
-        self.eon = eon
-        self.e = e
-        self.r = r
-        self.members = members
-        self.log = log
-
-
-MESSAGES: Final[tuple[type[Message], ...]] = (
-    Multicast, Reply, Unreliable, Reliable, Fail, Eon, Welcome, Removed, Alive,
-)  # fmt: skip
 
 
 class AllConcurPlus(OverlayServer):
@@ -458,7 +428,7 @@ class AllConcurPlus(OverlayServer):
 
     # Eons
 
-    def on_reconfigure(self, members: tuple[int, ...]) -> None:
+    def on_change_members(self, members: tuple[int, ...]) -> None:
         self.wanted = tuple(sorted(members))
         self.kick()
 
@@ -544,45 +514,12 @@ class AllConcurPlus(OverlayServer):
     def idle(self) -> bool:
         if self.queue or self.wanted or self.notices or self.marker or self.revocations:
             return False
-        if self.reliable and not self.always_reliable or self.always_reliable and self.got > 0:
+        if (self.reliable and not self.always_reliable) or (self.always_reliable and self.got > 0):
             return False
         return not (loaded(self.m) or loaded(self.prev) or loaded(self.held))
 
     def footprint(self) -> int:
         return super().footprint() + len(self.own) + len(self.stash) + len(self.seqs) + len(self.early)
-
-
-def loaded(messages: Round | None) -> bool:
-    """Whether somebody said something in this round."""
-    if messages is not None:
-        for msg in messages:
-            if msg is not None and (msg.batch or msg.control):
-                return True
-    return False
-
-
-def number_of(messages: Round) -> int:
-    for msg in messages:
-        if msg is not None:
-            return msg.r
-    return 0
-
-
-def highest_started(messages: Round) -> int:
-    """What all agree on with the messages of a reliable round."""
-    highest = 0
-    for msg in messages:
-        if msg is not None:
-            for order in msg.control:
-                if order[0] == STARTED:
-                    highest = max(highest, order[1])
-    return highest
-
-
-def holds_reliable(stash: dict[int, RoundMessage]) -> bool:
-    for msg in stash.values():
-        return isinstance(msg, Reliable)
-    return False
 
 
 @final

@@ -4,7 +4,7 @@ from typing import Final
 
 from amcast.core.process import Factory, Protocol
 from amcast.core.wire import Message
-from amcast.protocols import allconcur, allconcur_plus, allgather, lcr
+from amcast.protocols import allconcur, allconcur_messages, allconcur_plus, allgather, lcr
 from amcast.protocols.rounds import RoundClient
 
 F_CRASHES: Final = "fewer crashes than the degree of G_R"
@@ -30,13 +30,14 @@ def row(
         latency=latency,
         messages=messages,
         broadcast=True,
+        single_group=True,
         detector=detector,
         reliable_links=True,
         uniform=uniform,
     )
 
 
-PLUS: Final = allconcur_plus.MESSAGES
+PLUS: Final = allconcur_messages.MESSAGES
 ROWS: Final = (
     row("allgather", "AllGather", allgather.AllGather, allgather.MESSAGES, "no failure", "depth of the tree", ""),
     row("allconcur", "AllConcur", allconcur.AllConcur, PLUS, F_CRASHES, "diameter of G_R", "P"),

@@ -114,6 +114,7 @@ class RoundClient(Process):
         self.server = pid % topology.replicas
         self.open: dict[Mid, AppMessage] = {}
         self.waits = False
+        self.silent = False  # the last server that was asked: then the next ones have less time
 
     def on_multicast(self, m: AppMessage) -> None:
         self.open[m.mid] = m
@@ -124,10 +125,12 @@ class RoundClient(Process):
     def wait(self) -> None:
         if self.open and not self.waits:
             self.waits = True
-            self.set_timer("retry", RETRY * self.params.delta, RETRY * self.params.delta)
+            patience = (RETRY // 3 if self.silent else RETRY) * self.params.delta
+            self.set_timer("retry", patience, patience)
 
     def on_timer(self, name: str) -> None:
         self.waits = False
+        self.silent = True
         self.server = (self.server + 1) % self.topology.replicas
         for m in self.open.values():
             self.send_one(self.server, Multicast(m))
@@ -135,6 +138,7 @@ class RoundClient(Process):
 
     def on_message(self, sender: int, msg: Message) -> None:
         if isinstance(msg, Reply) and self.open.pop(msg.mid, None) is not None:
+            self.silent = False
             self.out.completed.append(msg.mid)
 
     def on_abandon(self, mid: Mid) -> None:

@@ -6,7 +6,7 @@ from mypy_extensions import mypyc_attr
 
 from amcast.core.process import Effects, Params, Process
 from amcast.core.requests import Hint, Multicast, Reply
-from amcast.core.topology import Mid, Topology, message_id, seq_of
+from amcast.core.topology import Mid, Topology, seq_of
 from amcast.core.wire import AppMessage, Message
 
 RESEND_AFTER: Final = 12  # in δ
@@ -25,7 +25,6 @@ class Request:
         self.delay = delay
 
 
-@final
 class WhiteBoxClient(Process):
     """Sends to the leaders it knows, and to everybody in the groups that stay silent; done after a reply per group."""
 
@@ -33,20 +32,35 @@ class WhiteBoxClient(Process):
         super().__init__(pid, topology, params, out)
         self.cur_leader = [members[0] for members in topology.groups]
         self.requests: dict[Mid, Request] = {}
-        self.oldest = -1  # the number of the oldest that may be open
+        self.asked: list[Mid] = []  # in this order …
+        self.first = 0  # … and the first of these that may be open
         self.patience = RESEND_AFTER * params.delta
         self.ticking = False
 
     def on_multicast(self, m: AppMessage) -> None:  # l.1
         self.requests[m.mid] = Request(m, self.now + self.patience, self.patience)
-        seq = seq_of(m.mid)
-        if self.oldest < 0 or len(self.requests) == 1:
-            self.oldest = seq
-        while self.oldest < seq and message_id(self.pid, self.oldest) not in self.requests:
-            self.oldest += 1
-        m.done = self.oldest
-        self.send(tuple([self.cur_leader[g] for g in m.dest]), Multicast(m))  # l.2
+        asked = self.asked
+        asked.append(m.mid)
+        first = self.first
+        while asked[first] not in self.requests:
+            first += 1
+        m.done = seq_of(asked[first])
+        if first > 64 and first * 2 > len(asked):
+            del asked[:first]
+            first = 0
+        self.first = first
+        self.send(self.asked_first(m), Multicast(m))  # l.2
         self.keep_ticking()
+
+    def asked_first(self, m: AppMessage) -> tuple[int, ...]:
+        return tuple([self.cur_leader[g] for g in m.dest])
+
+    def asked_again(self, request: Request) -> tuple[int, ...]:
+        return self.topology.members_of(tuple(request.silent))
+
+    def heeds(self, request: Request, g: int) -> bool:
+        """A new leader of g should hear of this request."""
+        return g in request.silent
 
     def on_message(self, sender: int, msg: Message) -> None:
         if isinstance(msg, Reply):
@@ -69,7 +83,7 @@ class WhiteBoxClient(Process):
             return
         self.cur_leader[msg.g] = msg.leader
         request = self.requests.get(msg.mid)
-        if request is not None and msg.g in request.silent:
+        if request is not None and self.heeds(request, msg.g):
             self.send_one(msg.leader, Multicast(request.m))
 
     def keep_ticking(self) -> None:
@@ -88,7 +102,7 @@ class WhiteBoxClient(Process):
     def resend(self, request: Request) -> None:
         request.delay = min(2 * request.delay, LONGEST_RESEND * self.params.delta)
         request.due = self.now + request.delay
-        self.send(self.topology.members_of(tuple(request.silent)), Multicast(request.m))
+        self.send(self.asked_again(request), Multicast(request.m))
 
     def on_suspect(self) -> None:
         for request in self.requests.values():

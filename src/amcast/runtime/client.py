@@ -6,11 +6,13 @@ as the client lives, also after its deadline, and never delivered twice.
 """
 
 import asyncio
+import concurrent.futures
 import itertools
 import random
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,18 +20,16 @@ from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
-from amcast.core.application import Delivery
-from amcast.core.engine import ClientEngine, unpack_rows
+from amcast.core.application import Delivery, delivery
+from amcast.core.engine import ClientEngine, Run, unpack_rows
 from amcast.core.errors import AmcastError, MulticastFailed, OutcomeUnknown, UsageError, WireError
-from amcast.core.order import group_of, time_of
 from amcast.core.process import Protocol
-from amcast.core.topology import Mid, message_id, sender_of, seq_of
-from amcast.core.wire import AppMessage
+from amcast.core.topology import message_id, seq_of
 from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import Failure, FrameReader, Hello, Read, Rows, frame
 from amcast.runtime.links import FIRST_PAUSE, LONGEST_PAUSE, SECONDS_TO_GREET
-from amcast.runtime.serving import CLIENT, FIRST_SESSION, LAST_SESSION, MOST_READ
+from amcast.runtime.serving import CLIENT, MOST_READ, SESSION_BITS, session_of
 from amcast.runtime.tls import client_context, identity_of
 from amcast.runtime.tracing import TraceWriter
 
@@ -51,20 +51,21 @@ class Client:
         deadline: float = DEADLINE,
         session: int | None = None,
         trace: Path | None = None,
+        first: int = 0,
     ) -> None:
+        """`session`: of a program that may send the same again; `first` is the number of its first message then."""
         if config.tls is None and name not in config.clients:
             known = ", ".join(config.clients) or "none"
             raise UsageError(f"no client {name!r} in {config.path}: expected one of {known}")
         self.config = config
         self.name = CLIENT + name
-        self.session = session or FIRST_SESSION + secrets.randbelow(LAST_SESSION - FIRST_SESSION)
+        self.session = session_of(self.name, secrets.randbits(SESSION_BITS) if session is None else session)
         self.groups = len(config.topology.groups)
         self.deadline = deadline
         self._protocol = protocol
-        self._engine = ClientEngine(protocol, self.session, config.topology, config.params())
+        alone = session is not None  # the same numbers whenever the program runs again
+        self._engine = ClientEngine(protocol, self.session, config.topology, config.params(), alone, first)
         self._context: SSLContext | None = client_context(config, self.name) if config.tls is not None else None
-        self._numbers = itertools.count()
-        self._open: dict[Mid, tuple[asyncio.Future[Answers], float]] = {}
         self._connections: dict[int, _Connection] = {}
         self._scheduled = False
         self._reads = itertools.count()
@@ -94,8 +95,7 @@ class Client:
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
-        for mid in list(self._open):
-            self._finish(mid, OutcomeUnknown("the client was closed"))
+        _fail(self._engine.waiting(), OutcomeUnknown("the client was closed"))
         for future in self._rows.values():
             future.cancel()
         for connection in self._connections.values():
@@ -122,15 +122,16 @@ class Client:
         if self._closed:
             future.set_exception(MulticastFailed("the client is closed"))
             return future
-        mid = message_id(self.session, next(self._numbers))
         until = self._loop.time() + (self.deadline if deadline is None else deadline)
-        self._open[mid] = (future, until)
-        if self._trace is not None:
-            names = [self.config.topology.group_name(g) for g in dest]
-            name = self.config.topology.name(self.session)
-            self._trace.row("multicast", message=self.config.topology.message_name(mid), sender=name, dest=names)
-            self._trace.flush()
-        self._engine.multicast(time.monotonic_ns(), AppMessage(mid, dest, payload))
+        self._engine.ask(dest, payload, future, until)
+        if not self._scheduled:
+            self._schedule()
+        return future
+
+    def submit_run(self, dest: tuple[int, ...], payloads: list[bytes]) -> asyncio.Future[list[Answers]]:
+        """The same for several, that are ordered and delivered one after the other with nothing in between."""
+        future: asyncio.Future[list[Answers]] = self._loop.create_future()
+        self._engine.ask_run(dest, payloads, future, self._loop.time() + self.deadline)
         self._schedule()
         return future
 
@@ -145,22 +146,21 @@ class Client:
             return f"a message of {len(payload)} bytes: expected at most {self.config.largest_message}"
         return f"destination groups {list(dest)}: expected one or more of 0 to {self.groups - 1}"
 
-    def _finish(self, mid: Mid, error: AmcastError | None) -> None:
-        future, _ = self._open.pop(mid, (None, 0.0))
-        answers = self._engine.results.pop(mid, {})
-        if future is None or future.done():
-            return
-        if error is None:
-            future.set_result(answers)
-        else:
-            future.set_exception(error)
-
     def _watch_deadlines(self) -> None:
-        now = self._loop.time()
-        late = [mid for mid, (_, until) in self._open.items() if until <= now] if self._open else []
-        for mid in late:
-            self._finish(mid, OutcomeUnknown(f"no answer from all groups of message {seq_of(mid)} by its deadline"))
+        late = self._engine.late(self._loop.time())
+        if late:
+            _fail(late, OutcomeUnknown("no answer from all its groups by its deadline"))
         self._sweep = self._loop.call_later(SWEEP_EVERY, self._watch_deadlines)
+
+    def _trace_runs(self, trace: TraceWriter, runs: list[Run]) -> None:
+        topology = self.config.topology
+        name = topology.name(self.session)
+        for run in runs:
+            dest = [topology.group_name(g) for g in run.dest]
+            first = seq_of(run.mid)
+            for seq in range(first, first + run.count):
+                trace.row("multicast", message=f"{name}:{seq}", sender=name, dest=dest)
+        trace.flush()
 
     # Turns of the loop
 
@@ -173,13 +173,23 @@ class Client:
         self._scheduled = False
         if self._closed:
             return
+        begun = self._engine.begin(time.monotonic_ns())
+        if begun and self._trace is not None:
+            self._trace_runs(self._trace, begun)
         batches, completed, timers = self._engine.drain()
         for name, earliest, latest in timers:
             self._loop.call_later(random.uniform(earliest, latest) / 1e9, self._on_timer, name)
         for pid, batch in batches:
             self._connection(pid).send(frame(frames.REQUESTS, batch))
-        for mid in completed:
-            self._finish(mid, None)
+        for run in completed:
+            if run.whole:
+                whole = cast("asyncio.Future[list[Answers]]", run.waiting[0])
+                if not whole.done():
+                    whole.set_result(run.answers())
+                continue
+            for future, answers in zip(cast("list[asyncio.Future[Answers]]", run.waiting), run.answers(), strict=True):
+                if not future.done():
+                    future.set_result(answers)
 
     def _on_timer(self, name: str) -> None:
         if not self._closed:
@@ -204,8 +214,7 @@ class Client:
                 future.set_exception(AmcastError(failure.reason))
             return
         mid = message_id(self.session, failure.seq)
-        self._engine.abandon(time.monotonic_ns(), mid)
-        self._finish(mid, MulticastFailed(failure.reason))
+        _fail(self._engine.abandon(time.monotonic_ns(), mid), MulticastFailed(failure.reason))
 
     def _refused(self, member: Member, text: str) -> None:
         """Ask the others, unless most of the group refuse us and nothing has been sent to anybody."""
@@ -217,21 +226,22 @@ class Client:
         if not self._welcome and hopeless:
             for connection in self._connections.values():
                 connection.backlog.clear()
-            for mid in list(self._open):
-                self._engine.abandon(time.monotonic_ns(), mid)
-                self._finish(mid, MulticastFailed(text))
-        elif self._open and not self._welcome:
+            for mid in list(self._engine.open):
+                _fail(self._engine.abandon(time.monotonic_ns(), mid), MulticastFailed(text))
+        elif self._engine.open and not self._welcome:
             self._disconnected()
 
     def _disconnected(self) -> None:
         """Whoever was asked may be gone: ask everybody."""
-        if not self._closed and self._open:
+        if not self._closed and self._engine.open:
             self._engine.suspect(time.monotonic_ns())
             self._schedule()
 
     # Reads
 
-    async def read(self, group: str, position: int, *, wait_ms: int = 0, replica: int = 0) -> Rows:
+    async def read(
+        self, group: str, position: int, *, wait_ms: int = 0, replica: int = 0, most_bytes: int = MOST_READ
+    ) -> Rows:
         """A stretch of a group's log, from the block that holds this position on, as one of its replicas has it."""
         g = self._group(group)
         members = self.config.topology.groups[g]
@@ -239,7 +249,7 @@ class Client:
         number = next(self._reads)
         future: asyncio.Future[Rows] = self._loop.create_future()
         self._rows[number] = future
-        read = Read(number, position, MOST_READ, wait_ms)
+        read = Read(number, position, most_bytes, wait_ms)
         connection = self._connection(pid)
         connection.reads[number] = future
         try:
@@ -254,7 +264,6 @@ class Client:
         """The ordered log of a group from a position on ("earliest" and "latest" work too), and all that comes."""
         position = start if isinstance(start, int) else 0
         replica = secrets.randbelow(64)
-        names = [self.config.topology.group_name(g) for g in range(self.groups)]
         if isinstance(start, str):
             if start not in ("earliest", "latest"):
                 raise UsageError(f"start {start!r}: expected a position, 'earliest' or 'latest'")
@@ -263,12 +272,9 @@ class Client:
         while True:
             rows = await self._patiently(group, position, READ_WAIT, replica)
             place = rows.first
-            for ts, _, m in unpack_rows(rows.rows, self.groups):
+            for ts, index, _, m in unpack_rows(rows.rows, self.groups):
                 if place >= position:
-                    sender = self.config.topology.name(sender_of(m.mid))
-                    dest = tuple([names[g] for g in m.dest])
-                    when = (time_of(ts), names[group_of(ts)])
-                    yield Delivery(group, place, when, f"{sender}:{seq_of(m.mid)}", sender, dest, m.payload)
+                    yield delivery(self.config.topology, group, place, ts, index, m)
                 place += 1
             position = max(position, rows.next if rows.rows else position)
 
@@ -402,6 +408,12 @@ class _Connection(asyncio.Protocol):
             self.transport.abort()
 
 
+def _fail(waiting: list[object], error: AmcastError) -> None:
+    for future in cast("list[asyncio.Future[Answers]]", waiting):
+        if not future.done():
+            future.set_exception(error)
+
+
 class SyncClient:
     """The same for programs without asyncio: an event loop in a thread of its own."""
 
@@ -424,6 +436,27 @@ class SyncClient:
         finally:
             with suppress(Exception):
                 self._run(cast(Coroutine[Any, Any, None], rows.aclose()))  # type: ignore[attr-defined]
+
+    def read(self, group: str, position: int, wait_ms: int = 0, replica: int = 0, most_bytes: int = MOST_READ) -> Rows:
+        """Raises TimeoutError if this replica does not answer."""
+        work = self._client.read(group, position, wait_ms=wait_ms, replica=replica, most_bytes=most_bytes)
+        return self._run(work)
+
+    def multicast_runs(self, runs: Iterable[tuple[tuple[int, ...], list[bytes]]], most_open: int = 8) -> int:
+        """Each as one run, in this order, not more than so many at a time; how many messages they were."""
+        count = 0
+        open_ones: deque[concurrent.futures.Future[None]] = deque()
+        for dest, payloads in runs:
+            if len(open_ones) == most_open:
+                open_ones.popleft().result()
+            open_ones.append(asyncio.run_coroutine_threadsafe(self._multicast_run(dest, payloads), self._loop))
+            count += len(payloads)
+        for future in open_ones:
+            future.result()
+        return count
+
+    async def _multicast_run(self, dest: tuple[int, ...], payloads: list[bytes]) -> None:
+        await self._client.submit_run(dest, payloads)
 
     def close(self) -> None:
         self._run(self._client.close())

@@ -55,13 +55,13 @@ class History:
 
     def append(self, deliveries: list[tuple[AppMessage, int]], time: int) -> None:
         w = BytesWriter()
-        pack_rows(w, deliveries, time)
+        count = pack_rows(w, deliveries, time)
         rows = w.getvalue()
-        self._blocks.append((self.end, len(deliveries), rows))
+        self._blocks.append((self.end, count, rows))
         self._bytes += len(rows)
         if self._folder is not None:
-            self._unwritten.append(BLOCK.pack(len(rows), zlib.crc32(rows), self.end, len(deliveries)) + rows)
-        self.end += len(deliveries)
+            self._unwritten.append(BLOCK.pack(len(rows), zlib.crc32(rows), self.end, count) + rows)
+        self.end += count
         while self._bytes > KEPT_IN_MEMORY and len(self._blocks) > 1:
             self._bytes -= len(self._blocks.popleft()[2])
 

@@ -292,9 +292,9 @@ class _Accepted(asyncio.Protocol):
         self.incoming.expects[self.pid] = (self.boot, number)
 
     def take(self, number: int, batch: bytes) -> None:
+        self.host.on_batch(self.pid, batch)  # or it is refused, and expected again: nothing is skipped
         self.next = number + 1
         self.incoming.expects[self.pid] = (self.boot, self.next)
-        self.host.on_batch(self.pid, batch)
         self.unacknowledged += 1
         if self.unacknowledged >= ACK_EVERY:
             self.acknowledge()

@@ -23,28 +23,29 @@ from typing import Final
 import msgspec
 from librt.strings import BytesWriter
 
-from amcast.core.application import Delivery, StateMachine
-from amcast.core.engine import Engine, Tick, pack_rows, unpack_rows
+from amcast.core.application import StateMachine, delivery, place
+from amcast.core.engine import Engine, Tick, pack_row, unpack_rows
 from amcast.core.errors import AmcastError, UsageError, WireError
-from amcast.core.order import group_of, time_of
 from amcast.core.process import Protocol
+from amcast.core.requests import Multicast
 from amcast.core.topology import Mid, message_id, sender_of, seq_of
-from amcast.core.wire import AppMessage, Message
+from amcast.core.wire import AppMessage, Message, joined
 from amcast.runtime import frames
 from amcast.runtime.admin import Admin
 from amcast.runtime.config import Address, ClusterConfig, Member
 from amcast.runtime.frames import State
 from amcast.runtime.history import History
-from amcast.runtime.links import SECONDS_TO_GREET, Incoming, Outgoing, ask_member
+from amcast.runtime.links import Incoming, Outgoing, ask_member
 from amcast.runtime.log import Log
 from amcast.runtime.loop import new_event_loop
 from amcast.runtime.metrics import Metrics
 from amcast.runtime.serving import Serving
 from amcast.runtime.storage import Storage, StorageFailure
-from amcast.runtime.tls import client_context, server_context
+from amcast.runtime.tls import Listener, client_context, listen, server_context
 from amcast.runtime.tracing import TraceWriter
 
 CONGESTED: Final = 16 * 2**20  # bytes kept for members above which clients must wait
+PATIENCE: Final = 0.001  # seconds that what nobody waits for waits for company
 SNAPSHOT_EVERY: Final = 64 * 2**20  # bytes of records
 SYNC_AFTER: Final = 0.1  # seconds that records may wait for others before they are committed alone
 SECONDS_TO_STOP: Final = 5.0
@@ -128,6 +129,8 @@ class Node:
         self._rejoin = rejoin
         self._loop: asyncio.AbstractEventLoop
         self._scheduled = False
+        self._patience: asyncio.TimerHandle | None = None  # until what nobody waits for is sent
+        self._waited = False
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._committing = False
         self._waiting: list[Tick] = []  # for the commit after this one
@@ -145,7 +148,7 @@ class Node:
         """Serve until SIGTERM, SIGINT or `stop`. Raises what made it stop otherwise."""
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        servers: list[asyncio.AbstractServer] = []
+        servers: list[Listener] = []
         served = False
         tasks: list[asyncio.Task[None]] = []
         admin = Admin(self.status, self.readiness, self.metrics.text)
@@ -219,12 +222,9 @@ class Node:
 
     async def _listen(
         self, factory: Callable[[], asyncio.Protocol], address: Address, context: SSLContext | None
-    ) -> asyncio.AbstractServer:
-        timeout = SECONDS_TO_GREET if context is not None else None
+    ) -> Listener:
         try:
-            return await self._loop.create_server(
-                factory, address.host, address.port, ssl=context, backlog=1024, ssl_handshake_timeout=timeout
-            )
+            return await listen(address.host, address.port, context, factory)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise UsageError(
@@ -285,9 +285,11 @@ class Node:
         saved = self._restore(state.saved)
         self.history = History(self.me.data / "history" if self.config.durable else None, saved.position)
         if self._trace is not None:
-            rows = [(m, ts) for ts, _, m in unpack_rows(state.rows, len(self.group_names))]
+            rows = unpack_rows(state.rows, len(self.group_names))
             self._passed = saved.position - len(rows)
-            self._trace_rows(rows)
+            for ts, index, _, m in rows:
+                self._trace_row(self._trace, m, ts, index)
+            self._trace.flush()
         self._passed = saved.position
         self.engine.rejoin(time.monotonic_ns(), saved.protocol, floor)
         self.engine.out.deliveries.clear()
@@ -345,7 +347,8 @@ class Node:
         return self.engine.requests(batch, client, permitted, self.config.largest_message)
 
     def on_requests(self, client: int, requests: list[Message]) -> None:
-        self.metrics.requests += len(requests)
+        for msg in requests:
+            self.metrics.requests += msg.m.count if isinstance(msg, Multicast) else 1
         self.engine.ask(time.monotonic_ns(), client, requests)
         if not self._scheduled:
             self._schedule()
@@ -360,13 +363,21 @@ class Node:
             self._scheduled = True
             self._loop.call_soon(self.flush)
 
+    def _hurry(self) -> None:
+        self._patience = None
+        self._waited = True
+        self._schedule()
+
     def flush(self) -> None:
         """Act on everything that happened in this turn."""
         self._scheduled = False
         if self._error is not None or self._ended:
             return
         try:
-            tick = self.engine.drain(time.monotonic_ns())
+            tick = self.engine.drain(time.monotonic_ns(), patience=not self._waited)
+            self._waited = False
+            if tick.patient and self._patience is None:
+                self._patience = self._loop.call_later(PATIENCE, self._hurry)
             for name, earliest, latest in tick.timers:
                 self._loop.call_later(random.uniform(earliest, latest) / 1e9, self._on_timer, name)
             for kind, detail in tick.notes:
@@ -385,22 +396,24 @@ class Node:
             self.fail(error)
 
     def _deliver(self, deliveries: list[tuple[AppMessage, int]]) -> None:
+        before = self.history.end
         if self.app is not None:
-            group, names = self.group_names[self.me.group], self.group_names
-            position = self.history.end
-            topology = self.config.topology
-            for m, ts in deliveries:
-                sender = topology.name(sender_of(m.mid))
-                place = (time_of(ts), names[group_of(ts)])
-                dest = tuple([names[g] for g in m.dest])
-                message = f"{sender}:{seq_of(m.mid)}"
-                result = self.app.apply(Delivery(group, position, place, message, sender, dest, m.payload))
-                self.results.add(m, result)
-                position += 1
+            self._apply(self.app, deliveries)
         if deliveries:
             self.history.append(deliveries, time.time_ns())
-        self.metrics.deliveries += len(deliveries)
+        self.metrics.deliveries += self.history.end - before
         self.serving.grown()
+
+    def _apply(self, app: StateMachine, deliveries: list[tuple[AppMessage, int]]) -> None:
+        group = self.group_names[self.me.group]
+        topology = self.config.topology
+        position = self.history.end
+        for m, ts in deliveries:
+            answers: list[bytes] = []
+            for index, one in enumerate(m.messages()):
+                answers.append(app.apply(delivery(topology, group, position, ts, index, one)))
+                position += 1
+            self.results.add(m, answers[0] if m.count == 1 else joined(answers))
 
     def _release(self, tick: Tick) -> None:
         congested = False
@@ -429,11 +442,15 @@ class Node:
         if self._trace is None or not deliveries:
             return
         for m, ts in deliveries:
-            if self._passed >= self._trace.deliveries:
-                place = {"time": time_of(ts), "tie": self.group_names[group_of(ts)]}
-                self._trace.row("deliver", message=self.config.topology.message_name(m.mid), ts=place)
-            self._passed += 1
+            for index, one in enumerate(m.messages()):
+                self._trace_row(self._trace, one, ts, index)
         self._trace.flush()
+
+    def _trace_row(self, trace: TraceWriter, m: AppMessage, ts: int, index: int) -> None:
+        if self._passed >= trace.deliveries:
+            when, tie = place(self.config.topology, ts, index)
+            trace.row("deliver", message=self.config.topology.message_name(m.mid), ts={"time": when, "tie": tie})
+        self._passed += 1
 
     # Disk
 
@@ -541,8 +558,8 @@ class Node:
 def _without(block: bytes, count: int, groups: int) -> bytes:
     """These rows without the first ones."""
     w = BytesWriter()
-    for ts, when, m in unpack_rows(block, groups)[count:]:
-        pack_rows(w, [(m, ts)], when)
+    for ts, index, when, m in unpack_rows(block, groups)[count:]:
+        pack_row(w, ts, index, when, m)
     return w.getvalue()
 
 

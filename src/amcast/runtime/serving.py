@@ -5,6 +5,7 @@ against the groups it may write to, reads against those it may read.
 """
 
 import asyncio
+from hashlib import sha256
 from typing import Final, Protocol, cast
 
 from amcast.core.errors import AmcastError, WireError
@@ -24,9 +25,14 @@ MOST_STRANGERS: Final = 100
 MOST_READ: Final = 4 * 2**20  # bytes of rows in one answer
 LONGEST_WAIT: Final = 60_000  # milliseconds that a read may wait
 MOST_WAITING: Final = 64  # reads of one client
-FIRST_SESSION: Final = 2**32
-LAST_SESSION: Final = 2**62 - 1
+SESSION_BITS: Final = 42  # of the number that a client draws; those above say who it is
 CLIENT: Final = "client/"
+
+
+def session_of(client: str, number: int) -> int:
+    """The session of this client with this number: no other client may use it."""
+    owner = 1 + int.from_bytes(sha256(client.encode()).digest()[:8]) % (2**20 - 1)
+    return owner << SESSION_BITS | number & (1 << SESSION_BITS) - 1
 
 
 class Host(Protocol):
@@ -135,13 +141,11 @@ class _Served(asyncio.Protocol):
         grant = config.clients.get(hello.name.removeprefix(CLIENT)) if hello.name.startswith(CLIENT) else None
         if grant is None:
             raise WireError(f"{hello.name!r} is no client of {config.name}; known ones are listed in cluster.toml")
-        if not FIRST_SESSION <= hello.session <= LAST_SESSION:
-            raise WireError(f"session {hello.session}: expected {FIRST_SESSION} to {LAST_SESSION}")
+        if hello.session != session_of(hello.name, hello.session):
+            raise WireError(f"session {hello.session:x} is not of {hello.name}")
         if len(self.serving.sessions) >= MOST_CLIENTS:
             raise WireError(f"{MOST_CLIENTS} clients are connected; try another replica or try later")
         before = self.serving.sessions.get(hello.session)
-        if before is not None and before.grant is not grant:
-            raise WireError(f"session {hello.session:x} is of another client")
         self.known()
         self.grant = grant
         self.session = hello.session
@@ -169,7 +173,7 @@ class _Served(asyncio.Protocol):
             allowed = self.grant.write.issuperset(m.dest) and self.host.me.group in m.dest
             if len(self.permitted) < 10_000:
                 self.permitted[m.dest] = allowed
-            if allowed and len(m.payload) <= self.host.config.largest_message:
+            if allowed and (m.count > 1 or len(m.payload) <= self.host.config.largest_message):
                 wanted.append(msg)
                 continue
             names = ", ".join(f"g{g}" for g in m.dest)

@@ -6,11 +6,18 @@ pattern, and nothing else in the certificate (common name, DNS name, address) is
 that every connection is judged by what holds now.
 """
 
+import asyncio
+import socket
 import ssl
+from collections.abc import Callable
+from typing import Final
 
 from amcast.core.errors import AmcastError, UsageError
 from amcast.runtime.certificates import check_certificate, identity_uri
 from amcast.runtime.config import ClusterConfig
+
+MOST_HANDSHAKES: Final = 64  # at a time, of one listener
+SECONDS_TO_SHAKE: Final = 5.0
 
 
 class IdentityRefused(AmcastError):
@@ -81,3 +88,59 @@ def identity_of(connection: ssl.SSLObject | ssl.SSLSocket, config: ClusterConfig
 def subject_names(certificate: object) -> list[tuple[str, object]]:
     names = certificate.get("subjectAltName", ()) if isinstance(certificate, dict) else ()
     return [(str(kind), value) for kind, value in names]
+
+
+class Listener:
+    """Accepts connections and hands on those that have become TLS ones: not more than so many at a time are tried."""
+
+    def __init__(
+        self, listening: socket.socket, context: ssl.SSLContext | None, factory: Callable[[], asyncio.Protocol]
+    ) -> None:
+        self._listening = listening
+        self._context = context
+        self._factory = factory
+        self._trying: set[asyncio.Task[None]] = set()
+        self._accepting = asyncio.get_running_loop().create_task(self._accept())
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._listening)
+            except OSError:  # too many are open: perhaps not for long
+                await asyncio.sleep(0.1)
+                continue
+            if len(self._trying) >= MOST_HANDSHAKES:
+                connection.close()
+                continue
+            task = loop.create_task(self._greet(connection))
+            self._trying.add(task)
+            task.add_done_callback(self._trying.discard)
+
+    async def _greet(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        timeout = SECONDS_TO_SHAKE if self._context is not None else None
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.connect_accepted_socket(
+                self._factory, connection, ssl=self._context, ssl_handshake_timeout=timeout
+            )
+        except OSError:  # it went away, or is none of ours: TLS has told it
+            connection.close()
+
+    def close(self) -> None:
+        self._accepting.cancel()
+        for task in self._trying:
+            task.cancel()
+        self._listening.close()
+
+
+async def listen(
+    host: str, port: int, context: ssl.SSLContext | None, factory: Callable[[], asyncio.Protocol]
+) -> Listener:
+    """Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = found[0]
+    listening = socket.create_server(address[:2], family=family, backlog=1024)
+    listening.setblocking(False)
+    return Listener(listening, context, factory)

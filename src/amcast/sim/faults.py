@@ -195,7 +195,7 @@ class Detect(Action):
         self.suspected = suspected
 
     def act(self, world: World) -> None:
-        world.detect(self.pid, self.target, self.suspected)
+        world.tell(self.pid, lambda process, now: process.detect(now, self.target, self.suspected))
 
     def __repr__(self) -> str:
         return f"{self.pid} {'suspects' if self.suspected else 'trusts'} {self.target}"

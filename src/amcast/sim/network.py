@@ -11,6 +11,7 @@ from typing import Final, final
 from mypy_extensions import mypyc_attr
 
 from amcast.core.errors import UsageError
+from amcast.core.process import Effects
 from amcast.core.topology import Topology
 from amcast.core.wire import Codec, Message
 from amcast.sim.choices import Choices
@@ -176,6 +177,17 @@ def cut_sends(
                 reached.append(dest)
         left.append((tuple(reached), msg))
     return left
+
+
+def cut_short(out: Effects, pid: int, reliable: bool, choices: Choices) -> None:
+    """Of what a dying process does some sends happen; where links are reliable in order, and after them deliveries."""
+    if not reliable:
+        out.sends = cut_sends(out.sends, pid, choices)
+        return
+    total = sum([len(to) for to, _ in out.sends])
+    done = choices.below(total + len(out.deliveries) + 1)
+    out.sends = first_sends(out.sends, done)
+    del out.deliveries[max(0, done - total) :]
 
 
 def first_sends(sends: list[tuple[tuple[int, ...], Message]], count: int) -> list[tuple[tuple[int, ...], Message]]:

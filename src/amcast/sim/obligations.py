@@ -59,6 +59,12 @@ class Obligations:
             if pending.left == 0 or not pending.counted:
                 self.update(pending)
 
+    def refused(self, mid: Mid) -> None:
+        """Nobody will deliver it."""
+        pending = self.pending.pop(mid, None)
+        if pending is not None and pending.counted:
+            self.open -= 1
+
     def crashed(self, pid: int, may_restart: bool) -> None:
         g = self.topology.group_of[pid]
         self.down[pid] = True

@@ -64,7 +64,7 @@ class Clients(Workload):
     def finished(self, world: World) -> bool:
         if self.left == 0 or (self.duration is not None and world.now >= self.duration):
             return True
-        return world.clients_up == 0
+        return world.senders_up == 0
 
 
 @final
@@ -72,7 +72,7 @@ class ClosedLoop(Clients):
     """Every client has one multicast under way and starts the next when it completes."""
 
     def begin(self, world: World) -> None:
-        for client in world.topology.clients:
+        for client in world.senders:
             self.issue(world, client)
 
     def completed(self, world: World, client: int, mid: Mid) -> None:
@@ -97,11 +97,11 @@ class OpenLoop(Clients):
         self.gap = int(SECOND / rate)
 
     def begin(self, world: World) -> None:
-        for client in world.topology.clients:
+        for client in world.senders:
             self.plan(world, client)
 
     def plan(self, world: World, client: int) -> None:
-        mean = self.gap * len(world.topology.clients)
+        mean = self.gap * len(world.senders)
         world.at(int(world.now) + world.choices.between(0, 2 * mean), Issue(self, client))
 
     def next(self, world: World, client: int) -> None:

@@ -17,7 +17,7 @@ from mypy_extensions import i64
 
 from amcast.core.errors import InvariantViolation, UsageError
 from amcast.core.process import Effects, Params, Process, Protocol
-from amcast.core.topology import Mid, Topology, message_id
+from amcast.core.topology import Mid, Topology, message_id, sender_of
 from amcast.core.trace import Recorder
 from amcast.core.wire import AppMessage, Background, Codec, Message
 from amcast.sim.actions import Action as Action
@@ -26,7 +26,7 @@ from amcast.sim.actions import Workload as Workload
 from amcast.sim.calendar import Calendar
 from amcast.sim.choices import Choices
 from amcast.sim.disk import Disk
-from amcast.sim.network import FOR_EVER, LOST, Costs, Network, cut_sends, first_sends, random_cut
+from amcast.sim.network import FOR_EVER, LOST, Costs, Network, cut_short, random_cut
 from amcast.sim.obligations import Obligations, Pending
 from amcast.sim.restarts import restart
 from amcast.sim.states import CRASHED, DYING, PAUSED
@@ -64,6 +64,7 @@ class World:
         run: str = "sim",
         config: str | None = None,
         skew: list[int] | None = None,
+        senders: tuple[int, ...] | None = None,
     ) -> None:
         if topology.size > int(PID_MASK):
             raise UsageError(f"{topology.size} processes: expected at most {int(PID_MASK)}")
@@ -94,7 +95,8 @@ class World:
         self.last_progress: i64 = 0
         self.stall: i64 = STALL * self.params.delta
         self.obligations = Obligations(topology, protocol.uniform)
-        self.clients_up = len(topology.clients)
+        self.senders = senders if senders is not None else topology.clients  # who multicasts
+        self.senders_up = len(self.senders)
         self.next_seq = [0] * topology.size
         n: i64 = topology.size
         self.size = n
@@ -140,7 +142,7 @@ class World:
     # Running
 
     def run(self, most: int = 0) -> None:
-        """Until the run is quiescent or stalled, or somebody stops it; an error if that takes more events than `most`."""
+        """Until the run is quiescent or stalled, or somebody stops it; more messages than `most` are an error."""
         self.begin()
         while self.run_for(10_000 if most else 1_000_000):
             if most and self.events > most:
@@ -332,7 +334,7 @@ class World:
                 self.sync(int(pid))
         if out.sends:
             if self.state[pid] == DYING:
-                self.cut_short(int(pid))
+                cut_short(out, int(pid), self.protocol.reliable_links, self.choices)
             for item in out.sends:
                 self.transmit(pid, item)
             out.sends.clear()
@@ -360,6 +362,10 @@ class World:
                 for m, ts in out.deliveries:
                     self.on_delivery(pid, m, ts)
             out.deliveries.clear()
+        if out.refused:
+            for mid in out.refused:
+                self.on_refusal(pid, mid)
+            out.refused.clear()
         if out.completed:
             completed = out.completed
             out.completed = []
@@ -371,17 +377,6 @@ class World:
         if out.halted:
             out.halted = False
             self.crash(pid, lambda _: FOR_EVER)
-
-    def cut_short(self, pid: int) -> None:
-        """Of what a dying process does, some sends happen; with reliable links in order, and then deliveries."""
-        out = self.out
-        if not self.protocol.reliable_links:
-            out.sends = cut_sends(out.sends, pid, self.choices)
-            return
-        total = sum([len(to) for to, _ in out.sends])
-        done = self.choices.below(total + len(out.deliveries) + 1)
-        out.sends = first_sends(out.sends, done)
-        del out.deliveries[max(0, done - total) :]
 
     def sync(self, pid: int) -> None:
         for m, ts in self.disks[pid].sync():
@@ -449,6 +444,14 @@ class World:
             self.tracer.record(self.now, pid, "deliver", mid=m.mid, ts=ts)
         self.obligations.delivered(pid, m.mid)
 
+    def on_refusal(self, pid: int, mid: Mid) -> None:
+        self.last_progress = self.now
+        self.obligations.refused(mid)
+        if self.tracer is not None:
+            self.tracer.record(self.now, pid, "reconfigure", mid=mid, detail='{"refused": true}')
+        if sender_of(mid) == pid:
+            self.workload.completed(self, pid, mid)
+
     # What workloads and fault plans do
 
     def multicast(self, client: int, dest: tuple[int, ...], payload: bytes) -> Mid:
@@ -487,8 +490,8 @@ class World:
             ]
         if self.tracer is not None:
             self.tracer.record(int(self.now), pid, "crash")
-        if pid >= self.topology.replicas:
-            self.clients_up -= 1
+        if pid in self.senders:
+            self.senders_up -= 1
         self.obligations.crashed(pid, self.params.durable)
 
     def crash_mid_step(self, pid: int) -> None:
@@ -575,22 +578,22 @@ class World:
             longest: i64 = self.now + self.network.delta
             self.last_arrival = vec[i64]([int(longest)] * self.channels())
 
+    def reconfigure(self, pid: int, join: bool, h: int) -> None:
+        """The group of a process begins, or ends, to send to group h."""
+        if self.state[pid] == UP:
+            self.processes[pid].reconfigure(int(self.now + self.skew[pid]), join, h)
+            self.flush(pid)
+
     def suspect(self, pid: int) -> None:
         """A spurious suspicion: this process tries to become leader."""
         if self.state[pid] == UP:
             self.processes[pid].suspect(int(self.now + self.skew[pid]))
             self.flush(pid)
 
-    def detect(self, pid: int, target: int, suspected: bool) -> None:
-        """The failure detector of this process suspects another, or trusts it again."""
+    def tell(self, pid: int, what: Callable[[Process, int], None]) -> None:
+        """A process that is up learns something."""
         if self.state[pid] == UP:
-            self.processes[pid].detect(int(self.now + self.skew[pid]), target, suspected)
-            self.flush(pid)
-
-    def reconfigure(self, pid: int, members: tuple[int, ...]) -> None:
-        """Ask this process for another membership."""
-        if self.state[pid] == UP:
-            self.processes[pid].reconfigure(int(self.now + self.skew[pid]), members)
+            what(self.processes[pid], int(self.now + self.skew[pid]))
             self.flush(pid)
 
     def up(self, pid: int) -> bool:

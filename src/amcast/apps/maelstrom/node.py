@@ -7,8 +7,9 @@ delivery. A node in a minority answers when the partition has healed.
 """
 
 import heapq
+import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -32,7 +33,7 @@ from amcast.apps.maelstrom.workloads import Refused, Workload
 from amcast.core.engine import ClientEngine, Engine
 from amcast.core.errors import WireError
 from amcast.core.process import Params, Protocol
-from amcast.core.topology import Mid, Topology, message_id, sender_of
+from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage
 
 MEMBER: Final = "member"  # from replica to replica
@@ -55,11 +56,10 @@ class Group:
         self.me = me
         self.session = size + me
         self.replica = Engine(protocol, me, topology, params)
-        self.client = ClientEngine(protocol, self.session, topology, params)
+        self.client = ClientEngine(protocol, self.session, topology, params, alone=True)
         self.channels = {pid: Channel(boot, delta) for pid in range(size) if pid != me}
         self.pids = {name: pid for pid, name in enumerate(names)}
         self.strangers: set[int] = set()  # nodes that started again
-        self.sequence = 0
         self.last = -1  # the timestamp of the last delivery
 
 
@@ -141,10 +141,9 @@ class Node:
         except Refused as refusal:
             self._answer(envelope.src, head.msg_id, refusal.body)
             return
-        group.sequence += 1
-        mid = message_id(group.session, group.sequence)
-        self.waiting[mid] = (envelope.src, head.msg_id)
-        group.client.multicast(now, AppMessage(mid, EVERYBODY, body))
+        group.client.ask(EVERYBODY, body, (envelope.src, head.msg_id), math.inf)
+        for run in group.client.begin(now):
+            self.waiting[run.mid] = cast(tuple[str, int | None], run.waiting[0])
 
     def _from_peer(self, now: int, envelope: Envelope) -> None:
         group = self._group
@@ -223,10 +222,8 @@ class Node:
     def _release(self, now: int, group: Group) -> bool:
         """Whether something went to this node itself, so that there may be more to do."""
         again = False
-        requests, completed, timers = group.client.drain()
+        requests, _, timers = group.client.drain()
         self._set_timers(now, True, timers)
-        for mid in completed:
-            group.client.results.pop(mid, None)
         for pid, batch in requests:
             again |= self._send(now, group, pid, REQUEST, batch)
         tick = group.replica.drain(now)

@@ -1,0 +1,283 @@
+"""The order of deliveries, checked while they come: what every process has delivered so far must fit into one order.
+
+The histories of the processes are merged. A message is passed when it is next at every process that must deliver it;
+so what is kept is bounded by how far one process is behind another. If no message can be passed although each one that
+is next waits for another one that is next elsewhere, there is a cycle, and those messages are the counter-example. A
+message that a process left out shows in the same way: that process went on to one behind it.
+
+A process that is silent for long is not waited for. What it delivers later is compared with the messages passed last.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+WINDOW: Final = 20_000  # messages passed last that are remembered
+PATIENCE: Final = 30 * 10**9  # nanoseconds behind the others after which a process is not waited for
+
+
+class Row(msgspec.Struct, array_like=True, frozen=True):
+    """A delivery; or, without a message, that rows of this process are missing here."""
+
+    process: str
+    group: str
+    place: int
+    message: str | None
+    dest: tuple[str, ...] | None
+    time: int
+
+
+class Violation(msgspec.Struct, array_like=True, frozen=True):
+    property: str
+    text: str
+    rows: list[Row]
+
+
+class Chain(msgspec.Struct, array_like=True):
+    """The history of one process, as far as it is not passed."""
+
+    process: str
+    group: str
+    number: int
+    waits: bool = True  # the others wait for it; else it is compared with them
+    lost: bool = False  # rows of it are missing
+    last: int = -1
+    index: int = -1  # of the last message passed that it has
+    before: str = ""  # that message
+    time: int = 0
+    queue: list[Row] = msgspec.field(default_factory=list)
+    at: int = 0  # of the first in the queue
+
+    def head(self) -> Row | None:
+        return self.queue[self.at] if self.at < len(self.queue) else None
+
+    def drop(self) -> None:
+        self.at += 1
+        if self.at * 2 > len(self.queue):
+            del self.queue[: self.at]
+            self.at = 0
+
+
+class Pending(msgspec.Struct, array_like=True):
+    dest: tuple[str, ...]
+    has: set[int] = msgspec.field(default_factory=set)  # numbers of the processes
+    first: int = 0  # when one delivered it
+    latest: dict[str, int] = msgspec.field(default_factory=dict)  # when the last one of each group did
+
+
+class Passed(msgspec.Struct, array_like=True):
+    index: int
+    has: set[int]
+
+
+class State(msgspec.Struct, array_like=True):
+    chains: dict[str, Chain]
+    pending: dict[str, Pending]
+    passed: dict[str, Passed]
+    next_index: int
+    newest: int
+    broken: bool
+
+
+class Watcher:
+    """`take` rows, each process's in its order, then `settle`; `violations` has what is wrong, once."""
+
+    def __init__(self, window: int = WINDOW, patience: int = PATIENCE, gapless: bool = False) -> None:
+        """`gapless`: places are positions, so that none may be missing."""
+        self._window = window
+        self._patience = patience
+        self._gapless = gapless
+        self._state = State({}, {}, {}, 0, 0, False)
+        self._by_group: dict[str, list[Chain]] = {}
+        self.violations: list[Violation] = []
+        self.spreads: dict[str, list[int]] = {}  # nanoseconds from the first delivery anywhere to the last in a group
+        self.delivered: dict[str, int] = {}  # by process, since the last `load`
+        self.unchecked = 0  # deliveries that came too late to be compared with others
+
+    def load(self, data: bytes) -> None:
+        self._state = msgspec.msgpack.decode(data, type=State)
+        self._by_group = {}
+        for chain in self._state.chains.values():
+            self._by_group.setdefault(chain.group, []).append(chain)
+
+    def save(self) -> bytes:
+        return msgspec.msgpack.encode(self._state)
+
+    def expect(self, process: str, group: str) -> None:
+        """This process takes part."""
+        state = self._state
+        if process not in state.chains:
+            chain = Chain(process, group, len(state.chains), time=state.newest)
+            chain.waits = not state.next_index  # who comes later has missed something
+            state.chains[process] = chain
+            self._by_group.setdefault(group, []).append(chain)
+
+    def take(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self.expect(row.process, row.group)
+            self._take(self._state.chains[row.process], row)
+
+    def behind(self) -> dict[str, int]:
+        """Messages of each process that wait for another process."""
+        return {chain.process: len(chain.queue) - chain.at for chain in self._state.chains.values()}
+
+    def _take(self, chain: Chain, row: Row) -> None:
+        state = self._state
+        if row.message is None:
+            chain.waits, chain.lost = False, True
+            chain.last = -1
+            return
+        self.delivered[chain.process] = self.delivered.get(chain.process, 0) + 1
+        if row.place <= chain.last:
+            self._wrong("integrity", f"{row.process} goes back from {chain.last} to {row.place}", [row])
+            return
+        if self._gapless and chain.last >= 0 and row.place != chain.last + 1:
+            self._wrong("order", f"{row.process} has nothing at positions {chain.last + 1} to {row.place - 1}", [row])
+        chain.last = row.place
+        chain.time = max(chain.time, row.time)
+        state.newest = max(state.newest, row.time)
+        dest = row.dest or (row.group,)
+        if row.group not in dest:
+            self._wrong("validity", f"{row.process} delivers {row.message}, which is for {', '.join(dest)}", [row])
+            return
+        known = state.passed.get(row.message)
+        if known is not None and chain.number in known.has:
+            self._wrong("integrity", f"{row.process} delivers {row.message} twice", [row])
+            return
+        if not chain.waits:
+            chain.queue.append(row)
+            return
+        pending = state.pending.get(row.message)
+        if pending is None:
+            pending = state.pending[row.message] = Pending(dest, first=row.time)
+        if chain.number in pending.has:
+            self._wrong("integrity", f"{row.process} delivers {row.message} twice", [row])
+            return
+        pending.has.add(chain.number)
+        pending.first = min(pending.first, row.time)
+        pending.latest[row.group] = max(pending.latest.get(row.group, 0), row.time)
+        chain.queue.append(row)
+
+    def _compare(self, chain: Chain) -> None:
+        """What a process that nobody waits for delivered, with what is passed; all of it, and it is as the others."""
+        row = chain.head()
+        while row is not None and row.message is not None:
+            known = self._state.passed.get(row.message)
+            if known is None:
+                if row.message in self._state.pending or chain.index >= self._state.next_index - self._window:
+                    return  # to be passed
+                self.unchecked += 1
+            elif known.index < chain.index:
+                text = f"{row.process} delivers {chain.before} before {row.message}; its group does the opposite"
+                self._wrong("order", text, [row])
+            else:
+                known.has.add(chain.number)
+                chain.index, chain.before = known.index, row.message
+            chain.drop()
+            row = chain.head()
+            if row is None:
+                chain.waits, chain.lost = True, False
+
+    def settle(self) -> None:
+        """Pass what can be passed, and look for a cycle in the rest."""
+        state = self._state
+        for chain in state.chains.values():
+            if chain.waits and chain.head() is None and state.newest - chain.time > self._patience:
+                chain.waits = False
+        for chains in self._by_group.values():
+            if not any(chain.waits for chain in chains):
+                self._wake(chains)
+        ready = [chain for chain in state.chains.values() if chain.waits]
+        while ready:
+            row = ready.pop().head()
+            if row is not None:
+                ready += self._pass(row)
+        for chain in state.chains.values():
+            if not chain.waits:
+                self._compare(chain)
+        if not state.broken:
+            self._find_cycle()
+        while len(state.passed) > self._window:
+            del state.passed[next(iter(state.passed))]
+
+    def _wake(self, chains: list[Chain]) -> None:
+        """Wait for a process again although it was silent: there is no other one in its group."""
+        for chain in chains:
+            if chain.head() is None:
+                continue
+            self._state.broken = self._state.broken or chain.lost  # nobody knows what came before
+            queue, chain.queue, chain.at = chain.queue[chain.at :], [], 0
+            chain.waits, chain.lost, chain.last = True, False, -1
+            self.delivered[chain.process] = self.delivered.get(chain.process, 0) - len(queue)
+            for row in queue:
+                self._take(chain, row)
+
+    def _needed(self, dest: tuple[str, ...]) -> list[Chain]:
+        return [chain for group in dest for chain in self._by_group.get(group, ()) if chain.waits]
+
+    def _pass(self, row: Row) -> list[Chain]:
+        """The processes that move on if this message is next wherever it must be."""
+        state = self._state
+        assert row.message is not None
+        pending = state.pending[row.message]
+        needed = self._needed(pending.dest)
+        if {chain.group for chain in needed} != set(pending.dest):
+            return []  # nobody of some group is there
+        for chain in needed:
+            head = chain.head()
+            if head is None or head.message != row.message:
+                return []
+        for chain in needed:
+            chain.drop()
+            chain.index, chain.before = state.next_index, row.message
+        state.passed[row.message] = Passed(state.next_index, pending.has)
+        state.next_index += 1
+        for group, time in pending.latest.items():
+            self.spreads.setdefault(group, []).append(time - pending.first)
+        del state.pending[row.message]
+        return needed
+
+    def _find_cycle(self) -> None:
+        """Among the messages that are next somewhere: each waits for those that are next where it should be."""
+        state = self._state
+        heads = [chain.head() for chain in state.chains.values() if chain.waits]
+        waits: dict[str, list[tuple[str, Row]]] = {}
+        for message in {row.message for row in heads if row is not None and row.message is not None}:
+            for chain in self._needed(state.pending[message].dest):
+                first = chain.head()
+                if first is not None and first.message is not None and first.message != message:
+                    waits.setdefault(message, []).append((first.message, first))
+        cycle = _cycle(waits)
+        if cycle:
+            text = "; ".join(f"{row.process} delivers {row.message} before {later}" for later, row in cycle)
+            state.broken = True
+            self._wrong("order", f"a cycle: {text}", [row for _, row in cycle])
+
+    def _wrong(self, what: str, text: str, rows: list[Row]) -> None:
+        self.violations.append(Violation(what, text, rows))
+
+
+def _cycle(waits: dict[str, list[tuple[str, Row]]]) -> list[tuple[str, Row]]:
+    """A shortest one: each message with the row that comes before it."""
+    found: list[tuple[str, Row]] = []
+    for start in sorted(waits):
+        came: dict[str, tuple[str, Row]] = {}
+        queue = deque([start])
+        while queue:
+            message = queue.popleft()
+            for first, row in waits.get(message, ()):
+                if first == start:
+                    path = [(message, row)]
+                    while message != start:
+                        message, row = came[message]
+                        path.append((message, row))
+                    if not found or len(path) < len(found):
+                        found = path
+                    queue.clear()
+                    break
+                if first not in came:
+                    came[first] = (message, row)
+                    queue.append(first)
+    return found

@@ -1,0 +1,60 @@
+"""How long to wait for messages that were sent earlier: the wait window of Optimistic Atomic Multicast, section 4.2.
+
+For each sender, the estimate is the mean (or a percentile) of `local clock − initial timestamp` over its last 100
+messages: the delay and the skew of the two clocks together, so it may be negative. The window is the largest estimate.
+"""
+
+from typing import Final, final
+
+LAST: Final = 100
+
+
+@final
+class Estimate:
+    """Of one sender."""
+
+    def __init__(self) -> None:
+        self.values: list[int] = []
+        self.oldest = 0  # where the next value goes
+        self.total = 0
+        self.estimate = 0
+
+    def add(self, value: int, percentile: int) -> None:
+        if len(self.values) < LAST:
+            self.values.append(value)
+        else:
+            self.total -= self.values[self.oldest]
+            self.values[self.oldest] = value
+            self.oldest = (self.oldest + 1) % LAST
+        self.total += value
+        count = len(self.values)
+        if percentile == 0:
+            self.estimate = self.total // count
+        elif count < 10 or self.oldest % 10 == 0:
+            self.estimate = sorted(self.values)[min(count - 1, count * percentile // 100)]
+
+
+@final
+class WaitWindow:
+    """`fixed` is a window that never changes, `percentile` 0 the mean, `start` what to use until somebody is heard."""
+
+    def __init__(self, start: int, percentile: int = 0, fixed: int = -1) -> None:
+        self.percentile = percentile
+        self.fixed = fixed
+        self.length = fixed if fixed >= 0 else start
+        self._of: dict[int, Estimate] = {}
+
+    def heard(self, sender: int, delay: int) -> None:
+        """A message came straight from its sender, so long after its initial timestamp."""
+        if self.fixed >= 0:
+            return
+        estimate = self._of.get(sender)
+        if estimate is None:
+            estimate = Estimate()
+            self._of[sender] = estimate
+        estimate.add(delay, self.percentile)
+        length = estimate.estimate
+        for other in self._of.values():
+            if other.estimate > length:
+                length = other.estimate
+        self.length = length

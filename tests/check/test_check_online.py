@@ -1,0 +1,162 @@
+"""The check of a stream against the checks of whole runs."""
+
+import random
+
+from amcast.check.online import Row, Watcher
+
+GROUPS = {"g0": ["g0/0", "g0/1"], "g1": ["g1/0", "g1/1"], "g2": ["g2/0"]}
+SECOND = 10**9
+
+
+def history(chance: random.Random, count: int = 60) -> list[tuple[str, tuple[str, ...]]]:
+    """Messages in an order, with their destinations."""
+    return [(f"m{i}", tuple(sorted(chance.sample(sorted(GROUPS), chance.randint(1, 3))))) for i in range(count)]
+
+
+def rows_of(order: list[tuple[str, tuple[str, ...]]]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for group, processes in GROUPS.items():
+        for process in processes:
+            mine = [(message, dest) for message, dest in order if group in dest]
+            found[process] = [Row(process, group, i, m, d, i * 1000) for i, (m, d) in enumerate(mine)]
+    return found
+
+
+def feed(rows: dict[str, list[Row]], chance: random.Random, steps: int = 12, **options: int) -> Watcher:
+    """In pieces of any length, with the state written out and read in between."""
+    left = {process: list(mine) for process, mine in rows.items()}
+    saved = b""
+    watcher = Watcher(**options)
+    wrong = []
+    for step in range(steps):
+        watcher = Watcher(**options)
+        if saved:
+            watcher.load(saved)
+        else:
+            for group, processes in GROUPS.items():
+                for process in processes:
+                    watcher.expect(process, group)
+        for mine in left.values():
+            taken = len(mine) if step == steps - 1 else chance.randint(0, len(mine))
+            watcher.take(mine[:taken])
+            del mine[:taken]
+        watcher.settle()
+        wrong += watcher.violations
+        saved = watcher.save()
+    watcher.violations = wrong
+    return watcher
+
+
+def test_a_good_run_in_any_pieces_is_good() -> None:
+    for seed in range(200):
+        chance = random.Random(seed)
+        watcher = feed(rows_of(history(chance)), chance)
+        assert not watcher.violations, seed
+        assert not any(watcher.behind().values()) and not watcher.unchecked
+
+
+def test_every_exchange_of_two_messages_that_somebody_else_has_is_found() -> None:
+    found = 0
+    for seed in range(200):
+        chance = random.Random(seed)
+        rows = rows_of(history(chance))
+        process = chance.choice([name for name in rows if len(rows[name]) > 1])
+        i = chance.randrange(len(rows[process]) - 1)
+        one, other = rows[process][i : i + 2]
+        rows[process][i] = Row(process, one.group, one.place, other.message, other.dest, one.time)
+        rows[process][i + 1] = Row(process, one.group, other.place, one.message, one.dest, other.time)
+        elsewhere = [
+            name for name in rows if name != process and {one.message, other.message} <= {r.message for r in rows[name]}
+        ]
+        watcher = feed(rows, chance)
+        if elsewhere:
+            found += 1
+            assert [violation.property for violation in watcher.violations] == ["order"], seed
+            named = {row.message for row in watcher.violations[0].rows}
+            assert {one.message, other.message} == named, "nothing else is blamed"
+    assert found > 100
+
+
+def test_a_cycle_through_three_groups() -> None:
+    order = {"g0/0": ["a", "b"], "g1/0": ["b", "c"], "g2/0": ["c", "a"]}
+    dest = {"a": ("g0", "g2"), "b": ("g0", "g1"), "c": ("g1", "g2")}
+    watcher = Watcher()
+    for process, messages in order.items():
+        watcher.take([Row(process, process[:2], i, m, dest[m], i) for i, m in enumerate(messages)])
+    watcher.settle()
+    (violation,) = watcher.violations
+    assert violation.property == "order" and {row.message for row in violation.rows} == {"a", "b", "c"}
+    assert "g0/0 delivers a before b" in violation.text
+
+
+def test_a_message_left_out_is_found_when_its_process_goes_on() -> None:
+    for seed in range(100):
+        chance = random.Random(seed)
+        rows = rows_of(history(chance))
+        process = chance.choice(["g0/0", "g0/1", "g1/0", "g1/1"])
+        del rows[process][chance.randrange(1, len(rows[process]) - 1)]
+        watcher = feed(rows, chance)
+        assert [violation.property for violation in watcher.violations] == ["order"], seed
+        gapless = feed(rows, chance, gapless=1)
+        assert any("nothing at positions" in violation.text for violation in gapless.violations)
+
+
+def test_a_message_delivered_twice() -> None:
+    for late in (False, True):
+        chance = random.Random(3)
+        rows = rows_of(history(chance))
+        mine = rows["g1/1"]
+        again = mine[5]
+        mine.append(Row("g1/1", "g1", len(mine) + 5, again.message, again.dest, 0))
+        watcher = feed(rows, chance, 12 if late else 1)
+        assert [violation.property for violation in watcher.violations] == ["integrity"]
+        assert watcher.violations[0].text == f"g1/1 delivers {again.message} twice"
+
+
+def test_a_message_for_somebody_else() -> None:
+    watcher = Watcher()
+    watcher.take([Row("g0/0", "g0", 0, "m", ("g1",), 0)])
+    assert [violation.property for violation in watcher.violations] == ["validity"]
+
+
+def test_a_process_that_is_silent_for_long_is_not_waited_for_and_compared_later() -> None:
+    chance = random.Random(7)
+    rows = rows_of(history(chance))
+    late = rows.pop("g1/1")
+    rows = {name: [Row(r.process, r.group, r.place, r.message, r.dest, r.time + i * SECOND) for i, r in enumerate(mine)]
+            for name, mine in rows.items()}  # fmt: skip
+
+    def run(last: list[Row]) -> Watcher:
+        watcher = Watcher()
+        for group, processes in GROUPS.items():
+            for process in processes:
+                watcher.expect(process, group)
+        for mine in rows.values():
+            watcher.take(mine)
+        watcher.settle()
+        assert not watcher.violations and not any(watcher.behind().values())
+        watcher.take(last)
+        watcher.settle()
+        return watcher
+
+    assert not run(late).violations
+    i, j = next((i, i + 1) for i in range(len(late) - 1))
+    swapped = [*late]
+    swapped[i] = Row("g1/1", "g1", i, late[j].message, late[j].dest, 0)
+    swapped[j] = Row("g1/1", "g1", j, late[i].message, late[i].dest, 0)
+    assert [violation.property for violation in run(swapped).violations] == ["order"]
+
+
+def test_rows_that_a_reader_lost_are_no_violation() -> None:
+    chance = random.Random(9)
+    rows = rows_of(history(chance))
+    mine = rows["g0/1"]
+    rows["g0/1"] = [*mine[:5], Row("g0/1", "g0", 0, None, None, 0), *mine[9:]]
+    watcher = feed(rows, chance, 1, gapless=1)
+    assert not watcher.violations
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    chance = random.Random(1)
+    watcher = feed(rows_of(history(chance, 3000)), chance, window=100)
+    assert len(watcher.save()) < 20_000

@@ -1,0 +1,203 @@
+"""Guards of the replicated log and of the protocols on it, broken one at a time."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from amcast.core.process import Protocol
+from amcast.protocols import fastcast, ft_skeen, multi_paxos, paxos_amcast, protocol, replicated_log
+from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
+from tests.scenarios import test_black_box as scenarios
+
+SEEDS = range(150)
+
+LOG = [
+    mutant(
+        "no_wait_for_new_state_acks",
+        ("        if len(self.new_state_acks) + 1 < self.majority:\n            return\n", ""),
+    ),
+    mutant(
+        "longest_log_of_any_ballot",
+        (
+            "(vote.cballot, vote.base + len(vote.entries)) > (best.cballot, best.base + len(best.entries))",
+            "vote.base + len(vote.entries) > best.base + len(best.entries)",
+        ),
+    ),
+    mutant(
+        "any_log_of_the_highest_ballot",
+        (
+            "(vote.cballot, vote.base + len(vote.entries)) > (best.cballot, best.base + len(best.entries))",
+            "vote.cballot > best.cballot",
+        ),
+    ),
+    mutant("third_vote_counts", (" or self.cballot == msg.b:  # once per ballot", ":")),
+    mutant("gap_in_the_log", ("        if msg.i != self.length():", "        if False:")),
+    mutant("stuck_follower_not_heard", ("        self.seen_ballot = max(self.seen_ballot, msg.ballot)\n", "")),
+    mutant("old_ballot_joined", ("        if b <= self.ballot:", "        if b <= self.cballot:")),
+    mutant("quorum_too_small", ("sorted(stored, reverse=True)[majority - 1]", "sorted(stored, reverse=True)[0]")),
+]
+
+PAXOS = [
+    mutant(
+        "log_not_announced_again", ("            self.announce(self.base, tuple(self.entries))\n", "            pass\n")
+    ),
+    mutant(
+        "ballots_counted_together",
+        ("[self._stored[r] if self._ballot[r] == b else 0 for r in range(len(self.members))]", "list(self._stored)"),
+        ("            self._stored[rank] = 0\n", ""),
+    ),
+    mutant(
+        "old_ballot_appends_stored",
+        ("        if self.status != FOLLOWER or self.cballot != msg.b:", "        if self.status == LEADER:"),
+        ("        if msg.i != self.length():", "        if msg.i > self.length():"),
+    ),
+    mutant(
+        "second_place_for_a_repeated_message",
+        ("            if m.mid not in self.logged:", "            if True:"),
+    ),
+    mutant(
+        "forgotten_before_all_learned",
+        ("self.log.forget_before(min(self.learned_by))", "self.log.forget_before(max(self.learned_by))"),
+    ),
+    mutant(
+        "delivered_everywhere",
+        ("        if self.g0 in m.dest:\n            self.deliver(", "        if True:\n            self.deliver("),
+    ),
+    mutant(
+        "duplicate_not_answered",
+        (
+            "        if self.done.contains(m.mid):\n            self.reply(m)\n        elif",
+            "        if self.done.contains(m.mid):\n            pass\n        elif",
+        ),
+    ),
+]
+
+SKEEN = [
+    mutant(
+        "clock_not_raised",
+        (
+            "        known.committed = True\n        self.clock = max(self.clock, time_of(gts))\n",
+            "        known.committed = True\n",
+        ),
+    ),
+    mutant("clock_not_recovered", ("        self.clock = max(self.clock, time_of(ts))\n", "")),
+    mutant("timestamp_used_twice", ("            self.clock += 1\n", "")),
+    mutant("committed_before_gts_is_decided", ("        if known.logged == gts:", "        if True:")),
+    mutant(
+        "one_group_missing",
+        (
+            "len(known.hard) < len(known.m.dest):\n            return\n        gts",
+            "len(known.hard) < len(known.m.dest) - 1:\n            return\n        gts",
+        ),
+    ),
+    mutant(
+        "lowest_timestamp_wins",
+        (
+            "        gts = max(known.hard.values())\n        if known.logged",
+            "        gts = min(known.hard.values())\n        if known.logged",
+        ),
+    ),
+    mutant(
+        "committed_messages_wait_for_nobody",
+        (
+            "            known.slot = self.queue.propose(m.mid, known.lts)\n",
+            "            known.slot = Slot(m.mid, known.lts)\n",
+        ),
+    ),
+    mutant(
+        "hard_before_it_is_decided",
+        (
+            "                self.timestamp_given(known)",
+            "                self.send(self.other_leaders(m), Hard(m.mid, self.g0, 0, known.lts))",
+        ),
+    ),
+    mutant(
+        "no_retry_after_recovery",
+        (
+            "            self.retry(known)\n            self.retry_later(known, RETRY_AFTER",
+            "            self.retry_later(known, 10**6 * RETRY_AFTER",
+        ),
+    ),
+    mutant("no_retry_by_timer", ("                if known.retry_at <= self.now:", "                if False:")),
+    mutant("gap_in_deliveries_accepted", ("        if msg.prev_gts > self.max_delivered_gts:", "        if False:")),
+    mutant(
+        "delivered_twice",
+        (" or msg.gts <= self.max_delivered_gts:\n            return", ":\n            return"),
+        (" and known.gts == BOTTOM, ", ", "),
+    ),
+    mutant(
+        "pending_messages_not_recovered",
+        (
+            "            known.slot = self.queue.propose(known.mid, known.lts)\n",
+            "            known.slot = Slot(known.mid, known.lts)\n",
+        ),
+    ),
+    mutant("collection_by_own_floor", ("min([self.floors[g] for g in known.m.dest])", "self.floors[self.g0]")),
+    mutant(
+        "duplicates_forgotten_too_early",
+        ("        if known is None and not self.done.contains(mid):", "        if known is None:"),
+    ),
+]
+
+FASTCAST = [
+    mutant(
+        "guess_trusted",
+        (
+            "        if known.logged == gts:\n            self.commit(known, gts)",
+            "        if known.logged != BOTTOM:\n            self.commit(known, known.logged)",
+        ),
+    ),
+    mutant("guess_in_the_log_trusted", (" or max(known.hard.values()) != known.logged:", ":")),
+    mutant(
+        "guess_trusted_without_hard",
+        ("len(known.hard) < len(known.m.dest) or max(known.hard.values()) != known.logged", "False"),
+    ),
+    mutant(
+        "wrong_guess_not_corrected", ("        elif known.proposed != gts:", "        elif known.proposed == BOTTOM:")
+    ),
+    mutant("guess_with_a_group_missing", ("                if lts == BOTTOM:\n                    return\n", "")),
+    mutant(
+        "soft_taken_for_hard",
+        ("            known.soft[msg.g] = msg.lts\n", "            known.hard[msg.g] = msg.lts\n"),
+    ),
+]
+
+CASES: list[tuple[str, str, tuple[ModuleType, ...], list[Mutant]]] = [
+    ("multi_paxos", "MultiPaxos", (replicated_log, multi_paxos), LOG[1:] + PAXOS[-1:]),
+    ("paxos_amcast", "PaxosAmcast", (replicated_log, multi_paxos, paxos_amcast), PAXOS),
+    ("ft_skeen", "FtSkeen", (replicated_log, ft_skeen), LOG + SKEEN),
+    ("fastcast", "FastCast", (replicated_log, ft_skeen, fastcast), FASTCAST),
+]
+ALL = [(name, cls, modules, broken) for name, cls, modules, mutants in CASES for broken in mutants]
+
+
+def broken_table(name: str, cls: str, modules: tuple[ModuleType, ...], broken: Mutant) -> Protocol:
+    replica = getattr(load(broken, *modules), cls)
+    homes = [sys.modules[parent.__module__] for parent in replica.__mro__]
+    messages = next(home.MESSAGES for home in homes if hasattr(home, "MESSAGES"))
+    return replace(protocol(name), replica=replica, messages=messages)
+
+
+def caught(table: Protocol, seeds: range = SEEDS) -> str:
+    for name, (protocols, _) in scenarios.SCENARIOS.items():
+        if table.name in protocols:
+            try:
+                scenarios.run(name, table)
+            except CRASHES as error:
+                return f"{name}: {type(error).__name__}"
+    return caught_by_swarm(table, seeds)
+
+
+@pytest.mark.parametrize(
+    ("name", "cls", "modules", "broken"), ALL, ids=[f"{name}: {broken.name}" for name, _, _, broken in ALL]
+)
+def test_mutant_is_caught(name: str, cls: str, modules: tuple[ModuleType, ...], broken: Mutant) -> None:
+    how = caught(broken_table(name, cls, modules, broken))
+    print(how)
+    assert how, f"{broken.name} survived all scenarios and {len(SEEDS)} seeds"
+
+
+@pytest.mark.parametrize(("name", "cls", "modules", "_"), CASES, ids=[case[0] for case in CASES])
+def test_unbroken_protocol_is_not_caught(name: str, cls: str, modules: tuple[ModuleType, ...], _: object) -> None:
+    assert caught(broken_table(name, cls, modules, mutant("unbroken")), range(3)) == ""

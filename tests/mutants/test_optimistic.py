@@ -1,0 +1,112 @@
+"""Every guard of Baseline and Optimistic that we know to matter, broken one at a time."""
+
+import pytest
+
+from amcast.core.process import Protocol
+from amcast.lab import claims_oam
+from amcast.protocols import (
+    baseline,
+    fifo_reliable_multicast,
+    log_streams,
+    oam_messages,
+    optimistic,
+    protocol,
+    replicated_log,
+    senders_to,
+    wait_window,
+    white_box_client,
+)
+from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
+from tests.scenarios import test_optimistic as scenarios
+
+MODULES = (
+    white_box_client,
+    replicated_log,
+    log_streams,
+    fifo_reliable_multicast,
+    senders_to,
+    wait_window,
+    oam_messages,
+    baseline,
+    optimistic,
+)
+SEEDS = range(30)
+
+IN_BOTH = [
+    mutant("timestamp_used_twice", ("timestamp(max(t, time_of(last) + 1), self.g0)", "timestamp(t, self.g0)")),
+    mutant("waits_for_the_next_message", ("and self.barrier[x] < ts:  # l.34", "and self.barrier[x] <= ts:")),
+    mutant("own_group_does_not_count", ("return [(h, BOTTOM), *sorted(found)]", "return sorted(found)")),
+    mutant("no_barrier_needed", ("and self.barrier[x] < ts:  # l.34", "and False:")),
+    mutant("nobody_asks_for_missing_barriers", ("            self.pull()\n", "")),
+    mutant("not_asked_again_for_a_final_timestamp", ("and ts != copy.ts and not self.options.on_final", "and False")),
+    mutant("no_relay", ("            self.relay()\n", "")),
+    mutant("new_leader_proposes_nothing", ("        for _, _, key in sorted(due):", "        for _, _, key in ():")),
+    mutant("refused_messages_ordered", ("if copy.epochs[i] < self.left[h]:", "if False:")),
+    mutant(
+        "join_not_waited_for",
+        ("            self.senders.joined(h, g, ts)\n            self.required = self.senders.required(h)\n", ""),
+    ),
+    mutant("joins_told_to_the_joiner_only", ("dest = tuple(sorted({g, *members}))", "dest = (g,)")),
+    mutant("old_leave_removes_a_new_membership", ("            if known.epoch < ts:", "            if True:")),
+    mutant("stamps_below_the_membership", ("            t = max(t, time_of(epoch) + 1)\n", "            pass\n")),
+    mutant("ordered_twice_delivered_twice", ("        if self.done[x].contains(m.mid):", "        if False:")),
+    mutant("quorum_too_small", ("self.quorum = size // 2 + 1", "self.quorum = size // 2")),
+    mutant("ballots_mixed", ("        while tally is not None and tally.b != b:", "        while False:")),
+    mutant(
+        "forgotten_before_all_have_it",
+        ("        for p in self.outside(dest):\n            if learnt_by[p] < i:\n                return False\n", ""),
+    ),
+    mutant("announced_to_the_group_only", ("to = self.members + self.outside(entries[0][2].dest)", "to = self.members")),
+]  # fmt: skip
+
+IN_OPTIMISTIC = [
+    mutant("fifo_not_kept", ("        if self.previous(copy) > last:", "        if False:")),
+    mutant("guessed_after_the_order", ("        self.let_go(ts)\n        self.guess", "        self.guess")),
+    mutant("guessed_twice", ("if m.mid not in self.guessed and not self.done[x].contains(m.mid):", "if True:")),
+    mutant("never_guessed_if_ordered_first", ("        self.guess(m, x)\n        del self.guessed[m.mid]\n", "")),
+    mutant("no_window", ("return self.clock() - self.window.length", "return self.clock()")),
+    mutant("requests_do_not_wait", ("if ts > wanted and time_of(ts) <= horizon:", "if ts > wanted:")),
+    mutant("order_of_arrival", ("heappush(self.waiting, (copy.ts, copy.p, key))", "heappush(self.waiting, (0, 0, key))")),
+    mutant("least_delay_wins", ("if other.estimate > length:", "if other.estimate < length:")),
+]
+
+
+def table(name: str, broken: Mutant) -> Protocol:
+    module = load(broken, *MODULES)
+    replica = module.Optimistic if name == "optimistic" else module.Baseline
+    messages = __import__(f"mutant_{broken.name}_oam_messages").MESSAGES
+    client = __import__(f"mutant_{broken.name}_baseline").OamClient
+    return replace(protocol(name), replica=replica, client=client, messages=messages)
+
+
+def caught(under_test: Protocol, seeds: range) -> str:
+    for name, (protocols, _) in scenarios.SCENARIOS.items():
+        if under_test.name in protocols:
+            try:
+                scenarios.run(name, under_test)
+            except CRASHES as error:
+                return f"{name}: {error}"
+    for claim in claims_oam.OPTIMISTIC[under_test.name]:
+        if claim.measure is not claims_oam.window_pays:
+            try:
+                measured = claim.measure(under_test)
+            except CRASHES as error:
+                return f"{claim.claim}: {error}"
+            if measured != claim.expected:
+                return f"{claim.claim}: {measured}"
+    return caught_by_swarm(under_test, seeds)
+
+
+@pytest.mark.parametrize("broken", IN_BOTH, ids=lambda broken: broken.name)
+def test_mutant_is_caught(broken: Mutant) -> None:
+    assert caught(table("baseline", broken), SEEDS), f"{broken.name} survived"
+
+
+@pytest.mark.parametrize("broken", IN_OPTIMISTIC, ids=lambda broken: broken.name)
+def test_mutant_of_optimistic_is_caught(broken: Mutant) -> None:
+    assert caught(table("optimistic", broken), SEEDS), f"{broken.name} survived"
+
+
+@pytest.mark.parametrize("name", ["baseline", "optimistic"])
+def test_unbroken_protocol_is_not_caught(name: str) -> None:
+    assert caught(table(name, mutant(f"unbroken_{name}")), range(5)) == ""

@@ -1,0 +1,121 @@
+"""`amcast watch`: what goes wrong in a live stream is reported at once, and nothing else is."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from amcast.core.wire import AppMessage
+from amcast.pipeline.stream import watch
+from amcast.runtime.history import History
+from amcast.service import connect_sync
+
+sys.path.append(str(Path(__file__).parents[1] / "runtime"))
+from nodes import cluster, running, until
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PATIENCE = 200.0
+
+
+@contextmanager
+def watching(spark: "SparkSession", rows: "DataFrame", checkpoint: Path, gapless: bool) -> Iterator[list[watch.Report]]:
+    reports: list[watch.Report] = []
+    before = {name: spark.conf.get(name, None) for name in watch.SETTINGS}
+    for name, value in watch.SETTINGS.items():
+        spark.conf.set(name, value)
+    query = watch.start(rows, checkpoint, 0.2, gapless, False, reports.append)
+    try:
+        yield reports
+        assert query.isActive, query.exception()
+    finally:
+        query.stop()
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)
+
+
+def violations(reports: list[watch.Report]) -> list[Any]:
+    return [row for report in reports for row in report.rows if row.kind == "violation"]
+
+
+def checked(reports: list[watch.Report]) -> int:
+    return sum(row.deliveries for report in reports for row in report.rows if row.kind == "process")
+
+
+def test_a_replica_that_goes_wrong_in_a_live_cluster(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = cluster(tmp_path / "c", groups=2, replicas=3)
+    with running(config) as nodes, connect_sync(config.path, deadline=60.0) as client:
+        faulty = nodes["g0/2"].history
+        real = History.append
+
+        def append(self: History, deliveries: list[tuple[AppMessage, int]], when: int) -> None:
+            texts = [m.payload for m, _ in deliveries]
+            if self is faulty and b"swap 1" in texts and b"swap 2" in texts:
+                deliveries = deliveries[::-1]
+            real(self, deliveries, when)
+
+        for number in range(40):
+            client.multicast(["g0", "g1"] if number % 2 else ["g0"], b"good %d" % number)
+        rows = watch.from_cluster(spark, {"config": str(config.path)})
+        with watching(spark, rows, tmp_path / "checkpoint", True) as reports:
+            assert until(lambda: checked(reports) == 3 * 40 + 3 * 20, PATIENCE)
+            assert not violations(reports)
+            monkeypatch.setattr(History, "append", append)
+            client.multicast_runs([((0,), [b"swap 1"]), ((0, 1), [b"swap 2"])])
+            if not until(lambda: nodes["g0/2"].history.end == 42, 5):
+                raise AssertionError("not delivered")
+            swapped = [b"swap 1" in rows for _, _, rows in faulty._blocks][-1:]
+            if swapped == [True] and len(faulty._blocks[-1][2]) < 80:
+                pytest.skip("the two were not delivered in one turn")
+            seen = reports[-1].batch
+            assert until(lambda: violations(reports), PATIENCE)
+            found = next(report for report in reports if any(row.kind == "violation" for row in report.rows))
+            assert found.batch <= seen + 2, "within two micro-batches"
+            (violation,) = violations(reports)
+            assert violation.name == "order" and "g0/2 delivers" in violation.text
+            assert len(json.loads(violation.rows)) == 2
+
+
+def trace(process: str, messages: list[str], first: int = 0) -> str:
+    rows = [
+        {"run": "r", "kind": "deliver", "process": process, "group": process[:2], "seq": first + i, "time": i,
+         "message": message, "dest": ["g0", "g1"]}
+        for i, message in enumerate(messages)
+    ]  # fmt: skip
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_traces_that_arrive_as_files(spark: "SparkSession", tmp_path: Path) -> None:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+
+    def arrive(name: str, text: str) -> None:
+        (tmp_path / "new").write_text(text)
+        (tmp_path / "new").rename(folder / f"{name}.jsonl")
+
+    arrive("a1", trace("g0/0", ["a", "b", "c"]))
+    rows = watch.from_files(spark, folder)
+    with watching(spark, rows, tmp_path / "checkpoint", False) as reports:
+        arrive("b1", trace("g1/0", ["a", "b"]))
+        assert until(lambda: checked(reports) == 5, PATIENCE)
+        assert not violations(reports)
+        seen = reports[-1].batch
+        arrive("b2", trace("g1/0", ["d", "c"], 10))
+        arrive("a2", trace("g0/0", ["d"], 10))
+        assert until(lambda: violations(reports), PATIENCE)
+        found = next(report for report in reports if any(row.kind == "violation" for row in report.rows))
+        assert found.batch <= seen + 2
+        (violation,) = violations(reports)
+        assert {row["message"] for row in json.loads(violation.rows)} == {"c", "d"}
+        time.sleep(0)
