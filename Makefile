@@ -40,15 +40,14 @@ check: $(INSTALLED)
 
 bench: compile
 	@$(BIN)/python bench/run.py
+	@$(BIN)/python bench/rounds_bench.py
 	@$(BIN)/python bench/sweep_bench.py
 	@$(BIN)/python bench/verify_bench.py
 	@$(BIN)/python bench/cluster_bench.py
 	@$(BIN)/python bench/stream_bench.py
 
 swarm: compile
-	@$(BIN)/amcast swarm skeen --seeds $(SEEDS)
-	@$(BIN)/amcast swarm white_box --seeds $(SEEDS)
-	@for protocol in ft_skeen ft_skeen_eager fastcast fastcast_eager paxos_amcast multi_paxos baseline optimistic; \
+	@for protocol in $$($(BIN)/amcast protocols --json | $(BIN)/python -c 'import json, sys; print(*(p["name"] for p in json.load(sys.stdin)["protocols"]))'); \
 	do $(BIN)/amcast swarm $$protocol --seeds $(SEEDS) || exit 1; done
 
 chaos: compile

@@ -1,7 +1,8 @@
 """Who is suspected, and for how long one waits: patience grows with false suspicions, within bounds, and comes back."""
 
 from amcast.core.process import Params
-from amcast.protocols.leader_election import CALM, MOST_PATIENCE, LeaderElection
+from amcast.protocols.failure_detectors import CALM, MOST_PATIENCE
+from amcast.protocols.leader_election import LeaderElection
 
 PARAMS = Params(1, 10, 100)
 

@@ -5,7 +5,6 @@ Group g0 is led by g0/0 at first, g1 by g1/0; times are in δ.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from amcast.protocols import protocol
 from amcast.protocols.white_box import COMMITTED, LEADER
 from amcast.sim.faults import Snapshot
 from amcast.sim.world import UP
+from tests.scenarios.golden import compare
 
 Scenario = Callable[[], Script]
 SCENARIOS: dict[str, Scenario] = {}
@@ -449,9 +449,4 @@ def run(name: str) -> Script:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenario(name: str, rewrite: bool) -> None:
     s = run(name)
-    golden = Path(__file__).with_name(f"{name}.txt")
-    text = (SCENARIOS[name].__doc__ or "") + "\n\n" + s.transcript()
-    if rewrite:
-        golden.write_text(text)
-    assert golden.exists(), f"no {golden.name}: run pytest --rewrite and read what it wrote"
-    assert text == golden.read_text()
+    compare(name, (SCENARIOS[name].__doc__ or "") + "\n\n" + s.transcript(), rewrite)

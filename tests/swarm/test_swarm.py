@@ -8,16 +8,24 @@ from amcast.protocols import PROTOCOLS, protocol
 
 # Seeds that showed a bug when they were found: a monitor that mixed two vectors, a forgotten message
 # delivered again, a run that ended before a restarted replica had caught up, a crash that came after the calm.
-OAM_REGRESSIONS = {"baseline": [3], "optimistic": [14, 50, 146]}  # a timestamp used twice; guesses that overtook others
 THOROUGH = ("skeen", "white_box")
-REGRESSIONS = {"white_box": [392, 891, 1895, 20635, 20829, 21007, 21448], "skeen": [], **OAM_REGRESSIONS}
+REGRESSIONS = {
+    "white_box": [392, 891, 1895, 20635, 20829, 21007, 21448],
+    "skeen": [],
+    "baseline": [3],  # a timestamp used twice
+    "optimistic": [14, 50, 146],  # guesses that overtook others
+    "lcr": [228],
+    "causal_stable": [1120, 1340, 1360],
+    "allconcur_plus_uniform": [7, 15, 22, 37],
+}
+BLOCKS = [(name, block) for name in PROTOCOLS for block in range(4 if name in THOROUGH else 1)]
 
 
-@pytest.mark.parametrize(
-    ("name", "block"), [(name, block) for name in PROTOCOLS for block in range(4 if name in THOROUGH else 1)]
-)
+@pytest.mark.parametrize(("name", "block"), BLOCKS)
 def test_swarm_is_clean(name: str, block: int) -> None:
-    seeds = range(100_000 + 40 * block, 100_000 + 40 * block + 40)
+    """`make swarm` runs more of them."""
+    each = 40 if name in THOROUGH else 12
+    seeds = range(100_000 + each * block, 100_000 + each * block + each)
     assert [outcome for outcome in (run_seed(name, seed) for seed in seeds) if not outcome.ok] == []
 
 
@@ -51,6 +59,25 @@ def test_things_happen_in_a_swarm() -> None:
         }.items():
             seen[what] = seen.get(what, 0) + happened
     assert {what: n for what, n in seen.items() if n < 3} == {}
+
+
+def test_things_happen_in_a_swarm_of_broadcasts() -> None:
+    """Sometimes: every transition, skips, wrong suspicions withdrawn, joins, removed servers that are told so."""
+    seen: dict[str, int] = {}
+    for name, seeds in (("allconcur_plus", range(80)), ("allconcur_plus_ea", range(30))):
+        for seed in seeds:
+            recorder = ListRecorder(full=True)
+            make_trial(protocol(name), seed, recorder).world.run()
+            details = " ".join(e.detail or "" for e in recorder.events if e.kind == "round")
+            types = {e.type for e in recorder.events}
+            kinds = {e.kind for e in recorder.events}
+            for what in ("T_UU", "T_R▷", "T_UR", "T_▷R", "T_RR", "T_Sk"):
+                seen[what] = seen.get(what, 0) + (f'"{what}"' in details)
+            for what in ("Fail", "Eon", "Welcome", "Removed", "Vote"):
+                seen[what] = seen.get(what, 0) + (what in types)
+            for what in ("trust", "crash", "reconfigure"):
+                seen[what] = seen.get(what, 0) + (what in kinds)
+    assert {what: n for what, n in seen.items() if n < 2} == {}
 
 
 def test_a_seed_says_what_it_ran() -> None:

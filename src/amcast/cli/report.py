@@ -122,6 +122,8 @@ def run_document(simulation: Simulation, run: Run, out: Path | None) -> dict[str
 
 def too_many_crashes(simulation: Simulation) -> Iterator[str]:
     """A warning for each group that loses more than a minority."""
+    if PROTOCOLS[simulation.protocol].detector:
+        return
     tolerated = (simulation.replicas - 1) // 2
     for g in range(simulation.groups):
         crashed = {crash.process for crash in simulation.crashes if crash.process.startswith(f"g{g}/")}

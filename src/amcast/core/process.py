@@ -27,6 +27,7 @@ class Params:
         suspect_after: int = 0,
         checked: bool = False,
         durable: bool = False,
+        spare: int = 0,
         clock_offset: int = 0,
         clock_tick: int = 1,
     ) -> None:
@@ -35,6 +36,7 @@ class Params:
         self.suspect_after = suspect_after or 4 * self.heartbeat
         self.checked = checked  # assert the paper's invariants at run time
         self.durable = durable  # emit records, so that a crashed process can come back
+        self.spare = spare  # how many of the last replicas are no members at first and may join
         self.clock_offset = clock_offset  # from the driver's clock to one that all processes share, roughly
         self.clock_tick = clock_tick  # nanoseconds per unit of timestamps that are taken from it
 
@@ -57,6 +59,7 @@ class Effects:
         self.completed: list[Mid] = []  # at a client: this multicast is known to be delivered
         self.refused: list[Mid] = []  # this multicast will never be delivered
         self.notes: list[tuple[str, str]] = []  # facts for the trace: kind, detail as JSON
+        self.halted = False  # this process must stop for good: the others went on without it
 
     def clear(self) -> None:
         self.records.clear()
@@ -68,6 +71,7 @@ class Effects:
         self.completed.clear()
         self.refused.clear()
         self.notes.clear()
+        self.halted = False
 
     def parts(self) -> tuple[object, ...]:
         return (
@@ -80,6 +84,7 @@ class Effects:
             self.completed,
             self.refused,
             self.notes,
+            self.halted,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -148,6 +153,16 @@ class Process:
         self.now = now
         self.on_suspect()
 
+    def detect(self, now: int, pid: int, suspected: bool) -> None:
+        """What a failure detector says of another process, besides what the protocol's own one finds out."""
+        self.now = now
+        self.on_detect(pid, suspected)
+
+    def change_members(self, now: int, members: tuple[int, ...]) -> None:
+        """Let these processes be the members from some moment on, which all agree on."""
+        self.now = now
+        self.on_change_members(members)
+
     # What protocols override.
 
     def on_start(self) -> None:
@@ -179,6 +194,12 @@ class Process:
 
     def on_suspect(self) -> None:
         pass
+
+    def on_detect(self, pid: int, suspected: bool) -> None:
+        pass
+
+    def on_change_members(self, members: tuple[int, ...]) -> None:
+        raise NotImplementedError(f"{type(self).__name__} has fixed members")
 
     def on_observe(self, monitor: object) -> None:
         """Report to the observer of a checked run, made by `Protocol.monitor`."""
@@ -242,6 +263,10 @@ class Protocol:
         durable: bool = False,
         guesses: bool = False,
         monitor: Callable[[Topology], object] | None = None,
+        broadcast: bool = False,
+        detector: str = "",
+        reliable_links: bool = False,
+        uniform: bool = True,
     ) -> None:
         self.name = name
         self.title = title
@@ -259,3 +284,7 @@ class Protocol:
         self.durable = durable  # replicas can come back from their records
         self.guesses = guesses  # delivers optimistically, before the order is known
         self.monitor = monitor  # makes the observer of a run's global invariants
+        self.broadcast = broadcast  # one group, of any size, whose members multicast
+        self.detector = detector  # the failure detector that it needs: "P", "◇P" or "Θ"
+        self.reliable_links = reliable_links  # counts on it that what was sent before a crash arrives
+        self.uniform = uniform  # what a process delivers before it crashes counts for the others

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from amcast.core.errors import UsageError
 from amcast.lab.claims_black_box import BLACK_BOX
+from amcast.lab.claims_broadcast import BROADCAST_CLAIMS
 from amcast.lab.claims_oam import OPTIMISTIC
+from amcast.lab.claims_ordering import CAUSAL, FIFO
 from amcast.lab.measures import collision_free, convoy, interrupted, message_count, outsiders
 from amcast.lab.scenario import WHITE_BOX as WHITE_BOX
 from amcast.lab.scenario import Scenario as Scenario
@@ -56,6 +58,9 @@ CLAIMS: dict[str, list[Scenario]] = {
     ],
     **BLACK_BOX,
     **OPTIMISTIC,
+    "fifo": FIFO,
+    "causal": CAUSAL,
+    **BROADCAST_CLAIMS,
 }
 
 

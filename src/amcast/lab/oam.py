@@ -5,7 +5,8 @@ from typing import Any, cast
 from amcast.core.process import Params, Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import Recorder
-from amcast.lab.swarm import DELTA, MixedDestinations, Trial, draw_network
+from amcast.lab.swarm import MixedDestinations
+from amcast.lab.trial import DELTA, Trial, draw_network
 from amcast.lab.variants import configured
 from amcast.protocols.baseline import Options
 from amcast.sim.choices import Choices, Seeded

@@ -16,6 +16,7 @@ from amcast.sim.network import LOST, MILLISECOND, Network
 from amcast.sim.world import World
 
 DELTA = MILLISECOND
+MOST = 20_000  # messages: a script that takes more goes on for ever
 NEVER = -1.0  # as a delay: the message is lost
 
 
@@ -56,12 +57,13 @@ class Script:
         heartbeat: float = 10_000,
         full: bool = True,
         durable: bool = False,
+        spare: int = 0,
         ahead: dict[int, float] | None = None,
     ) -> None:
         self.topology = Topology(sizes, clients)
         self.network = Scripted(self.topology)
         self.recorder = ListRecorder(full=full)
-        params = Params(DELTA, heartbeat=int(heartbeat * DELTA), checked=True, durable=durable)
+        params = Params(DELTA, heartbeat=int(heartbeat * DELTA), checked=True, durable=durable, spare=spare)
         skew = [int((ahead or {}).get(g, 0) * DELTA) for g in self.topology.group_of]  # clocks of groups
         self.world = World(
             protocol, self.topology, self.network, Seeded(0), params=params, recorder=self.recorder, run="script",
@@ -94,10 +96,20 @@ class Script:
         """This process starts to recover its group as leader."""
         self.world.suspect(self.topology.pid(name))
 
+    def detect(self, name: str, *targets: str, suspected: bool = True) -> None:
+        """The failure detector of this process suspects these, or trusts them again."""
+        for target in targets:
+            pid = self.topology.pid(target)
+            self.world.tell(self.topology.pid(name), lambda p, now, pid=pid: p.detect(now, pid, suspected))  # type: ignore[misc]
+
+    def change_members(self, name: str, *members: int) -> None:
+        """This process proposes other members."""
+        self.world.tell(self.topology.pid(name), lambda process, now: process.change_members(now, members))
+
     def run(self, until: float | None = None) -> None:
         if until is not None:
             self.at(until, self.world.stop)
-        self.world.run()
+        self.world.run(MOST)
 
     def deliveries(self, process: str) -> list[str]:
         """What a process delivered, in order."""
@@ -130,7 +142,7 @@ class Script:
                 what += f" to {' '.join(e.dest)}"
             if e.ts:
                 what += f" at ({e.ts[0]}, {e.ts[1]})"
-            if e.kind in ("leader", "reconfigure"):
+            if e.detail and e.kind != "start":
                 what += f" {e.detail}"
             lines.append(f"{(e.time or 0) / DELTA:9.3f}  {e.process:5} {what}")
         return "\n".join(lines) + "\n"

@@ -12,7 +12,8 @@ from amcast.lab.variants import Relation, configured
 from amcast.protocols import protocol
 from amcast.protocols.baseline import Options
 from amcast.sim.choices import Choices, Seeded
-from amcast.sim.network import MILLISECOND, nanoseconds, parse_network
+from amcast.sim.datacentres import DataCentres
+from amcast.sim.network import MILLISECOND, Costs, Network, nanoseconds, parse_network
 from amcast.sim.workload import ClosedLoop, Destinations, OpenLoop
 from amcast.sim.world import World
 
@@ -30,6 +31,13 @@ class Crash:
         if not at or not process or not time:
             raise UsageError(f"crash {text!r}: expected PROCESS@TIME, such as g0/0@50ms")
         return cls(process, nanoseconds(time))
+
+
+def set_up(text: str, topology: Topology) -> tuple[Network, Costs | None]:
+    """The network with this name."""
+    if text in ("allconcur-sdc", "allconcur-mdc"):
+        return DataCentres(topology.replicas, 1 if text == "allconcur-sdc" else 5), None
+    return parse_network(text, topology)
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,8 @@ class Simulation:
             raise TopologyError(f"{self.replicas} replicas: {table.name} has groups of one process; use --replicas 1")
         if table.single_group and self.groups != 1:
             raise TopologyError(f"{self.groups} groups: {table.name} broadcasts in one group; use --groups 1")
-        if self.replicas < 1 or (self.replicas % 2 == 0 and not self.senders_to):
+        majorities = not table.broadcast and not table.detector and not self.senders_to
+        if self.replicas < 1 or (majorities and self.replicas % 2 == 0):
             raise TopologyError(
                 f"{self.replicas} replicas per group: expected an odd number, for an even one tolerates no more crashes"
             )
@@ -87,7 +96,7 @@ class Simulation:
                 senders = tuple(range(topology.replicas))
             else:
                 topology = Topology((self.replicas,) * self.groups, self.replicas * self.groups)
-        network, costs = parse_network(self.network, topology)
+        network, costs = set_up(self.network, topology)
         dest_groups = self.dest_groups if self.dest_groups is not None else min(2, self.groups)
         destinations = relation if self.senders_to else Destinations(self.groups, dest_groups)
         messages = self.messages if self.messages is not None or self.duration is not None else 1000

@@ -13,16 +13,19 @@ from amcast.core.errors import InvariantViolation
 from amcast.core.process import Params, Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import Event, ListRecorder, Recorder
+from amcast.lab.broadcasts import broadcast_trial
+from amcast.lab.open_groups import open_groups_trial
+from amcast.lab.trial import DELTA, Trial, draw_network
 from amcast.protocols import protocol
-from amcast.sim.choices import Choices, Seeded
-from amcast.sim.faults import Restart, Storm, Unstable, storm
-from amcast.sim.network import MILLISECOND, Constant, ExponentialTail, Network, Uniform
+from amcast.sim.choices import Seeded
+from amcast.sim.faults import Restart, Storm, storm
+from amcast.sim.network import MILLISECOND
 from amcast.sim.workload import ClosedLoop, Destinations, OpenLoop
 from amcast.sim.world import Workload, World
 from amcast.tracefile import ParquetRecorder
 
 BOUND = 500  # δ from the calm, or from a later multicast, until every correct destination has delivered
-DELTA = MILLISECOND
+MOST = 100_000  # messages in a run: far more than any needs
 MAY_BE_UNKNOWN = ("genuine", "optimistic")  # where nothing was sent, or nothing delivered
 BUGS = (InvariantViolation, AssertionError, KeyError, IndexError, ValueError)  # how a broken protocol shows
 
@@ -61,18 +64,12 @@ class MixedDestinations(Workload):
         return self.left == 0 or world.senders_up == 0
 
 
-@dataclass(frozen=True)
-class Trial:
-    """The run that a seed stands for."""
-
-    world: World
-    calm_at: int
-    config: str
-    properties: tuple[str, ...]
-
-
 def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     """Draw a configuration and a fault plan."""
+    if table.broadcast:
+        return broadcast_trial(table, seed, recorder)
+    if table.detector == "Θ":
+        return open_groups_trial(table, seed, recorder)
     if table.name in ("baseline", "optimistic"):  # with fault plans of their own
         from amcast.lab import oam  # it needs this module
 
@@ -124,17 +121,6 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     return Trial(world, calm_at, config, tuple(properties))
 
 
-def draw_network(choices: Choices) -> Network:
-    kind = choices.below(6)
-    if kind == 0:
-        return Constant(DELTA)
-    if kind == 1:
-        return Uniform(DELTA // 10, DELTA)
-    if kind == 2:
-        return ExponentialTail(DELTA // 2, DELTA // 14)
-    return Unstable(DELTA, 2 + choices.below(24))
-
-
 def run_seed(name: str, seed: int) -> Outcome:
     """Run and check the trial of one seed."""
     return judge(protocol(name), seed)
@@ -146,7 +132,7 @@ def judge(table: Protocol, seed: int) -> Outcome:
     world = trial.world
     problem = ""
     try:
-        world.run()
+        world.run(MOST)
         problem = find_problem(trial, recorder)
     except BUGS as error:
         problem = f"{type(error).__name__}: {error}"
@@ -167,7 +153,11 @@ def slowest_delivery(trial: Trial, recorder: ListRecorder) -> float:
 
 def find_problem(trial: Trial, recorder: ListRecorder) -> str:
     """What is wrong with a run that ended, in one line; empty if nothing is."""
-    for verdict in check(without_refused(recorder.events), list(trial.properties)):
+    events = without_refused(recorder.events)
+    if trial.correct_only:
+        crashed = {event.process for event in events if event.kind == "crash"}
+        events = [event for event in events if event.kind != "deliver" or event.process not in crashed]
+    for verdict in check(events, list(trial.properties)):
         if verdict.status == "violated" or (verdict.status == "unknown" and verdict.property not in MAY_BE_UNKNOWN):
             return f"{verdict.property} {verdict.status}: {verdict.reason}"
     world = trial.world
@@ -191,6 +181,6 @@ def write_trace(name: str, seed: int, path: Path) -> None:
     with ParquetRecorder(path, full=True) as recorder:
         trial = make_trial(protocol(name), seed, recorder)
         try:
-            trial.world.run()
+            trial.world.run(MOST)
         except BUGS:
             pass  # the rows up to the failure are what is wanted

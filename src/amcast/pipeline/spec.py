@@ -322,6 +322,8 @@ def drawn(axis: tuple[Any, ...] | Range, key: str, row: int, seed: int) -> Any:
 def simulation_with(values: Mapping[str, Any]) -> Simulation:
     if "replicas" not in values and PROTOCOLS[values["protocol"]].single_replica:
         values = {**values, "replicas": 1}
+    if "groups" not in values and PROTOCOLS[values["protocol"]].broadcast:
+        values = {**values, "groups": 1}
     return Simulation(**values)
 
 

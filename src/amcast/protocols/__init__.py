@@ -6,7 +6,9 @@ from amcast.core.errors import UsageError
 from amcast.core.process import Protocol
 from amcast.protocols import (
     baseline,
+    causal,
     fastcast,
+    fifo,
     ft_skeen,
     multi_paxos,
     oam_messages,
@@ -17,6 +19,7 @@ from amcast.protocols import (
     white_box_client,
     white_box_messages,
 )
+from amcast.protocols.broadcasts import BROADCASTS
 from amcast.protocols.log_invariants import LogMonitor
 from amcast.protocols.white_box_invariants import Monitor
 
@@ -156,6 +159,40 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         guesses=True,
         monitor=LogMonitor,
     ),
+    "fifo": Protocol(
+        name="fifo",
+        title="A_fifo, fifo multicast",
+        replica=fifo.Fifo,
+        client=fifo.Fifo,
+        order="fifo",
+        tolerates="any number of crashes, with Θ",
+        latency="2δ",
+        messages=fifo.MESSAGES,
+        detector="Θ",
+    ),
+    "causal": Protocol(
+        name="causal",
+        title="A_causal, causal multicast",
+        replica=causal.Causal,
+        client=causal.Causal,
+        order="causal",
+        tolerates="any number of crashes, with Θ; a sender's crash may block others",
+        latency="2δ",
+        messages=fifo.MESSAGES,
+        detector="Θ",
+    ),
+    "causal_stable": Protocol(
+        name="causal_stable",
+        title="A_causal, every message stable before the next",
+        replica=causal.CausalStable,
+        client=causal.CausalStable,
+        order="causal",
+        tolerates="any number of crashes, with Θ",
+        latency="2δ, and 2δ between messages of a sender",
+        messages=fifo.MESSAGES,
+        detector="Θ",
+    ),
+    **BROADCASTS,
 }
 
 

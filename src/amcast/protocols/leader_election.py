@@ -9,10 +9,9 @@ from typing import ClassVar, Final, final
 
 from amcast.core.process import Params
 from amcast.core.wire import Background
+from amcast.protocols.failure_detectors import FailureDetector
 
 LONGEST_BACKOFF: Final = 64  # in δ: bounds the time to converge after a long disturbance
-MOST_PATIENCE: Final = 8  # times the first one: a member that crashes often must not be waited for ever longer
-CALM: Final = 20  # times the patience, without suspicion, after which it is halved
 
 
 @final
@@ -34,44 +33,24 @@ class LeaderElection:
     def __init__(self, rank: int, size: int, params: Params, now: int) -> None:
         self.rank = rank
         self.params = params
-        self._heard = [now] * size
-        self._patience = [params.suspect_after] * size
-        self._calm_since = [now] * size
-        self._suspected = [False] * size
+        self.detector = FailureDetector(tuple([r for r in range(size) if r != rank]), size, params, now)
         self._backoff = 8 * params.delta
         self._not_before = 0
 
     def heard(self, rank: int, now: int) -> bool:
         """A heartbeat arrived. True if the member was suspected until now."""
-        silence = now - self._heard[rank]
-        self._heard[rank] = now
-        patience = self._patience[rank]
-        if not self._suspected[rank]:
-            if patience > self.params.suspect_after and now - self._calm_since[rank] > CALM * patience:
-                self._patience[rank] = patience // 2  # what made it late is over
-                self._calm_since[rank] = now
-            return False
-        self._suspected[rank] = False
-        self._calm_since[rank] = now
-        if silence > patience:  # it was really late: patience was too short, unless it was down or cut off
-            self._patience[rank] = min(2 * patience, MOST_PATIENCE * self.params.suspect_after)
-        return True
+        return self.detector.heard(rank, now)
 
     def newly_suspected(self, now: int) -> list[int]:
         """The members that have become suspect by now."""
-        silent: list[int] = []
-        for rank in range(len(self._heard)):
-            if rank != self.rank and not self._suspected[rank] and now - self._heard[rank] > self._patience[rank]:
-                self._suspected[rank] = True
-                silent.append(rank)
-        return silent
+        return self.detector.newly_suspected(now)
 
     def suspect(self, rank: int) -> None:
-        self._suspected[rank] = True
+        self.detector.suspected[rank] = True
 
     def nominee(self) -> int:
         for rank in range(self.rank):
-            if not self._suspected[rank]:
+            if not self.detector.suspected[rank]:
                 return rank
         return self.rank
 

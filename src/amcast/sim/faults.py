@@ -203,6 +203,22 @@ class Suspect(Action):
 
 
 @final
+class Detect(Action):
+    """A failure detector suspects a process, or trusts it, for no reason of its own."""
+
+    def __init__(self, pid: int, target: int, suspected: bool) -> None:
+        self.pid = pid
+        self.target = target
+        self.suspected = suspected
+
+    def act(self, world: World) -> None:
+        world.tell(self.pid, lambda process, now: process.detect(now, self.target, self.suspected))
+
+    def __repr__(self) -> str:
+        return f"{self.pid} {'suspects' if self.suspected else 'trusts'} {self.target}"
+
+
+@final
 class Unstable(Network):
     """Delays up to `worst` times δ until it calms down, at most δ from then on."""
 

@@ -11,8 +11,9 @@ from typing import Final, final
 from mypy_extensions import mypyc_attr
 
 from amcast.core.errors import UsageError
+from amcast.core.process import Effects
 from amcast.core.topology import Topology
-from amcast.core.wire import Message
+from amcast.core.wire import Codec, Message
 from amcast.sim.choices import Choices
 
 MICROSECOND: Final = 1_000
@@ -47,10 +48,14 @@ class Network:
             raise UsageError(f"network delay {delta} ns: expected a positive time")
         self.delta = delta
         self.constant = False  # every message takes exactly delta, so channels are FIFO by themselves
+        self.now = 0  # set by the world before it asks for a delay
 
     def delay(self, sender: int, dest: int, msg: Message, choices: Choices) -> int:
         """How long this message takes; LOST if it never arrives, which only a crash of its sender explains."""
         return self.delta
+
+    def attach(self, codec: Codec) -> None:
+        """How messages become bytes in this world."""
 
 
 @final
@@ -165,7 +170,7 @@ def parse_network(text: str, topology: Topology) -> tuple[Network, Costs | None]
         return Sites(site_of, OAM_WAN_ONE_WAY, OAM_WAN_JITTER), Costs(SERVER_COSTS[0], SERVER_COSTS[1], GIGABIT)
     raise UsageError(
         f"network {text!r}: expected constant:1ms, uniform:1ms,9ms, exponential:0.5ms,0.15ms, lan, wan, wan-spread, "
-        "oam-lan or oam-wan"
+        "oam-lan, oam-wan, allconcur-sdc or allconcur-mdc"
     )
 
 
@@ -188,6 +193,26 @@ def cut_sends(
                 kept[dest] -= 1
                 reached.append(dest)
         left.append((tuple(reached), msg))
+    return left
+
+
+def cut_short(out: Effects, pid: int, reliable: bool, choices: Choices) -> None:
+    """Of what a dying process does some sends happen; where links are reliable in order, and after them deliveries."""
+    if not reliable:
+        out.sends = cut_sends(out.sends, pid, choices)
+        return
+    total = sum([len(to) for to, _ in out.sends])
+    done = choices.below(total + len(out.deliveries) + 1)
+    out.sends = first_sends(out.sends, done)
+    del out.deliveries[max(0, done - total) :]
+
+
+def first_sends(sends: list[tuple[tuple[int, ...], Message]], count: int) -> list[tuple[tuple[int, ...], Message]]:
+    """The first so many of them, each destination counting."""
+    left: list[tuple[tuple[int, ...], Message]] = []
+    for to, msg in sends:
+        left.append((to[: max(0, count)], msg))
+        count -= len(to)
     return left
 
 

@@ -24,8 +24,10 @@ class Pending:
 
 @final
 class Obligations:
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, uniform: bool = True) -> None:
         self.topology = topology
+        self.uniform = uniform  # what a process delivers before it crashes obliges the others
+        self.down: dict[int, bool] = {}
         self.open = 0  # messages that somebody who is up must deliver
         self.pending: dict[Mid, Pending] = {}
         self.missed: dict[int, list[Pending]] = {}  # replica that may restart -> what it may have to deliver then
@@ -54,7 +56,8 @@ class Obligations:
             pending.delivered_by.append(pid)
             pending.excused = False
             pending.left -= 1
-            self.update(pending)
+            if pending.left == 0 or not pending.counted:
+                self.update(pending)
 
     def refused(self, mid: Mid) -> None:
         """Nobody will deliver it."""
@@ -64,18 +67,23 @@ class Obligations:
 
     def crashed(self, pid: int, may_restart: bool) -> None:
         g = self.topology.group_of[pid]
+        self.down[pid] = True
         if may_restart and g >= 0:
             self.missed[pid] = []
         for pending in list(self.pending.values()):
-            if sender_of(pending.m.mid) == pid and not pending.delivered_by:
+            delivered = pid in pending.delivered_by
+            if delivered and not self.uniform:
+                pending.delivered_by.remove(pid)
+            if sender_of(pending.m.mid) in self.down and not pending.delivered_by:
                 pending.excused = True
-            if g in pending.m.dest and pid not in pending.delivered_by:
+            if g in pending.m.dest and not delivered:
                 pending.left -= 1
                 if may_restart:
                     self.missed[pid].append(pending)
             self.update(pending)
 
     def restarted(self, pid: int) -> None:
+        self.down.pop(pid, None)
         for pending in self.missed.pop(pid, []):
             pending.left += 1
             self.pending[pending.m.mid] = pending

@@ -112,3 +112,42 @@ class OpenLoop(Clients):
     def next(self, world: World, client: int) -> None:
         if self.issue(world, client):
             self.plan(world, client)
+
+
+@final
+class Servers(Workload):
+    """Every server of a broadcast has so many messages under way, until each has sent `each` of them.
+
+    The first ones are `gap` apart, so that each goes into a round of its own.
+    """
+
+    def __init__(self, each: int, under_way: int, payload: bytes, gap: int = 0) -> None:
+        self.each = each
+        self.under_way = under_way
+        self.gap = gap
+        self.payload = payload
+        self.left: list[int] = []
+
+    def begin(self, world: World) -> None:
+        self.left = [self.each] * world.topology.replicas
+        self.issue_all(world)
+        for i in range(1, self.under_way):
+            world.call(i * self.gap, self.issue_all)
+
+    def issue_all(self, world: World) -> None:
+        for server in range(world.topology.replicas):
+            self.issue(world, server)
+
+    def issue(self, world: World, server: int) -> None:
+        if self.left[server] > 0 and world.up(server):
+            self.left[server] -= 1
+            world.multicast(server, (0,), self.payload)
+
+    def completed(self, world: World, client: int, mid: Mid) -> None:
+        self.issue(world, client)
+
+    def finished(self, world: World) -> bool:
+        for server in range(world.topology.replicas):
+            if self.left[server] > 0 and world.up(server):
+                return False
+        return True

@@ -10,21 +10,27 @@ way and no process knows of unfinished work; or when nothing has moved for so lo
 import gc
 from collections import deque
 from collections.abc import Callable
-from typing import Final, final
+from typing import Final, cast, final
 
 from librt.vecs import vec
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
-from amcast.core.errors import UsageError
+from amcast.core.errors import InvariantViolation, UsageError
 from amcast.core.process import Effects, Params, Process, Protocol
 from amcast.core.topology import Mid, Topology, message_id
 from amcast.core.trace import Recorder
 from amcast.core.wire import AppMessage, Background, Codec, Message
+from amcast.sim.actions import Action as Action
+from amcast.sim.actions import Call as Call
+from amcast.sim.actions import Workload as Workload
 from amcast.sim.calendar import Calendar
 from amcast.sim.choices import Choices
 from amcast.sim.disk import Disk
-from amcast.sim.network import LOST, Costs, Network, cut_sends, random_cut
+from amcast.sim.network import FOR_EVER, LOST, Costs, Network, cut_short, random_cut
 from amcast.sim.obligations import Obligations, Pending
+from amcast.sim.restarts import restart
+from amcast.sim.states import CRASHED, DYING, PAUSED
+from amcast.sim.states import UP as UP
 from amcast.sim.tracer import Tracer
 
 # What an event is: code = incarnation of the sender, kind, destination, sender.
@@ -37,47 +43,9 @@ BACKGROUND: Final[i64] = 1
 TIMER: Final[i64] = 2
 WAKE: Final[i64] = 3
 ACTION: Final[i64] = 4
-
-# What a process is.
-UP: Final[i64] = 0
-CRASHED: Final[i64] = 1
-PAUSED: Final[i64] = 2
-DYING: Final[i64] = 3  # crashes in the middle of what its next step sends
+MANY: Final[i64] = 5  # the same message to several processes, who receive it one after the other
 
 STALL: Final = 2000  # in δ: longer than any back-off of a protocol
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Action:
-    """Something that a fault plan, a workload or a scenario does at a moment."""
-
-    def act(self, world: "World") -> None:
-        raise NotImplementedError
-
-
-@final
-class Call(Action):
-    """Calls a function: how tests and scenarios script a run."""
-
-    def __init__(self, function: "Callable[[World], None]") -> None:
-        self.function = function
-
-    def act(self, world: "World") -> None:
-        self.function(world)
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Workload:
-    """Who multicasts what and when. This one does nothing."""
-
-    def begin(self, world: "World") -> None:
-        pass
-
-    def completed(self, world: "World", client: int, mid: Mid) -> None:
-        """A client knows that its multicast is delivered."""
-
-    def finished(self, world: "World") -> bool:
-        return True
 
 
 @final
@@ -108,6 +76,7 @@ class World:
         self.costs = costs
         self.workload = workload if workload is not None else Workload()
         self.codec = Codec(protocol.messages)
+        network.attach(self.codec)
         self.tracer = Tracer(recorder, topology, self.codec, run) if recorder is not None else None
         self.full = recorder is not None and recorder.full
         self.plain = costs is None and not self.full  # a message that arrives can be handled at once
@@ -124,7 +93,7 @@ class World:
         self.stopped = self.stalled = False
         self.last_progress: i64 = 0
         self.stall: i64 = STALL * self.params.delta
-        self.obligations = Obligations(topology)
+        self.obligations = Obligations(topology, protocol.uniform)
         self.senders = senders if senders is not None else topology.clients  # who multicasts
         self.senders_up = len(self.senders)
         self.next_seq = [0] * topology.size
@@ -137,6 +106,10 @@ class World:
         self.crashed = False  # somebody has
         self.cuts: dict[int, list[int]] = {}  # crashed sender -> last arrival per destination
         self.blocked: dict[int, bool] = {}  # channel -> partitioned
+        self.many: tuple[int, ...] = ()  # who receives what a MANY event carries,
+        self.many_left: i64 = 0  # how many of them still will,
+        self.many_code: i64 = 0
+        self.many_msg: Message | None = None
         self.held: list[tuple[int, int, int, Message]] = []  # sender, destination, incarnation, message
         self.extra_delay: dict[int, int] = {}  # channel -> slow link
         self.disturbed = False  # some channel is blocked or slow
@@ -167,11 +140,12 @@ class World:
 
     # Running
 
-    def run(self) -> None:
-        """Until the run is quiescent or stalled, or somebody stops it."""
+    def run(self, most: int = 0) -> None:
+        """Until the run is quiescent or stalled, or somebody stops it; more messages than `most` are an error."""
         self.begin()
-        while self.run_for(1_000_000):
-            pass
+        while self.run_for(10_000 if most else 1_000_000):
+            if most and self.events > most:
+                raise InvariantViolation(f"no end after {most:,} messages: the protocol goes on for ever")
         self.end()
 
     def begin(self) -> None:
@@ -192,6 +166,8 @@ class World:
 
     def step(self) -> bool:
         """Handle one event. False when the run is over."""
+        if self.many_left > 0:
+            return self.step_many()
         calendar = self.calendar
         if not calendar.pop():
             self.stalled = not self.quiescent()
@@ -204,25 +180,23 @@ class World:
         if kind <= BACKGROUND:
             if kind == BACKGROUND:
                 self.background -= 1
-            sender = code & PID_MASK
             msg = calendar.payload
             assert isinstance(msg, Message)
-            state = self.state
-            if self.restarted and self.is_stale(code >> INCARNATION_SHIFT, sender):
-                pass
-            elif self.plain and state[dest] == UP and state[sender] != CRASHED:
-                self.events += 1
-                self.processes[dest].receive(now + self.skew[dest], sender, msg)
-                self.flush(dest)
-            else:
-                self.arrive(dest, sender, kind, msg)
+            self.receive(code, dest, msg, kind)
+        elif kind == MANY:
+            to, message = cast(tuple[tuple[int, ...], Message], calendar.payload)
+            self.many = to
+            self.many_left = len(to)
+            self.many_code = code
+            self.many_msg = message
+            return self.step_many()
         elif kind == TIMER:
             self.background -= 1
-            if self.incarnation[dest] == code & PID_MASK:
-                self.arrive(dest, dest, kind, calendar.payload)
             if now - self.last_progress > self.stall and self.pending_actions() == 0:
                 self.stalled = True
                 return False
+            if self.incarnation[dest] == code & PID_MASK:
+                self.arrive(dest, dest, kind, calendar.payload)
         elif kind == WAKE:
             self.wake(dest)
         else:
@@ -231,6 +205,26 @@ class World:
             self.last_progress = now
             action.act(self)
         return self.obligations.open > 0 or not self.quiescent()
+
+    def step_many(self) -> bool:
+        msg = self.many_msg
+        assert msg is not None
+        dest = self.many[len(self.many) - self.many_left]
+        self.many_left -= 1
+        self.receive(self.many_code, dest, msg, MESSAGE)
+        return self.many_left > 0 or self.obligations.open > 0 or not self.quiescent()
+
+    def receive(self, code: i64, dest: i64, msg: Message, kind: i64) -> None:
+        sender = code & PID_MASK
+        state = self.state
+        if self.restarted and self.is_stale((code >> INCARNATION_SHIFT), sender):
+            return
+        if self.plain and state[dest] == UP and state[sender] != CRASHED:
+            self.events += 1
+            self.processes[dest].receive(self.now + self.skew[dest], sender, msg)
+            self.flush(dest)
+        else:
+            self.arrive(dest, sender, kind, msg)
 
     def run_for(self, events: int) -> bool:
         """Handle up to so many events. False when the run is over. Runs make no cyclic garbage, so none is sought."""
@@ -339,9 +333,9 @@ class World:
                 self.sync(int(pid))
         if out.sends:
             if self.state[pid] == DYING:
-                out.sends = cut_sends(out.sends, int(pid), self.choices)
-            for to, msg in out.sends:
-                self.transmit(pid, to, msg)
+                cut_short(out, int(pid), self.protocol.reliable_links, self.choices)
+            for item in out.sends:
+                self.transmit(pid, item)
             out.sends.clear()
         if out.timers:
             for name, earliest, latest in out.timers:
@@ -381,16 +375,23 @@ class World:
                 self.workload.completed(self, pid, mid)
         if self.state[pid] == DYING:
             self.crash(pid)
+        if out.halted:
+            out.halted = False
+            self.crash(pid, lambda _: FOR_EVER)
 
     def sync(self, pid: int) -> None:
         for m, ts in self.disks[pid].sync():
             self.on_delivery(pid, m, ts)
 
-    def transmit(self, pid: i64, to: tuple[int, ...], msg: Message, held_back: bool = False) -> None:
+    def transmit(self, pid: i64, item: tuple[tuple[int, ...], Message], held_back: bool = False) -> None:
+        to, msg = item
         kind = BACKGROUND if isinstance(msg, Background) else MESSAGE
         code = ((self.incarnation[pid] & 0x7F) << INCARNATION_SHIFT) | (kind << KIND_SHIFT) | pid
         if kind == BACKGROUND:
             self.background += len(to)
+        elif self.plain and not self.fifo and not self.disturbed and len(to) > 1 and pid not in to:
+            self.calendar.push(self.now + self.network.delta, code | (MANY << KIND_SHIFT), item)
+            return
         size: i64 = 0
         costs = self.costs
         if self.full or costs is not None:
@@ -406,6 +407,7 @@ class World:
                 if self.network.constant:
                     arrival += self.network.delta
                 else:
+                    self.network.now = self.now
                     delay: i64 = self.network.delay(pid, to_pid, msg, self.choices)
                     if delay == LOST:
                         self.background -= kind
@@ -474,7 +476,7 @@ class World:
         if self.disks[pid].unsynced and self.choices.below(2):
             self.sync(pid)
         self.disks[pid].lose()
-        if not dying:
+        if not dying and not (cut is None and self.protocol.reliable_links):
             self.cuts[pid] = [
                 cut(q) if cut is not None else random_cut(int(self.now), self.network.delta, self.choices)
                 for q in range(self.topology.size)
@@ -492,34 +494,7 @@ class World:
 
     def restart(self, pid: int, peer: int = -1) -> None:
         """Start a crashed process again from its disk; or, while all others are up, from what a peer knows."""
-        if self.state[pid] == DYING:
-            self.state[pid] = UP
-        if self.state[pid] != CRASHED or (self.disks[pid].lost and peer < 0):
-            return
-        self.state[pid] = UP
-        self.incarnation[pid] += 1
-        self.restarted = True
-        self.last_progress = self.now
-        self.cuts.pop(pid, None)
-        if self.tracer is not None:
-            self.tracer.record(int(self.now), pid, "restart")
-        self.obligations.restarted(pid)
-        self.processes[pid] = self.make_process(pid)
-        if peer >= 0:
-            self.copy_from(pid, peer)
-        else:
-            self.processes[pid].recover(int(self.now + self.skew[pid]), list(self.disks[pid].durable))
-        self.out.deliveries.clear()  # made before the crash, and recorded then
-        self.flush(pid)
-
-    def copy_from(self, pid: int, peer: int) -> None:
-        self.sync(peer)
-        others = [p for p in self.topology.groups[self.topology.group_of[pid]] if p != pid]
-        floor = max([self.processes[p].absent(int(self.now + self.skew[p]), pid) for p in others])
-        self.processes[pid].rejoin(int(self.now + self.skew[pid]), self.processes[peer].snapshot(), floor)
-        self.disks[pid].replace(self.processes[pid].snapshot())
-        for m, ts in self.disks[peer].delivered[: self.disks[peer].place]:
-            self.on_delivery(pid, m, ts)
+        restart(self, pid, peer)
 
     def pause(self, pid: int) -> None:
         if self.state[pid] == UP:
@@ -562,11 +537,11 @@ class World:
         for sender, dest, incarnation, msg in held:
             channel = int(self.channel(sender, dest))
             crashed = self.state[sender] == CRASHED
-            if crashed and self.choices.below(2) == 0:
+            if crashed and not self.protocol.reliable_links and self.choices.below(2) == 0:
                 self.blocked[channel] = True  # this one and all after it are lost
             # A crash counts as the next incarnation already; what an earlier one sent is lost when it is back.
             if channel not in self.blocked and incarnation + crashed == self.incarnation[sender]:
-                self.transmit(sender, (dest,), msg, held_back=True)
+                self.transmit(sender, ((dest,), msg), held_back=True)
         self.blocked.clear()
 
     def channels(self) -> int:
@@ -594,6 +569,12 @@ class World:
         """A spurious suspicion: this process tries to become leader."""
         if self.state[pid] == UP:
             self.processes[pid].suspect(int(self.now + self.skew[pid]))
+            self.flush(pid)
+
+    def tell(self, pid: int, what: Callable[[Process, int], None]) -> None:
+        """A process that is up learns something."""
+        if self.state[pid] == UP:
+            what(self.processes[pid], int(self.now + self.skew[pid]))
             self.flush(pid)
 
     def up(self, pid: int) -> bool:

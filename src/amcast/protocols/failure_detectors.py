@@ -1,0 +1,74 @@
+"""Failure detectors by heartbeats, as sub-machines: who is suspected to have crashed, as one process sees it.
+
+A process that is watched sends heartbeats; one that stays silent for longer than Δ_to is suspected. What that is worth
+depends on the network: P (perfect) never forgives, and is right if Δ_to exceeds the heartbeat period plus the delay of
+any message. ◇P (eventually perfect) trusts again whom it hears after all, with twice the patience, within bounds. Θ is
+the set of those that are trusted: some correct process of each group that has one is always among them, if Δ_to is such
+as for P, or if the patience for one correct process of each group never runs out.
+"""
+
+from typing import ClassVar, Final, final
+
+from amcast.core.process import Params
+from amcast.core.wire import Background
+
+MOST_PATIENCE: Final = 8  # times the first one: a process that crashes often must not be waited for ever longer
+CALM: Final = 20  # times the patience, without suspicion, after which it is halved
+
+
+@final
+class Alive(Background):
+    """A heartbeat that says nothing else."""
+
+    wire: ClassVar[dict[str, object]] = {}
+
+
+ALIVE: Final = Alive()
+
+
+@final
+class FailureDetector:
+    """Processes are numbers below `size`; only those in `watched` are ever suspected for silence."""
+
+    def __init__(self, watched: tuple[int, ...], size: int, params: Params, now: int, forgives: bool = True) -> None:
+        self.watched = watched
+        self.forgives = forgives
+        self.params = params
+        self.suspected = [False] * size
+        self._heard = [now] * size
+        self._patience = [params.suspect_after] * size
+        self._calm_since = [now] * size
+
+    def watch(self, watched: tuple[int, ...], now: int) -> None:
+        """From now on watch these: those who are new have time to be heard."""
+        for p in watched:
+            if p not in self.watched:
+                self._heard[p] = now
+        self.watched = watched
+
+    def heard(self, p: int, now: int) -> bool:
+        """A heartbeat arrived. True if its sender was suspected and is trusted from now on."""
+        silence = now - self._heard[p]
+        self._heard[p] = now
+        patience = self._patience[p]
+        if not self.suspected[p]:
+            if patience > self.params.suspect_after and now - self._calm_since[p] > CALM * patience:
+                self._patience[p] = patience // 2  # what made it late is over
+                self._calm_since[p] = now
+            return False
+        if not self.forgives:
+            return False
+        self.suspected[p] = False
+        self._calm_since[p] = now
+        if silence > patience:  # it was really late: patience was too short, unless it was down or cut off
+            self._patience[p] = min(2 * patience, MOST_PATIENCE * self.params.suspect_after)
+        return True
+
+    def newly_suspected(self, now: int) -> list[int]:
+        """Those that have become suspect by now."""
+        silent: list[int] = []
+        for p in self.watched:
+            if not self.suspected[p] and now - self._heard[p] > self._patience[p]:
+                self.suspected[p] = True
+                silent.append(p)
+        return silent

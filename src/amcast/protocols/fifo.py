@@ -1,0 +1,229 @@
+"""A_fifo: genuine fifo multicast to open groups, whatever number of processes crash.
+
+A process announces by an OK that it has delivered all that a sender multicast to its group before m; m is delivered
+when every process that Θ trusts in every destination group has said so. An OK carries m, so that a delivered message
+cannot be lost with its sender; links need not deliver what a crashed process had under way.
+
+Paper: Schiper, Pedone, "Fast, Flexible, and Highly Resilient Genuine Fifo and Causal Multicast Algorithms",
+Algorithm A_fifo; `# l.N` is a line there.
+
+Latency in message delays: 2.
+
+Departures: a message carries the numbers of its destination groups only; instead of msgSet there are the undelivered
+messages and, per sender, the number of the next one: after its delivery nothing of a message is kept (what others need
+of it is in the OK that was sent before). Θ is one per group, which the proofs need (§3.1 asks for less). Members reply
+to a sender outside of their groups, so that it can go on.
+"""
+
+from typing import ClassVar, Final, final
+
+from mypy_extensions import mypyc_attr
+
+from amcast.core.process import Effects, Params, Process
+from amcast.core.requests import Reply
+from amcast.core.topology import Mid, Topology, sender_of
+from amcast.core.wire import AppMessage, Message
+from amcast.protocols.failure_detectors import ALIVE, Alive, FailureDetector
+
+
+@final
+class Cast(Message):
+    """m, its number at each destination group, and what causally precedes it (see causal.py)."""
+
+    wire: ClassVar[dict[str, object]] = {"m": AppMessage, "seqs": tuple[int, ...], "past": tuple[int, ...]}
+
+    def __init__(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...]) -> None:
+        self.m = m
+        self.seqs = seqs
+        self.past = past
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.m.mid,)
+
+
+@final
+class Ok(Message):
+    """The same, and: whoever sends this has delivered all that the sender of m multicast to its group before."""
+
+    wire: ClassVar[dict[str, object]] = {"m": AppMessage, "seqs": tuple[int, ...], "past": tuple[int, ...]}
+
+    def __init__(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...]) -> None:
+        self.m = m
+        self.seqs = seqs
+        self.past = past
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.m.mid,)
+
+
+MESSAGES: Final[tuple[type[Message], ...]] = (Cast, Ok, Reply, Alive)
+
+
+@final
+class Entry:
+    """An undelivered message."""
+
+    def __init__(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...], addressees: int) -> None:
+        self.m = m
+        self.seqs = seqs
+        self.past = past
+        self.addressees = addressees  # processes as bits, as are:
+        self.oks = 0
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Fifo(Process):
+    """A member of group g0, or a sender outside of all groups (g0 = -1)."""
+
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
+        super().__init__(pid, topology, params, out)
+        self.g0 = topology.group_of[pid] if pid < topology.size else -1
+        self.nb_cast = [0] * len(topology.groups)  # l.2
+        self.next_f_del: dict[int, int] = {}  # l.3, sender -> number, from 1 on
+        self.msg_set: dict[int, dict[int, Entry]] = {}  # l.4, sender -> number -> entry
+        self.replicas = tuple(range(topology.replicas))
+        self.detector = FailureDetector((), topology.replicas, params, 0)
+        self.theta = (1 << topology.replicas) - 1  # the trusted processes as bits
+        self.uncompleted: dict[Mid, bool] = {}  # at a sender outside
+
+    def on_start(self) -> None:
+        self.detector.watch(self.watched(), self.now)
+        self.beat()
+
+    def watched(self) -> tuple[int, ...]:
+        return tuple([p for p in self.replicas if p != self.pid]) if self.g0 >= 0 else ()
+
+    # Θ
+
+    def beat(self) -> None:
+        if self.g0 >= 0:
+            self.send(self.listeners(), ALIVE)
+        if self.watched():
+            self.set_timer("beat", self.params.heartbeat, self.params.heartbeat)
+
+    def listeners(self) -> tuple[int, ...]:
+        return tuple([p for p in self.replicas if p != self.pid])
+
+    def on_timer(self, name: str) -> None:
+        silent = self.detector.newly_suspected(self.now)
+        for p in silent:
+            self.note("suspect", f'{{"process": "{self.topology.name(p)}"}}')
+            self.theta &= ~(1 << p)
+        if silent:
+            self.theta_changed()
+        self.beat()
+
+    def on_detect(self, pid: int, suspected: bool) -> None:
+        self.detector.suspected[pid] = suspected
+        self.theta = self.theta & ~(1 << pid) if suspected else self.theta | 1 << pid
+        self.theta_changed()
+
+    def theta_changed(self) -> None:
+        for sender in list(self.msg_set):
+            self.f_deliver_next(sender)
+
+    # Task 1
+
+    def on_multicast(self, m: AppMessage) -> None:  # l.5
+        self.f_mcast(m)
+
+    def f_mcast(self, m: AppMessage) -> None:
+        for g in m.dest:  # l.6
+            self.nb_cast[g] += 1  # l.7
+        seqs = tuple([self.nb_cast[g] for g in m.dest])  # l.8
+        if self.g0 not in m.dest:
+            self.uncompleted[m.mid] = True
+        self.send(self.topology.members_of(m.dest), Cast(m, seqs, self.past(m)))  # l.9
+
+    def past(self, m: AppMessage) -> tuple[int, ...]:
+        return ()
+
+    # Receiving
+
+    def on_message(self, sender: int, msg: Message) -> None:
+        if isinstance(msg, Ok):
+            self.on_ok(sender, msg)
+        elif isinstance(msg, Cast):
+            entry = self.introduce(msg.m, msg.seqs, msg.past)
+            if entry is not None:
+                self.f_deliver_next(sender_of(msg.m.mid))
+        elif isinstance(msg, Alive):
+            if self.detector.heard(sender, self.now):
+                self.note("trust", f'{{"process": "{self.topology.name(sender)}"}}')
+                self.theta |= 1 << sender
+        elif isinstance(msg, Reply):
+            self.complete(msg.mid)
+
+    def on_ok(self, sender: int, msg: Ok) -> None:
+        entry = self.introduce(msg.m, msg.seqs, msg.past)
+        if entry is not None:
+            entry.oks |= 1 << sender
+            self.f_deliver_next(sender_of(msg.m.mid))
+
+    def introduce(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...]) -> Entry | None:
+        """The entry of m, known from now on; None if m is delivered already."""
+        q = sender_of(m.mid)
+        seq = seqs[m.dest.index(self.g0)]
+        next_f_del = self.next_f_del.get(q, 1)
+        if seq < next_f_del:
+            return None
+        entries = self.msg_set.get(q)
+        if entries is None:
+            entries = {}
+            self.msg_set[q] = entries
+        entry = entries.get(seq)
+        if entry is None:  # l.11
+            addressees = 0
+            for p in self.topology.members_of(m.dest):
+                addressees |= 1 << p
+            entry = Entry(m, seqs, past, addressees)
+            if seq == next_f_del:  # l.12
+                self.send_ok(entry)  # l.13
+            else:
+                self.send(self.topology.members_of(m.dest), Cast(m, seqs, past))  # l.15
+            entries[seq] = entry  # l.16
+        return entry
+
+    def send_ok(self, entry: Entry) -> None:
+        self.send(self.ok_to(entry.m), Ok(entry.m, entry.seqs, entry.past))
+
+    def ok_to(self, m: AppMessage) -> tuple[int, ...]:
+        return self.topology.members_of(m.dest)
+
+    def f_deliver_next(self, q: int) -> None:
+        """Deliver what can be of sender q."""
+        entries = self.msg_set.get(q)
+        if entries is None:
+            return
+        seq = self.next_f_del.get(q, 1)
+        entry = entries.get(seq)
+        while entry is not None and self.theta & entry.addressees & ~entry.oks == 0:  # l.17
+            del entries[seq]
+            seq += 1
+            self.next_f_del[q] = seq  # l.19
+            self.f_deliver(entry)  # l.18
+            entry = entries.get(seq)
+            if entry is not None:  # l.20
+                self.send_ok(entry)  # l.21
+        if not entries:
+            del self.msg_set[q]
+
+    def f_deliver(self, entry: Entry) -> None:
+        self.hand_over(entry.m)
+
+    def hand_over(self, m: AppMessage) -> None:
+        """To the application."""
+        self.deliver(m)
+        q = sender_of(m.mid)
+        if q == self.pid:
+            self.out.completed.append(m.mid)
+        elif q >= self.topology.size or self.topology.group_of[q] not in m.dest:
+            self.send_one(q, Reply(m.mid, self.g0, self.pid))
+
+    def complete(self, mid: Mid) -> None:
+        """At a sender outside: one delivery means that all destinations will deliver."""
+        if self.uncompleted.pop(mid, False):
+            self.out.completed.append(mid)
+
+    def footprint(self) -> int:
+        return sum([len(entries) for entries in self.msg_set.values()])

@@ -1,0 +1,285 @@
+"""LCR: atomic broadcast on a ring, ordered by vector clocks; every message travels twice around.
+
+A message goes round to the predecessor of its origin, by then everybody has it; an acknowledgement goes round after it
+and makes it stable. The clocks give one order in which stable messages are delivered as soon as none before them is
+missing. When servers crash, the others exchange what they have not delivered and go on in a new view.
+
+Paper: Guerraoui, Levy, Pochon, Quéma, "Throughput Optimal Total Order Broadcast for Cluster Environments".
+
+Latency in message delays: 2(n - 1). Every server receives each message and each acknowledgement once. Uniform, with a
+perfect failure detector.
+
+Departures: the paper takes views from a membership service. Here a view is the set of servers that are not suspected:
+who hears of a smaller view takes the intersection, so views shrink along one chain, and of two that are not comparable
+at most one is ever complete. A view is complete when all its members have acknowledged the states of all.
+"""
+
+from typing import ClassVar, Final, final
+
+from amcast.core.process import Effects, Params
+from amcast.core.requests import Multicast, Reply
+from amcast.core.topology import Mid, Topology
+from amcast.core.wire import AppMessage, Message
+from amcast.protocols.failure_detectors import ALIVE, Alive, FailureDetector
+from amcast.protocols.rounds import RoundServer
+
+
+@final
+class Ring(Message):
+    """m of `origin`, with the origin's clock; `size` is the number of members of the view."""
+
+    wire: ClassVar[dict[str, object]] = {"size": int, "origin": int, "clock": tuple[int, ...], "m": AppMessage}
+
+    def __init__(self, size: int, origin: int, clock: tuple[int, ...], m: AppMessage) -> None:
+        self.size = size
+        self.origin = origin
+        self.clock = clock
+        self.m = m
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.m.mid,)
+
+
+@final
+class RingAck(Message):
+    wire: ClassVar[dict[str, object]] = {"size": int, "origin": int, "seq": int}
+
+    def __init__(self, size: int, origin: int, seq: int) -> None:
+        self.size = size
+        self.origin = origin
+        self.seq = seq
+
+
+@final
+class State(Message):
+    """What the sender has not delivered, for a view of these members."""
+
+    wire: ClassVar[dict[str, object]] = {
+        "members": tuple[int, ...],
+        "pending": tuple[tuple[int, int, tuple[int, ...], AppMessage], ...],
+    }
+
+    def __init__(
+        self, members: tuple[int, ...], pending: tuple[tuple[int, int, tuple[int, ...], AppMessage], ...]
+    ) -> None:
+        self.members = members
+        self.pending = pending
+
+    def about(self) -> tuple[Mid, ...]:
+        return tuple([row[3].mid for row in self.pending])
+
+
+@final
+class StateAck(Message):
+    """The sender has the states of all these members."""
+
+    wire: ClassVar[dict[str, object]] = {"members": tuple[int, ...]}
+
+    def __init__(self, members: tuple[int, ...]) -> None:
+        self.members = members
+
+
+MESSAGES: Final[tuple[type[Message], ...]] = (Multicast, Reply, Ring, RingAck, State, StateAck, Alive)
+
+
+@final
+class Entry:
+    def __init__(self, msg: Ring) -> None:
+        self.msg = msg
+        self.stable = False
+
+
+def precedes(a: Ring, b: Ring) -> bool:
+    """The delivery order: of older views first, then by the clocks."""
+    if a.size != b.size:
+        return a.size > b.size
+    i, j = a.origin, b.origin
+    if i == j:
+        return a.clock[i] < b.clock[i]
+    if i < j:
+        return a.clock[i] <= b.clock[i]
+    return a.clock[j] < b.clock[j]
+
+
+@final
+class Lcr(RoundServer):
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
+        super().__init__(pid, topology, params, out)
+        self.members = topology.groups[self.g0]  # of the view in which the ring works
+        self.clock = [0] * topology.replicas
+        self.delivered = [0] * topology.replicas  # by origin, in this view
+        self.pending: list[Entry] = []
+        self.target: tuple[int, ...] = ()  # the members of the view to come, while there is one
+        self.states: dict[int, bool] = {}
+        self.acks: dict[tuple[int, ...], dict[int, bool]] = {}
+        self.early: list[tuple[int, Message]] = []  # of the ring in a later view
+        self.detector = FailureDetector((), topology.replicas, params, 0, forgives=False)
+
+    def on_start(self) -> None:
+        self.detector.watch(tuple([p for p in self.members if p != self.pid]), self.now)
+        self.beat()
+
+    def after(self, steps: int) -> int:
+        """The server so many places further on the ring."""
+        return self.members[(self.members.index(self.pid) + steps) % len(self.members)]
+
+    # The ring
+
+    def kick(self) -> None:
+        while self.queue and not self.target:
+            m = self.queue.pop(0)
+            self.clock[self.pid] += 1
+            msg = Ring(len(self.members), self.pid, tuple(self.clock), m)
+            self.insert(msg)
+            if len(self.members) == 1:
+                self.on_stable(self.pid, msg.clock[self.pid])
+            else:
+                self.send_one(self.after(1), msg)
+
+    def insert(self, msg: Ring) -> None:
+        at = len(self.pending)
+        while at > 0 and precedes(msg, self.pending[at - 1].msg):
+            at -= 1
+        self.pending.insert(at, Entry(msg))
+
+    def on_ring(self, msg: Ring) -> None:
+        j = msg.origin
+        if msg.clock[j] <= self.clock[j]:
+            return
+        self.insert(msg)
+        self.clock[j] += 1
+        if self.after(1) == j:
+            self.on_stable(j, msg.clock[j])
+            self.send_one(j, RingAck(msg.size, j, msg.clock[j]))
+        else:
+            self.send_one(self.after(1), msg)
+
+    def on_ack(self, msg: RingAck) -> None:
+        self.on_stable(msg.origin, msg.seq)
+        if self.after(2) != msg.origin:
+            self.send_one(self.after(1), msg)
+
+    def on_stable(self, origin: int, seq: int) -> None:
+        for entry in self.pending:
+            if entry.msg.origin == origin and entry.msg.clock[origin] == seq:
+                entry.stable = True
+                break
+        while self.pending and self.pending[0].stable:
+            self.hand_over(self.pending.pop(0).msg)
+
+    def hand_over(self, msg: Ring) -> None:
+        self.delivered[msg.origin] = msg.clock[msg.origin]
+        self.deliver_batch(msg.origin, (msg.m,))
+
+    # Views
+
+    def beat(self) -> None:
+        if len(self.members) > 1:
+            self.send(tuple([p for p in self.members if p != self.pid]), ALIVE)
+        self.set_timer("beat", self.params.heartbeat, self.params.heartbeat)
+
+    def on_timer(self, name: str) -> None:
+        silent = self.detector.newly_suspected(self.now)
+        if silent:
+            self.change_view([p for p in self.view() if p not in silent])
+        self.beat()
+
+    def on_detect(self, pid: int, suspected: bool) -> None:
+        if suspected and pid in self.view():
+            self.detector.suspected[pid] = True
+            self.change_view([p for p in self.view() if p != pid])
+
+    def view(self) -> tuple[int, ...]:
+        return self.target or self.members
+
+    def change_view(self, members: list[int]) -> None:
+        """Stop the ring, and tell all of the new view what is not delivered."""
+        self.target = tuple(members)
+        self.note("reconfigure", f'{{"members": {len(members)}}}')
+        for p in self.members:
+            self.detector.suspected[p] = p not in self.target
+        self.states = {}
+        rows = tuple([(e.msg.size, e.msg.origin, e.msg.clock, e.msg.m) for e in self.pending])
+        self.send(self.target, State(self.target, rows))
+
+    def on_state(self, sender: int, msg: State) -> None:
+        common = [p for p in self.view() if p in msg.members]
+        if len(common) < len(self.view()):
+            self.change_view(common)
+        if not self.target or self.target != msg.members:
+            return
+        for size, origin, clock, m in msg.pending:
+            self.merge(Ring(size, origin, clock, m))
+        self.states[sender] = True
+        if len(self.states) == len(self.target):
+            self.send(self.target, StateAck(self.target))
+            self.install_if_acknowledged()
+
+    def merge(self, msg: Ring) -> None:
+        """Keep a message that somebody has not delivered, unless it is known or delivered here."""
+        if msg.size > len(self.members) or (
+            msg.size == len(self.members) and msg.clock[msg.origin] <= self.delivered[msg.origin]
+        ):
+            return
+        for entry in self.pending:
+            known = entry.msg
+            if known.size == msg.size and known.origin == msg.origin and known.clock == msg.clock:
+                return
+        self.insert(msg)
+
+    def on_state_ack(self, sender: int, msg: StateAck) -> None:
+        found = self.acks.get(msg.members)
+        if found is None:
+            found = {}
+            self.acks[msg.members] = found
+        found[sender] = True
+        self.install_if_acknowledged()
+
+    def install_if_acknowledged(self) -> None:
+        if not self.target or len(self.states) < len(self.target):
+            return
+        if len(self.acks.get(self.target, {})) < len(self.target):
+            return
+        for entry in self.pending:
+            self.hand_over(entry.msg)
+        self.pending = []
+        self.members = self.target
+        self.target = ()
+        self.states = {}
+        self.acks = {}
+        self.clock = [0] * self.replicas
+        self.delivered = [0] * self.replicas
+        self.detector.watch(tuple([p for p in self.members if p != self.pid]), self.now)
+        early = self.early
+        self.early = []
+        for sender, msg in early:
+            self.on_message(sender, msg)
+        self.kick()
+
+    def on_message(self, sender: int, msg: Message) -> None:
+        if isinstance(msg, Ring):
+            if self.works(sender, msg.size, msg):
+                self.on_ring(msg)
+        elif isinstance(msg, RingAck):
+            if self.works(sender, msg.size, msg):
+                self.on_ack(msg)
+        elif isinstance(msg, Alive):
+            self.detector.heard(sender, self.now)
+        elif isinstance(msg, Multicast):
+            self.on_request(sender, msg.m)
+        elif isinstance(msg, State):
+            self.on_state(sender, msg)
+        elif isinstance(msg, StateAck):
+            self.on_state_ack(sender, msg)
+
+    def works(self, sender: int, size: int, msg: Message) -> bool:
+        """Whether ring traffic of a view with so many members is to be handled now; what is early is kept."""
+        if size < len(self.members):
+            self.early.append((sender, msg))
+        return size == len(self.members) and not self.target
+
+    def idle(self) -> bool:
+        return not self.queue and not self.pending and not self.target
+
+    def footprint(self) -> int:
+        return super().footprint() + len(self.pending) + len(self.early)

@@ -1,0 +1,143 @@
+# ruff: noqa: E501
+"""Every guard of the AllConcur family, broken one at a time."""
+
+import sys
+
+import pytest
+
+from amcast.core.process import Protocol
+from amcast.protocols import allconcur, allconcur_messages, allconcur_plus, allgather, lcr, overlay, protocol, rounds
+from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
+from tests.scenarios import test_allconcur as scenarios
+
+SEEDS = range(80)
+
+ALLGATHER = [
+    mutant("no_relay", ("        if children:\n            self.send(children, msg)\n\n    def broadcast", "\n    def broadcast")),
+    mutant("early_message_dropped", ("                self.next.append(msg)", "                pass")),
+    mutant("early_message_at_once", ("            if msg.r > self.r:", "            if False:")),
+    mutant("silent_without_load", ("                self.broadcast()\n                self.try", "                self.try")),
+    mutant("what_waits_is_forgotten", ("            if postponed or self.queue:", "            if postponed:")),
+    mutant("by_arrival", ("            for msg in self.received:\n", "            for msg in self.received[self.pid :] + self.received[: self.pid]:\n")),
+]
+
+TRACKING = [
+    mutant("owner_may_have_it", ("        new = successors[p] & ~owners & ~visited", "        new = successors[p] & ~visited")),
+    mutant("failed_means_lost", ("        if owners is None:\n            alive = True\n            continue\n", "        if owners is None:\n            continue\n")),
+    mutant("no_expansion", ("        visited |= new\n        todo |= new\n", "")),
+    mutant("early_detector_not_deaf", ("        self.deaf[p] = True\n        self.on_fail", "        self.on_fail")),
+    mutant("silent_member_kept", ("            self.remove(missing)  # l.67-71", "            pass")),
+    mutant("notification_not_passed_on", ("        self.send(self.successors, msg)  # l.45\n", "")),
+    mutant("reliable_not_passed_on", ("            self.send(self.successors, msg)  # l.40\n", "            pass\n")),
+]
+
+PLUS = [
+    mutant("void_notifications_kept", ("            self.notices.pop(p, None)\n        for target", "        for target"), ("            if target in gone or owner in gone:\n                self.forget(target, owner)\n", "            pass\n")),
+    mutant("previous_round_delivered_again", ("        self.prev = None  # l.73\n", "")),
+    mutant("own_message_redrawn", ("        own = self.own.get(self.r)\n        if own is None:\n            own = (self.take", "        own = None\n        if own is None:\n            own = (self.take")),
+    mutant("delivered_when_complete", ("        self.prev = self.m  # l.62\n", "        self.deliver_round(self.m)\n        self.prev = self.m\n")),
+    mutant("completion_tried_once", ("        while not self.out.halted and (self.complete", "        if not self.out.halted and (self.complete")),
+    mutant("last_round_never_delivered", ("        return self.reliable or loaded(self.prev) or loaded(self.held)", "        return self.reliable")),
+    mutant("no_rollback", ("        if self.prev is not None:\n            self.r -= 1\n", "")),
+    mutant("skip_delivers_nothing", ("        self.release(prev)  # l.33-34\n", "")),
+    mutant("stays_reliable", ("        if not self.notices and not self.marker and not self.always_reliable and not again:  # l.74", "        if False:")),
+    mutant("stash_of_another_state", ("            if msg.e != self.e or msg.r != self.r or isinstance(msg, Reliable) != self.reliable:\n                return", "            if False:\n                return")),
+    mutant("stash_lost", ("            if not self.stash or not holds_reliable(self.stash):  # l.20\n                self.stash[msg.origin] = msg", "            pass")),
+    mutant("marker_kept", ("        if not self.reconfiguration and self.r >= self.marker:\n            self.marker = 0\n", "")),
+    mutant("no_marker", ("                self.marker = r\n                self.send(self.successors, Eon(self.eon, r))\n", "")),
+    mutant("early_messages_of_an_eon_lost", ("            self.early.append((sender, msg))", "            pass")),
+    mutant("newcomers_without_a_past", ("        for m in msg.log:\n            if sender", "        for m in ():\n            if sender")),
+    mutant("twice_for_a_client", ("            if not self.done.contains(m.mid):\n                self.done.add(m)\n                self.deliver(m)\n            if origin", "            self.done.add(m)\n            self.deliver(m)\n            if origin")),
+]
+
+UNIFORM = [
+    mutant("not_held", ("            if self.uniform:", "            if False:")),
+    mutant("held_not_released", ("            self.held = None\n            self.release(held)\n        self.try_to", "            self.held = None\n        self.try_to")),
+    mutant("held_run_again", ("        if self.prev is not None:\n            self.r -= 1\n", "        if self.held is not None:\n            self.prev, self.held = self.held, None\n            self.r -= 1\n        if self.prev is not None:\n            self.r -= 1\n")),
+    mutant("delivers_before_it_sends", ("        self.a_broadcast()\n        held = self.held\n", "        held = self.held\n")),
+    mutant("marker_forgotten", ("                if self.marker:\n                    return True\n", "")),
+]
+
+RERUN = [
+    mutant("each_decides_alone", ("self.r <= highest_started(done)", "self.r <= self.started")),
+]
+
+MERGE = [
+    mutant("second_round_twice", ("        if self.rerun_in_one:\n            self.own.pop(self.r + 1, None)", "        if False:\n            self.own.pop(self.r + 1, None)")),
+    mutant("second_round_lost", ("            return own[0] + second[0], own[1] + second[1]", "            return own")),
+]
+
+EA = [
+    mutant("no_votes", ("        if voters < len(self.members) // 2:\n            return False\n", "")),
+    mutant("not_frozen", ("        self.frozen = True\n", "")),
+    mutant("skipped_round_forgotten", ("        self.waiting.append(undelivered)", "        pass")),
+    mutant("never_revoked", ("            if self.r > since:  #", "            if False:  #")),
+    mutant("deaf_for_ever", ("                        self.deaf[target] = False\n", "                        pass\n")),
+    mutant("removed_and_not_told", ("            self.send_one(p, Removed(self.eon))", "            pass")),
+]
+
+RING = [
+    mutant("delivered_unstable", ("        while self.pending and self.pending[0].stable:", "        while self.pending:")),
+    mutant("stable_out_of_order", ("                entry.stable = True\n                break\n", "                self.pending.remove(entry)\n                self.hand_over(entry.msg)\n                return\n")),
+    mutant("by_arrival_on_the_ring", ("        while at > 0 and precedes(msg, self.pending[at - 1].msg):", "        while False:")),
+    mutant("clock_not_raised", ("        self.clock[j] += 1\n", "        self.clock[j] = self.clock[j]\n")),
+    mutant("ack_stops_early", ("        if self.after(2) != msg.origin:\n            self.send_one(self.after(1), msg)\n", "        pass\n")),
+    mutant("pending_not_exchanged", ("            self.merge(Ring(size, origin, clock, m))", "            pass")),
+    mutant("installs_without_acks", ("        if len(self.acks.get(self.target, {})) < len(self.target):\n            return\n", "")),
+    mutant("delivered_before_the_view", ("        if msg.size > len(self.members) or (\n", "        if False and (\n")),
+    mutant("ring_goes_on_in_a_view_change", ("        return size == len(self.members) and not self.target", "        return size == len(self.members)")),
+    mutant("early_on_the_ring_lost", ("            self.early.append((sender, msg))\n        return size", "            pass\n        return size")),
+    mutant("views_not_intersected", ("        if len(common) < len(self.view()):\n            self.change_view(common)\n", "")),
+    mutant("older_view_last", ("        return a.size > b.size", "        return a.size < b.size")),
+]
+
+ALLCONCUR_EA = [
+    mutant("any_vote_counts", ("        return self.votes.get((self.e, self.r, p, backward)) == self.origins", "        return (self.e, self.r, p, backward) in self.votes")),
+]
+
+FAMILY = {"lcr": RING, "allconcur_ea": ALLCONCUR_EA, "allconcur": TRACKING, "allconcur_plus": PLUS, "allconcur_plus_uniform": UNIFORM,
+          "allconcur_plus_rerun": RERUN, "allconcur_plus_merge": MERGE, "allconcur_plus_ea": EA}  # fmt: skip
+ROLES = {"allconcur": "AllConcur", "allconcur_plus": "AllConcurPlus", "allconcur_plus_uniform": "AllConcurPlusUniform",
+         "allconcur_plus_rerun": "AllConcurPlusRerun", "allconcur_plus_merge": "AllConcurPlusMerge",
+         "allconcur_plus_ea": "AllConcurPlusEA", "allconcur_ea": "AllConcurEA"}  # fmt: skip
+ALL = [("allgather", m) for m in ALLGATHER] + [(name, m) for name, mutants in FAMILY.items() for m in mutants]
+
+
+def table_of(name: str, broken: Mutant) -> Protocol:
+    if name == "allgather":
+        module = load(broken, rounds, overlay, allgather)
+        replica, messages = module.AllGather, module.MESSAGES
+    elif name == "lcr":
+        module = load(broken, rounds, lcr)
+        replica, messages = module.Lcr, module.MESSAGES
+    else:
+        module = load(broken, rounds, overlay, allconcur_messages, allconcur_plus, allconcur)
+        plus = sys.modules[f"mutant_{broken.name}_allconcur_plus"]
+        replica = getattr(module, ROLES[name], None) or getattr(plus, ROLES[name])
+        messages = module.MESSAGES
+    client = sys.modules[f"mutant_{broken.name}_rounds"].RoundClient
+    return replace(protocol(name), replica=replica, messages=messages, client=client)
+
+
+def caught(name: str, broken: Mutant, monkeypatch: pytest.MonkeyPatch, seeds: range) -> str:
+    table = table_of(name, broken)
+    monkeypatch.setitem(scenarios.UNDER_TEST, name, table)
+    for scenario, (of, _) in scenarios.SCENARIOS.items():
+        if of == name:
+            try:
+                scenarios.run(scenario)
+            except CRASHES as error:
+                return f"{scenario}: {type(error).__name__}"
+    return caught_by_swarm(table, seeds)
+
+
+@pytest.mark.parametrize(("name", "broken"), ALL, ids=[f"{name}: {m.name}" for name, m in ALL])
+def test_mutant_is_caught(name: str, broken: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    how = caught(name, broken, monkeypatch, SEEDS)
+    print(how)
+    assert how, f"{broken.name} survived all scenarios and {len(SEEDS)} seeds"
+
+
+@pytest.mark.parametrize("name", ["allgather", "lcr", *ROLES])
+def test_unbroken_protocol_is_not_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert caught(name, mutant(f"unbroken_{name}"), monkeypatch, range(4)) == ""

@@ -1,0 +1,144 @@
+"""Every guard of fifo and causal multicast, broken one at a time."""
+
+import sys
+
+import pytest
+
+from amcast.core.process import Protocol
+from amcast.protocols import causal, fifo, protocol
+from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
+from tests.scenarios import test_ordering as scenarios
+
+SEEDS = range(120)
+
+FIFO = [
+    mutant("ok_out_of_order", ("            if seq == next_f_del:  # l.12", "            if True:")),
+    mutant("no_relay_and_no_ok_later", ("                self.send_ok(entry)  # l.21", "                pass")),
+    mutant("delivers_without_oks", ("self.theta & entry.addressees & ~entry.oks == 0", "True")),
+    mutant("one_ok_is_enough", ("self.theta & entry.addressees & ~entry.oks == 0", "entry.oks")),
+    mutant(
+        "own_group_is_enough",
+        (
+            "self.theta & entry.addressees & ~entry.oks == 0",
+            "all(entry.oks >> p & 1 or not self.theta >> p & 1 for p in self.topology.groups[self.g0])",
+        ),
+    ),
+    mutant(
+        "waits_for_the_dead", ("self.theta & entry.addressees & ~entry.oks == 0", "entry.addressees & ~entry.oks == 0")
+    ),
+    mutant(
+        "change_of_theta_unnoticed",
+        ("            self.f_deliver_next(sender)\n\n    # Task 1", "            pass\n\n    # Task 1"),
+    ),
+    mutant(
+        "an_ok_does_not_introduce",
+        (
+            "    def on_ok(self, sender: int, msg: Ok) -> None:\n        entry = ",
+            "    def on_ok(self, sender: int, msg: Ok) -> None:\n"
+            "        if msg.seqs[msg.m.dest.index(self.g0)] not in self.msg_set.get(sender_of(msg.m.mid), {}):\n"
+            "            return\n        entry = ",
+        ),
+    ),
+    mutant("delivered_twice", ("        if seq < next_f_del:\n            return None\n", "")),
+    mutant(
+        "one_number_for_all_groups",
+        (
+            "        seqs = tuple([self.nb_cast[g] for g in m.dest])  # l.8",
+            "        seqs = tuple([sum(self.nb_cast) for g in m.dest])",
+        ),
+    ),
+]
+
+CAUSAL = [
+    mutant(
+        "merged_when_f_delivered",
+        (
+            "        self.msg_lst.append(entry)  # l.13\n",
+            "        self.msg_lst.append(entry)\n"
+            "        self.count(entry.m.dest[0], sender_of(entry.m.mid), entry.seqs[0] + 1)\n",
+        ),
+    ),
+    mutant(
+        "past_not_tested",
+        (
+            "        while self.c_deliver_first():  # l.14\n            pass",
+            "        self.c_deliver(self.msg_lst.pop(0))",
+        ),
+    ),
+    mutant(
+        "past_not_merged",
+        ("            self.count(entry.past[i], entry.past[i + 1], entry.past[i + 2])  # l.19", "            pass"),
+    ),
+    mutant("own_message_not_merged", ("            self.count(g, q, n)", "            pass")),
+    mutant(
+        "only_rows_of_destinations",
+        (
+            "            found += [key[0], key[1], n]",
+            "            if key[0] in m.dest:\n                found += [key[0], key[1], n]",
+        ),
+    ),
+    mutant(
+        "too_little_of_the_past",
+        ("since = min([self.told[g] for g in m.dest])", "since = max([self.told[g] for g in m.dest])"),
+    ),
+    mutant("messages_of_a_sender_overtake", ("                blocked[q] = True\n", "                pass\n")),
+    mutant(
+        "tail_first",
+        (
+            "        for i, entry in enumerate(self.msg_lst):\n",
+            "        for i, entry in reversed(list(enumerate(self.msg_lst))):\n",
+        ),
+    ),
+]
+
+STABLE = [
+    mutant("casts_at_once", ("        if self.unstable is None and self.waiting:", "        if self.waiting:")),
+    mutant(
+        "no_ok_to_outsiders", ("        return members if q in members else (*members, q)", "        return members")
+    ),
+    mutant("dead_groups_hold_a_sender", ("            self.check_stable()  # nobody there may be trusted\n", "")),
+    mutant("one_ok_is_stable", ("            if self.theta & ~self.oks & 1 << p:", "            if not self.oks:")),
+    mutant(
+        "change_of_theta_unnoticed_by_a_sender",
+        ("        super().theta_changed()\n        self.check_stable()", "        super().theta_changed()"),
+    ),
+]
+
+
+def table_of(name: str, broken: Mutant) -> Protocol:
+    module = load(broken, fifo, causal)
+    role = {"fifo": "Fifo", "causal": "Causal", "causal_stable": "CausalStable"}[name]
+    return replace(
+        protocol(name), replica=getattr(module, role), client=getattr(module, role), messages=module_messages(broken)
+    )
+
+
+def module_messages(broken: Mutant) -> object:
+    return sys.modules[f"mutant_{broken.name}_fifo"].MESSAGES
+
+
+def caught(name: str, broken: Mutant, monkeypatch: pytest.MonkeyPatch, seeds: range) -> str:
+    table = table_of(name, broken)
+    monkeypatch.setitem(scenarios.UNDER_TEST, name, table)
+    for scenario, (of, _) in scenarios.SCENARIOS.items():
+        if of == name:
+            try:
+                scenarios.run(scenario)
+            except CRASHES as error:
+                return f"{scenario}: {type(error).__name__}"
+    return caught_by_swarm(table, seeds)
+
+
+ALL = [("fifo", m) for m in FIFO] + [("causal", m) for m in CAUSAL] + [("causal_stable", m) for m in STABLE]
+
+
+@pytest.mark.parametrize(("name", "broken"), ALL, ids=[f"{name}: {m.name}" for name, m in ALL])
+def test_mutant_is_caught(name: str, broken: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    how = caught(name, broken, monkeypatch, SEEDS)
+    print(how)
+    assert how, f"{broken.name} survived all scenarios and {len(SEEDS)} seeds"
+
+
+@pytest.mark.parametrize("name", ["fifo", "causal", "causal_stable"])
+def test_unbroken_protocol_is_not_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert caught(name, mutant(f"unbroken_{name}"), monkeypatch, range(8)) == ""

@@ -1,0 +1,27 @@
+"""Who is suspected when: P never forgives, ◇P does, and only those who are watched count."""
+
+from amcast.core.process import Params
+from amcast.protocols.failure_detectors import FailureDetector
+
+PARAMS = Params(1, 10, 100)
+
+
+def test_perfect_never_forgives() -> None:
+    detector = FailureDetector((1, 2), 4, PARAMS, 0, forgives=False)
+    detector.heard(2, 90)
+    assert detector.newly_suspected(100) == [] and detector.newly_suspected(101) == [1]
+    assert not detector.heard(1, 102) and detector.suspected == [False, True, False, False]
+    assert detector.newly_suspected(103) == []
+
+
+def test_eventually_perfect_waits_longer_the_next_time() -> None:
+    detector = FailureDetector((1,), 2, PARAMS, 0)
+    assert detector.newly_suspected(101) == [1]
+    assert detector.heard(1, 150) and not detector.suspected[1]
+    assert detector.newly_suspected(350) == [] and detector.newly_suspected(351) == [1]
+
+
+def test_who_is_new_has_time() -> None:
+    detector = FailureDetector((1,), 4, PARAMS, 0)
+    detector.watch((2, 3), 1000)
+    assert detector.newly_suspected(1100) == [] and detector.newly_suspected(1101) == [2, 3]
