@@ -19,13 +19,13 @@ from amcast.core.errors import UsageError
 from amcast.core.process import Effects, Params, Process, Protocol
 from amcast.core.topology import Mid, Topology, message_id, sender_of
 from amcast.core.trace import Recorder
+from amcast.core.tracer import Tracer
 from amcast.core.wire import AppMessage, Background, Codec, Message
 from amcast.sim.calendar import Calendar
 from amcast.sim.choices import Choices
 from amcast.sim.disk import Disk
 from amcast.sim.network import LOST, Costs, Network, cut_sends, random_cut
 from amcast.sim.obligations import Obligations, Pending
-from amcast.sim.tracer import Tracer
 
 # What an event is: code = incarnation of the sender, kind, destination, sender.
 INCARNATION_SHIFT: Final[i64] = 56

@@ -1,0 +1,149 @@
+"""What must hold in every state of an exploration, and what has to be seen in some."""
+
+from collections.abc import Sequence
+
+from amcast.check import check
+from amcast.core.order import BOTTOM
+from amcast.core.process import Protocol
+from amcast.core.topology import Mid, message_id, sender_of
+from amcast.core.trace import Event, ListRecorder
+from amcast.core.tracer import Tracer
+from amcast.core.wire import Codec
+from amcast.explore.actor import Actor, Entry, Setting, Step
+from amcast.explore.calm import Calm
+from amcast.explore.model import Model, State, Violation
+
+
+def safety_of(table: Protocol) -> list[str]:
+    """What must hold at every moment, by what the protocol promises."""
+    order = [name for word, name in (("total", "order"), ("fifo", "fifo"), ("causal", "causal")) if word in table.order]
+    return ["integrity", "validity", *order]
+
+
+class Properties:
+    """Judges the states of one model. What depends on the logs alone is judged once for equal logs."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.topology = setting.topology
+        self.safety = safety_of(setting.protocol)
+        self.genuine = getattr(setting.protocol, "genuine", True)
+        self.dests: dict[Mid, tuple[int, ...]] = {
+            message_id(pid, seq): dest
+            for pid in range(self.topology.size)
+            for seq, dest in enumerate(setting.works(pid))
+        }
+        self.sometimes: dict[str, bool] = dict.fromkeys(self.expected(), False)
+        self._judged: set[tuple[int, ...]] = set()
+        self._looked: set[tuple[int, int, tuple[Mid, ...]]] = set()
+        self.model = Model(setting, self.look)
+
+    # Always
+
+    def at_state(self, state: State) -> None:
+        key = self.model.logs_of(state)
+        if key in self._judged:
+            return
+        self._judged.add(key)
+        logs = [self.model.logs[log] for log in key]
+        self.notice(logs, any(self.model.crashed_in(state)))
+        self.judge(self.events(logs), self.safety)
+
+    def at_rest(self, state: State) -> None:
+        """No message is under way: if nothing goes wrong any more, everything is delivered everywhere."""
+        self.converges(self.model.actors(state))
+
+    def converges(self, actors: Sequence[Actor]) -> None:
+        crashed = [actor.crashed for actor in actors]
+        Calm(actors).run()
+        events = self.events([actor.log for actor in actors], crashed)
+        self.judge(events, [*self.safety, "agreement", "termination"])
+
+    def look(self, pid: int, step: Step) -> None:
+        """Only senders and destinations of a message have work with it."""
+        if not self.genuine:
+            return
+        for dest, msg in step.sends:
+            about = msg.about()
+            key = (pid, dest, about)
+            if about and dest != pid and key not in self._looked:
+                self._looked.add(key)
+                recorder = ListRecorder(full=True)
+                tracer = self.tracer(recorder)
+                tracer.start(None)
+                for mid in about:
+                    tracer.record(0, sender_of(mid), "multicast", mid, dest=self.dests[mid])
+                tracer.message(0, pid, "send", dest, msg)
+                self.judge(recorder.events, ["genuine"])
+
+    def judge(self, events: list[Event], properties: list[str]) -> None:
+        for verdict in check(events, properties):
+            if verdict.status == "violated":
+                raise Violation(verdict.property, verdict.reason)
+
+    def tracer(self, recorder: ListRecorder) -> Tracer:
+        return Tracer(recorder, self.topology, Codec(self.setting.protocol.messages), "explore", "explore")
+
+    def events(self, logs: Sequence[Sequence[Entry]], crashed: Sequence[bool] | None = None) -> list[Event]:
+        """A trace with these logs; an ended one if `crashed` says who did."""
+        recorder = ListRecorder()
+        tracer = self.tracer(recorder)
+        tracer.start(None)
+        for pid, log in enumerate(logs):
+            for kind, mid, fact in log:
+                if kind == "multicast":
+                    tracer.record(0, pid, kind, mid, dest=self.dests[mid])
+                elif kind == "deliver":
+                    tracer.record(0, pid, kind, mid, ts=fact if isinstance(fact, int) else BOTTOM)
+            if crashed is not None and crashed[pid]:
+                tracer.record(0, pid, "crash")
+        if crashed is not None:
+            tracer.end(0, False)
+        return recorder.events
+
+    # Sometimes
+
+    def expected(self) -> list[str]:
+        name = self.topology.message_name
+        found = ["everything is delivered everywhere"]
+        if self.setting.scope.orders:
+            for a, b in self.conflicts():
+                found.append(f"{name(a)} is delivered before {name(b)}")
+        if self.setting.scope.elections:
+            found += ["a new leader takes over", "a new leader delivers"]
+        if self.setting.scope.crashes:
+            found.append("a message is delivered although a process crashed")
+        return found
+
+    def conflicts(self) -> list[tuple[Mid, Mid]]:
+        """Pairs of messages of different senders with a common destination."""
+        dests = self.dests
+        return [
+            (a, b) for a in dests for b in dests if sender_of(a) != sender_of(b) and set(dests[a]) & set(dests[b])
+        ]
+
+    def notice(self, logs: Sequence[Sequence[Entry]], crashed: bool) -> None:
+        for what in self.seen(logs, crashed):
+            if what in self.sometimes:
+                self.sometimes[what] = True
+
+    def seen(self, logs: Sequence[Sequence[Entry]], crashed: bool) -> list[str]:
+        name = self.topology.message_name
+        found: list[str] = []
+        delivered = [[mid for kind, mid, _ in log if kind == "deliver"] for log in logs]
+        members = self.topology.members_of
+        if all(mid in delivered[pid] for mid, dest in self.dests.items() for pid in members(dest)):
+            found.append("everything is delivered everywhere")
+        for mids in delivered:
+            found += [f"{name(a)} is delivered before {name(b)}" for i, a in enumerate(mids) for b in mids[i + 1 :]]
+        for pid, log in enumerate(logs):
+            kinds = [kind for kind, _, _ in log]
+            first = 1 if self.topology.rank_of[pid] == 0 else 0  # who leads from the start says so, too
+            if kinds.count("leader") > first:
+                found.append("a new leader takes over")
+                if "deliver" in kinds[kinds.index("leader") :]:
+                    found.append("a new leader delivers")
+        if crashed and any(delivered):
+            found.append("a message is delivered although a process crashed")
+        return found
+
