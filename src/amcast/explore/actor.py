@@ -1,8 +1,11 @@
 """One process under the control of a search: it takes the next event when it is told to."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from amcast.core.errors import AmcastError, InvariantViolation, UsageError
 from amcast.core.process import Effects, Params, Process, Protocol
 from amcast.core.requests import NOBODY
 from amcast.core.topology import Mid, Topology, message_id
@@ -11,6 +14,7 @@ from amcast.explore.scope import Scope
 
 DELTA = 1_000_000
 
+Result = TypeVar("Result")
 Sends = list[tuple[int, Message]]
 Entry = tuple[str, Mid, object]  # kind of row in a trace; message; destinations, timestamp or detail
 
@@ -35,6 +39,18 @@ class Setting:
 
     def allowed(self, names: tuple[str, ...], pid: int) -> int:
         return names.count(self.topology.names[pid])
+
+
+BUGS = (AmcastError, AssertionError, KeyError, IndexError, ValueError, TypeError, AttributeError, NotImplementedError)
+
+
+class Violation(Exception):
+    """A property does not hold."""
+
+    def __init__(self, property: str, problem: str) -> None:
+        super().__init__(f"{property}: {problem}")
+        self.property = property
+        self.problem = problem
 
 
 # What can happen to a process: the first word says what. Messages are objects here, numbers in a search.
@@ -99,7 +115,7 @@ class Actor:
             process.suspect(self.now)
             self.drain(step)
         elif what == "crash":
-            self.crash()
+            self.crash(step)
         self.hear_oneself(step)
         return step
 
@@ -121,8 +137,9 @@ class Actor:
         first = min([latest for _, _, latest in self.due], default=0)
         return sorted({name for name, earliest, _ in self.due if earliest <= first})
 
-    def crash(self) -> None:
+    def crash(self, step: Step) -> None:
         self.crashed = True
+        self.write(step, ("crash", NOBODY, None))
         self.due = []
         self.left = []
 
@@ -164,3 +181,16 @@ class Actor:
     def write(self, step: Step, entry: Entry) -> None:
         self.log.append(entry)
         step.rows.append(entry)
+
+
+def watched(actor: Actor, act: Callable[[], Result]) -> Result:
+    """How a broken protocol shows, as a violation."""
+    try:
+        return act()
+    except UsageError:
+        raise
+    except InvariantViolation as error:
+        raise Violation("invariant", str(error)) from error
+    except BUGS as error:
+        who = actor.setting.topology.names[actor.pid]
+        raise Violation("no exception", f"{who} raised {type(error).__name__}: {error}") from error

@@ -5,12 +5,13 @@ with all the time it needs, and everything has to be delivered.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from amcast.core.errors import UsageError
 from amcast.core.wire import Message
-from amcast.explore.actor import DELTA, Actor, Entry, Step
-from amcast.explore.model import BUGS, Violation
+from amcast.explore.actor import DELTA, Actor, Step, watched
+
+Channels = Mapping[tuple[int, int], Iterable[Message]]
+Note = Callable[[int, int, tuple[int, Message] | None, Step], None]  # time passed, process, sender and message, step
 
 BOUND = 500  # δ until everything is delivered
 
@@ -18,17 +19,19 @@ BOUND = 500  # δ until everything is delivered
 class Calm:
     """Takes processes where they are and goes on with them."""
 
-    def __init__(self, actors: Sequence[Actor]) -> None:
+    def __init__(self, actors: Sequence[Actor], channels: Channels, note: Note | None = None) -> None:
         self.actors = actors
-        self.time = max(actor.now for actor in actors)
+        self.note = note
+        self.began = self.time = max(actor.now for actor in actors)
         self.queue: list[tuple[int, int, int, object]] = []  # time, number, process, what
         self.count = 0
-        self.dest: dict[object, tuple[int, ...]] = {}
-        self.logs: list[list[Entry]] = [actor.log for actor in actors]
         for actor in actors:
             due, actor.due = actor.due, []
             for name, _, latest in due:
                 self.push(max(self.time, latest), actor.pid, name)
+        for (sender, dest), messages in channels.items():
+            for msg in messages:
+                self.push(self.time + (DELTA if dest != sender else 0), dest, (sender, msg))
 
     def push(self, time: int, pid: int, what: object) -> None:
         self.count += 1
@@ -46,13 +49,9 @@ class Calm:
             before = len(actor.log)
             step = Step()
             actor.now = self.time
-            try:
-                self.handle(actor, what, step)
-            except UsageError:
-                raise
-            except BUGS as error:
-                who = actor.setting.topology.names[pid]
-                raise Violation("no exception", f"in calm, {who} raised {type(error).__name__}: {error}") from error
+            heard = self.handle(actor, what, step)
+            if self.note is not None:
+                self.note(self.time - self.began, pid, heard, step)
             for dest, msg in step.sends:
                 self.push(self.time + (DELTA if dest != pid else 0), dest, (pid, msg))
             for name, _, latest in actor.due:
@@ -61,16 +60,19 @@ class Calm:
             if len(actor.log) != before:
                 waiting = self.waiting()
 
-    def handle(self, actor: Actor, what: object, step: Step) -> None:
-        if isinstance(what, str):
-            actor.process.timer(actor.now, what)
-        else:
-            assert isinstance(what, tuple)
-            sender, msg = what
-            assert isinstance(msg, Message)
-            actor.process.receive(actor.now, sender, msg)
-        actor.drain(step)
-        actor.hear_oneself(step)
+    def handle(self, actor: Actor, what: object, step: Step) -> tuple[int, Message] | None:
+        heard: tuple[int, Message] | None = None if isinstance(what, str) else what  # type: ignore[assignment]
+
+        def act() -> None:
+            if heard is None:
+                actor.process.timer(actor.now, str(what))
+            else:
+                actor.process.receive(actor.now, *heard)
+            actor.drain(step)
+            actor.hear_oneself(step)
+
+        watched(actor, act)
+        return heard
 
     def waiting(self) -> bool:
         """Somebody who is up has still to deliver something, or to multicast."""

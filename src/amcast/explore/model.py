@@ -6,27 +6,16 @@ through the events that led there, and then looked up. So protocol objects need 
 microseconds however slow the protocol is.
 """
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
 
-from amcast.core.errors import AmcastError, UsageError
-from amcast.core.process import Process
 from amcast.core.wire import Message
-from amcast.explore.actor import CRASH, START, SUSPECT, Actor, Entry, Happening, Setting, Step
+from amcast.explore.actor import CRASH, START, SUSPECT, Actor, Entry, Happening, Setting, Step, watched
 from amcast.explore.canonical import SURROUNDINGS, digest, plain
 
 State = tuple[int, ...]
 Move = tuple[object, ...]  # ("deliver", sender, dest), ("lose", sender, dest), ("timer", pid, name), ("suspect", pid) …
-BUGS = (AmcastError, AssertionError, KeyError, IndexError, ValueError, TypeError, AttributeError, NotImplementedError)
 SPARE = 1000  # live processes that are kept for the next step from where they are
-
-
-class Violation(Exception):
-    """A property does not hold."""
-
-    def __init__(self, property: str, problem: str) -> None:
-        super().__init__(f"{property}: {problem}")
-        self.property = property
-        self.problem = problem
 
 
 class Local:
@@ -44,7 +33,6 @@ class Local:
 
 
 Outcome = tuple[int, tuple[tuple[int, int], ...], bool]  # local state, sends as (dest, message), whether the log grew
-Judge = Callable[[Sequence[tuple[Entry, ...]], Sequence[bool]], None]  # logs and who crashed; raises Violation
 Look = Callable[[int, Step], None]  # at what a process does in a step; raises Violation
 
 
@@ -164,7 +152,7 @@ class Model:
         locals_, sends = [], []
         for pid in range(self.size):
             actor = Actor(self.setting, pid)
-            step = self.watched(pid, lambda actor=actor: actor.do(START))  # type: ignore[misc]
+            step = self.watched(actor, START)
             locals_.append(self.local(actor, -1, START))
             sends.append(self.numbered(step))
         state = locals_ + [0] * (self.size * self.size)
@@ -172,16 +160,10 @@ class Model:
             self.send(state, pid, sends[pid])
         return tuple(state)
 
-    def watched(self, pid: int, act: Callable[[], Step]) -> Step:
-        name = self.setting.topology.names[pid]
-        try:
-            step = act()
-        except UsageError:
-            raise
-        except BUGS as error:
-            raise Violation("no exception", f"{name} raised {type(error).__name__}: {error}") from error
+    def watched(self, actor: Actor, happening: Happening) -> Step:
+        step = watched(actor, lambda: actor.do(happening))
         if self.look is not None:
-            self.look(pid, step)
+            self.look(actor.pid, step)
         return step
 
     def numbered(self, step: Step) -> tuple[tuple[int, int], ...]:
@@ -220,7 +202,7 @@ class Model:
             elif what[0] == "timer":
                 happening = ("timer", what[2])
             actor = self.actor(local)
-            step = self.watched(actor.pid, lambda: actor.do(happening))
+            step = self.watched(actor, happening)
             after = self.local(actor, local, happening)
             found = self._outcomes[key] = (after, self.numbered(step), bool(step.rows))
         return found
@@ -279,9 +261,15 @@ class Model:
     def crashed_in(self, state: State) -> list[bool]:
         return [self.locals[local].crashed for local in state[: self.size]]
 
+    def under_way(self, state: State) -> dict[tuple[int, int], deque[Message]]:
+        """What is in the channels."""
+        n = self.size
+        return {
+            divmod(at, n): deque(self.messages[msg] for msg in self._channels[channel])
+            for at, channel in enumerate(state[n:])
+            if channel
+        }
+
     def actors(self, state: State) -> list[Actor]:
         """Processes in this state, to be used up."""
         return [self.actor(local) for local in state[: self.size]]
-
-    def process(self, local: int) -> Process:
-        return self.actor(local).process

@@ -1,14 +1,16 @@
-"""One schedule, from the start, on real processes: to confirm a violation, to shrink it, to look at it, to write it down."""
+"""One schedule from the start, on real processes: to confirm a violation, to shrink it, to look at it, to write it."""
 
 from collections import deque
 
 from amcast.core.errors import UsageError
+from amcast.core.order import BOTTOM
 from amcast.core.topology import Mid
 from amcast.core.trace import Recorder
 from amcast.core.tracer import Tracer
 from amcast.core.wire import Codec, Message
-from amcast.explore.actor import CRASH, DELTA, START, SUSPECT, Actor, Happening, Setting, Step
-from amcast.explore.model import BUGS, Move, Violation
+from amcast.explore.actor import CRASH, DELTA, START, SUSPECT, Actor, Entry, Happening, Setting, Step, watched
+from amcast.explore.calm import Calm
+from amcast.explore.model import Move
 
 
 class Run:
@@ -25,24 +27,14 @@ class Run:
         self.full = recorder is not None and recorder.full
         self.channels: dict[tuple[int, int], deque[Message]] = {}
         self.moves: list[Move] = []
+        self.now = 0  # in a trace a move takes δ
         if self.tracer is not None:
             self.tracer.start(None)
         self.actors = [Actor(setting, pid, self.monitor) for pid in range(self.topology.size)]
         self.began = [self.act(actor, START) for actor in self.actors]
 
-    @property
-    def now(self) -> int:
-        """In a trace a move takes δ."""
-        return len(self.moves) * DELTA
-
     def act(self, actor: Actor, happening: Happening) -> Step:
-        try:
-            step = actor.do(happening)
-        except UsageError:
-            raise
-        except BUGS as error:
-            who = self.topology.names[actor.pid]
-            raise Violation("no exception", f"{who} raised {type(error).__name__}: {error}") from error
+        step = watched(actor, lambda: actor.do(happening))
         self.write(actor.pid, step)
         mute = self.setting.scope.mute
         for dest, msg in step.sends:
@@ -56,16 +48,11 @@ class Run:
     def write(self, pid: int, step: Step) -> None:
         if self.tracer is None:
             return
-        for kind, mid, fact in step.rows:
-            if kind == "multicast":
-                assert isinstance(fact, tuple)
-                self.tracer.record(self.now, pid, kind, mid, dest=fact)
-            elif isinstance(fact, int):
-                self.tracer.record(self.now, pid, kind, mid, ts=fact)
-            elif fact is None:
-                self.tracer.record(self.now, pid, kind, mid)
+        for entry in step.rows:
+            record_entry(self.tracer, self.now, pid, entry)
         for kind, detail in step.notes:
-            self.tracer.record(self.now, pid, kind, detail=detail or None)
+            if kind != "leader":
+                self.tracer.record(self.now, pid, kind, detail=detail or None)
         if self.full:
             for dest, msg in step.sends:
                 if dest != pid:
@@ -91,9 +78,14 @@ class Run:
         """Do this; UsageError if it is not possible here."""
         if move not in self.possible():
             raise UsageError(f"step {len(self.moves) + 1}, {self.describe(move)}: not possible there")
+        return self.make(move)
+
+    def make(self, move: Move) -> Step:
+        """Do this, which is possible."""
         kind, at = move[0], move[1]
         assert isinstance(at, int)
         self.moves.append(move)
+        self.now += DELTA
         if kind == "deliver" or kind == "lose":
             dest = move[2]
             assert isinstance(dest, int)
@@ -109,10 +101,25 @@ class Run:
             for (_, dest), channel in self.channels.items():
                 if dest == at:
                     channel.clear()
-            if self.tracer is not None:
-                self.tracer.record(self.now, at, "crash")
             return self.act(self.actors[at], CRASH)
         return self.act(self.actors[at], SUSPECT if kind == "suspect" else ("timer", move[2]))
+
+    def calm(self) -> None:
+        """Nothing goes wrong any more."""
+        Calm(self.actors, self.channels, self.note_calm).run()
+        for channel in self.channels.values():
+            channel.clear()
+
+    def note_calm(self, passed: int, pid: int, heard: tuple[int, Message] | None, step: Step) -> None:
+        self.now = (len(self.moves) + 1) * DELTA + passed
+        if heard is not None and self.full and self.tracer is not None and heard[0] != pid:
+            self.tracer.message(self.now, pid, "receive", heard[0], heard[1])
+        self.write(pid, step)
+
+    def end(self) -> None:
+        """Nothing more will happen."""
+        if self.tracer is not None:
+            self.tracer.end(self.now, False)
 
     def message(self, move: Move) -> Message | None:
         """What a delivery would bring."""
@@ -128,18 +135,36 @@ class Run:
 
     def describe(self, move: Move) -> str:
         """A move as it stands in a replay file."""
-        names = [self.topology.names[part] if isinstance(part, int) else str(part) for part in move]
-        return " ".join(names)
+        return spell(self.setting, move)
+
+
+def spell(setting: Setting, move: Move) -> str:
+    return " ".join(setting.topology.names[part] if isinstance(part, int) else str(part) for part in move)
 
 
 def parse_move(setting: Setting, text: str) -> Move:
-    """The inverse of `describe`."""
+    """The inverse of `spell`."""
     words = text.split()
     shapes = {"deliver": 2, "lose": 2, "timer": 2, "suspect": 1, "crash": 1}
     kind = words[0] if words else ""
     if kind not in shapes or len(words) != shapes[kind] + 1:
-        raise UsageError(f"move {text!r}: expected 'deliver FROM TO', 'lose FROM TO', 'timer P NAME', 'suspect P' or 'crash P'")
+        expected = "'deliver FROM TO', 'lose FROM TO', 'timer P NAME', 'suspect P' or 'crash P'"
+        raise UsageError(f"move {text!r}: expected {expected}")
     pid = setting.topology.pid
     if kind == "timer":
         return (kind, pid(words[1]), words[2])
     return (kind, *[pid(word) for word in words[1:]])
+
+
+def record_entry(tracer: Tracer, now: int, pid: int, entry: Entry) -> None:
+    """A row of a log as a row of a trace."""
+    kind, mid, fact = entry
+    if kind == "multicast":
+        assert isinstance(fact, tuple)
+        tracer.record(now, pid, kind, mid, dest=fact)
+    elif kind == "crash":
+        tracer.record(now, pid, kind)
+    elif kind == "leader":
+        tracer.record(now, pid, kind, detail=str(fact))
+    else:
+        tracer.record(now, pid, kind, mid, ts=fact if isinstance(fact, int) else BOTTOM)

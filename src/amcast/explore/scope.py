@@ -43,7 +43,8 @@ def scope_from(fields: object) -> Scope:
             topology.pid(who)
         for _, dest in scope.multicasts:
             if not dest or list(dest) != sorted(set(dest)) or dest[0] < 0 or dest[-1] >= len(scope.groups):
-                raise UsageError(f"destination groups {list(dest)}: expected numbers below {len(scope.groups)}, in order")
+                most = len(scope.groups) - 1
+                raise UsageError(f"destination groups {list(dest)}: expected numbers from 0 to {most}, in order")
     except (msgspec.ValidationError, ValueError) as error:
         raise UsageError(f"scope: {error}") from None
     return scope

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from amcast.explore.model import Model, State, Violation
+from amcast.explore.actor import Violation
+from amcast.explore.model import Model, Move, State
 
 
 @dataclass
@@ -23,11 +24,12 @@ class Limits:
 
 @dataclass
 class Found:
-    """A violation and the moves that lead to it."""
+    """A violation and the moves that lead to it; `calm`: and then nothing else goes wrong."""
 
     property: str
     problem: str
-    moves: tuple[int, ...]
+    moves: tuple[Move, ...]
+    calm: bool = False
 
 
 class Search:
@@ -60,10 +62,10 @@ class Search:
     def states(self) -> int:
         return len(self.before)
 
-    def moves_to(self, index: int) -> tuple[int, ...]:
+    def moves_to(self, index: int) -> tuple[Move, ...]:
         moves = []
         while self.before[index] >= 0:
-            moves.append(self.by[index])
+            moves.append(self.model.moves[self.by[index]])
             index = self.before[index]
         return tuple(reversed(moves))
 
@@ -117,7 +119,7 @@ class Search:
             try:
                 new, grew = model.after(state, move)
             except Violation as violation:
-                self.found = Found(violation.property, violation.problem, (*self.moves_to(index), move))
+                self.found = Found(violation.property, violation.problem, (*self.moves_to(index), model.moves[move]))
                 return
             new_sleep = sleep & ~model.dependent[move] if self.sleeping else 0
             sleep |= bit
@@ -141,14 +143,16 @@ class Search:
                         queue.append((new, known, again, self.sleep[known]))
 
     def look(self, state: State, index: int, enabled: int, grew: bool) -> None:
+        calm = False
         try:
             if grew:
                 self.at_state(state)
             if not enabled & self.model.deliveries:
                 self.rests += 1
+                calm = True
                 self.at_rest(state)
         except Violation as violation:
-            self.found = Found(violation.property, violation.problem, self.moves_to(index))
+            self.found = Found(violation.property, violation.problem, self.moves_to(index), calm)
 
     def ends(self) -> list[int]:
         """The states from which no other was first reached: the ways to them pass through all states."""

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 
 from amcast.check import check
-from amcast.core.order import BOTTOM
 from amcast.core.process import Protocol
 from amcast.core.topology import Mid, message_id, sender_of
 from amcast.core.trace import Event, ListRecorder
 from amcast.core.tracer import Tracer
 from amcast.core.wire import Codec
-from amcast.explore.actor import Actor, Entry, Setting, Step
+from amcast.explore.actor import Actor, Entry, Setting, Step, Violation
 from amcast.explore.calm import Calm
-from amcast.explore.model import Model, State, Violation
+from amcast.explore.model import Model, State
+from amcast.explore.run import record_entry
 
 
 def safety_of(table: Protocol) -> list[str]:
@@ -46,18 +46,28 @@ class Properties:
             return
         self._judged.add(key)
         logs = [self.model.logs[log] for log in key]
-        self.notice(logs, any(self.model.crashed_in(state)))
+        self.notice(logs)
+        self.judge_logs(logs)
+
+    def at_moment(self, actors: Sequence[Actor]) -> None:
+        self.judge_logs([actor.log for actor in actors])
+
+    def judge_logs(self, logs: Sequence[Sequence[Entry]]) -> None:
         self.judge(self.events(logs), self.safety)
 
     def at_rest(self, state: State) -> None:
         """No message is under way: if nothing goes wrong any more, everything is delivered everywhere."""
-        self.converges(self.model.actors(state))
+        actors = self.model.actors(state)
+        Calm(actors, {}).run()
+        self.at_end(actors)
 
-    def converges(self, actors: Sequence[Actor]) -> None:
-        crashed = [actor.crashed for actor in actors]
-        Calm(actors).run()
-        events = self.events([actor.log for actor in actors], crashed)
-        self.judge(events, [*self.safety, "agreement", "termination"])
+    def at_end(self, actors: Sequence[Actor]) -> None:
+        """Nothing more will happen."""
+        self.judge(self.events([actor.log for actor in actors], ended=True), [*self.safety, "agreement", "termination"])
+        for actor in actors:
+            if actor.left:
+                who = self.topology.names[actor.pid]
+                raise Violation("completion", f"{who} never learns that its {actor.seq}. multicast is delivered")
 
     def look(self, pid: int, step: Step) -> None:
         """Only senders and destinations of a message have work with it."""
@@ -84,20 +94,15 @@ class Properties:
     def tracer(self, recorder: ListRecorder) -> Tracer:
         return Tracer(recorder, self.topology, Codec(self.setting.protocol.messages), "explore", "explore")
 
-    def events(self, logs: Sequence[Sequence[Entry]], crashed: Sequence[bool] | None = None) -> list[Event]:
-        """A trace with these logs; an ended one if `crashed` says who did."""
+    def events(self, logs: Sequence[Sequence[Entry]], ended: bool = False) -> list[Event]:
+        """A trace with these logs."""
         recorder = ListRecorder()
         tracer = self.tracer(recorder)
         tracer.start(None)
         for pid, log in enumerate(logs):
-            for kind, mid, fact in log:
-                if kind == "multicast":
-                    tracer.record(0, pid, kind, mid, dest=self.dests[mid])
-                elif kind == "deliver":
-                    tracer.record(0, pid, kind, mid, ts=fact if isinstance(fact, int) else BOTTOM)
-            if crashed is not None and crashed[pid]:
-                tracer.record(0, pid, "crash")
-        if crashed is not None:
+            for entry in log:
+                record_entry(tracer, 0, pid, entry)
+        if ended:
             tracer.end(0, False)
         return recorder.events
 
@@ -122,12 +127,12 @@ class Properties:
             (a, b) for a in dests for b in dests if sender_of(a) != sender_of(b) and set(dests[a]) & set(dests[b])
         ]
 
-    def notice(self, logs: Sequence[Sequence[Entry]], crashed: bool) -> None:
-        for what in self.seen(logs, crashed):
+    def notice(self, logs: Sequence[Sequence[Entry]]) -> None:
+        for what in self.seen(logs):
             if what in self.sometimes:
                 self.sometimes[what] = True
 
-    def seen(self, logs: Sequence[Sequence[Entry]], crashed: bool) -> list[str]:
+    def seen(self, logs: Sequence[Sequence[Entry]]) -> list[str]:
         name = self.topology.message_name
         found: list[str] = []
         delivered = [[mid for kind, mid, _ in log if kind == "deliver"] for log in logs]
@@ -143,7 +148,7 @@ class Properties:
                 found.append("a new leader takes over")
                 if "deliver" in kinds[kinds.index("leader") :]:
                     found.append("a new leader delivers")
-        if crashed and any(delivered):
+        if any("crash" in [kind for kind, _, _ in log] for log in logs) and any(delivered):
             found.append("a message is delivered although a process crashed")
         return found
 

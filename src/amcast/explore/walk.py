@@ -1,0 +1,85 @@
+"""Random walks through a scope: for one that is too large to see every state of."""
+
+import time
+from collections.abc import Callable
+from random import Random
+
+from amcast.explore.actor import Violation
+from amcast.explore.model import Model, Move, State
+from amcast.explore.search import Found, Limits, key_of
+
+
+class Walks:
+    """`at_state` and `at_rest` look at states, `at_end` at the moves of a walk; they raise Violation."""
+
+    def __init__(
+        self,
+        model: Model,
+        at_state: Callable[[State], None],
+        at_rest: Callable[[State], None],
+        at_end: Callable[[tuple[Move, ...]], None],
+        seed: int,
+    ) -> None:
+        self.model = model
+        self.at_state = at_state
+        self.at_rest = at_rest
+        self.at_end = at_end
+        self.random = Random(seed)
+        self.seen: set[bytes] = set()
+        self.walks = 0
+        self.transitions = 0
+        self.rests = 0
+        self.depth = 0
+        self.found: Found | None = None
+
+    @property
+    def states(self) -> int:
+        return len(self.seen)
+
+    def run(self, walks: int, limits: Limits | None = None, progress: Callable[["Walks"], None] | None = None) -> None:
+        limits = limits or Limits()
+        deadline = time.monotonic() + limits.seconds if limits.seconds is not None else None
+        while self.walks < walks and self.found is None:
+            self.walk(limits.depth)
+            self.walks += 1
+            if progress is not None:
+                progress(self)
+            if deadline is not None and time.monotonic() > deadline:
+                return
+            if limits.states is not None and self.states >= limits.states:
+                return
+
+    def walk(self, most: int | None) -> None:
+        """From the start until nothing is possible, or for so many moves."""
+        model = self.model
+        state, grew = model.initial, True
+        moves: list[int] = []
+        calm = False
+        try:
+            while True:
+                key = key_of(state)
+                enabled = model.enabled(state)
+                if key not in self.seen:
+                    self.seen.add(key)
+                    if grew:
+                        self.at_state(state)
+                    if not enabled & model.deliveries:
+                        self.rests += 1
+                        calm = True
+                        self.at_rest(state)
+                        calm = False
+                if not enabled or len(moves) == most:
+                    self.at_end(tuple(model.moves[move] for move in moves))
+                    return
+                moves.append(self.choose(enabled))
+                self.transitions += 1
+                self.depth = max(self.depth, len(moves))
+                state, grew = model.after(state, moves[-1])
+        except Violation as violation:
+            made = tuple(model.moves[move] for move in moves)
+            self.found = Found(violation.property, violation.problem, made, calm)
+
+    def choose(self, enabled: int) -> int:
+        for _ in range(self.random.randrange(enabled.bit_count())):
+            enabled &= enabled - 1
+        return (enabled & -enabled).bit_length() - 1
