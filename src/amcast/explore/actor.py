@@ -8,11 +8,13 @@ from typing import TypeVar
 from amcast.core.errors import AmcastError, InvariantViolation, UsageError
 from amcast.core.process import Effects, Params, Process, Protocol
 from amcast.core.requests import NOBODY
-from amcast.core.topology import Mid, Topology, message_id
+from amcast.core.topology import Mid, Topology, message_id, sender_of
 from amcast.core.wire import AppMessage, Message
 from amcast.explore.scope import Scope
 
 DELTA = 1_000_000
+
+REFUSED = '{"refused": true}'
 
 Result = TypeVar("Result")
 Sends = list[tuple[int, Message]]
@@ -173,7 +175,9 @@ class Actor:
             self.write(step, ("optdeliver", m.mid, None))
         for m, ts in out.deliveries:
             self.write(step, ("deliver", m.mid, ts))
-        completed = len(out.completed)
+        for mid in out.refused:
+            self.write(step, ("reconfigure", mid, REFUSED))
+        completed = len(out.completed) + len([mid for mid in out.refused if sender_of(mid) == self.pid])
         out.clear()
         for _ in range(completed):
             self.multicast(step)

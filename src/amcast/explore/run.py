@@ -166,5 +166,7 @@ def record_entry(tracer: Tracer, now: int, pid: int, entry: Entry) -> None:
         tracer.record(now, pid, kind)
     elif kind == "leader":
         tracer.record(now, pid, kind, detail=str(fact))
+    elif kind == "reconfigure":
+        tracer.record(now, pid, kind, mid, detail=str(fact))
     else:
         tracer.record(now, pid, kind, mid, ts=fact if isinstance(fact, int) else BOTTOM)

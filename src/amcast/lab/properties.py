@@ -27,7 +27,7 @@ class Properties:
         self.setting = setting
         self.topology = setting.topology
         self.safety = safety_of(setting.protocol)
-        self.genuine = getattr(setting.protocol, "genuine", True)
+        self.genuine = setting.protocol.genuine
         self.dests: dict[Mid, tuple[int, ...]] = {
             message_id(pid, seq): dest
             for pid in range(self.topology.size)
@@ -87,6 +87,11 @@ class Properties:
                 self.judge(recorder.events, ["genuine"])
 
     def judge(self, events: list[Event], properties: list[str]) -> None:
+        refused = {e.message for e in events if e.kind == "reconfigure" and e.message is not None}
+        if refused:
+            events = [e for e in events if e.message is None or e.message not in refused]
+        if any(event.kind == "optdeliver" for event in events):
+            properties = [*properties, "optimistic"]
         for verdict in check(events, properties):
             if verdict.status == "violated":
                 raise Violation(verdict.property, verdict.reason)
