@@ -25,6 +25,7 @@ def explore(
     seconds: Annotated[float | None, Option(min=0.1, help="Stop after so long.")] = None,
     walks: Annotated[int, Option(min=0, help="Follow so many random schedules instead of all.")] = 0,
     seed: Annotated[int, Option(min=0, help="Of random schedules.")] = 1,
+    follow: Annotated[int | None, Option(min=0, help="Schedules to assert invariants on. Default: all.")] = None,
     out: Annotated[Path | None, Option(metavar="DIR", help="Write a violation there, with its trace.")] = None,
     force: Annotated[bool, Option("--force", help="Replace an older violation in DIR.")] = False,
     list_scopes: Annotated[bool, Option("--list", help="Show the scopes of the protocol.")] = False,
@@ -53,7 +54,7 @@ def explore(
             done = seen.schedules if walks else min(seen.states, states or seen.states)
             bar.update(task, completed=done, found=f"{seen.phase}: {describe(seen)}")
 
-        result = explored(table, chosen, Limits(states, depth, seconds), walks, seed, progress=show)
+        result = explored(table, chosen, Limits(states, depth, seconds), walks, seed, follow=follow, progress=show)
     written = keep(table, result, out) if result.violation is not None and out is not None else None
     if as_json:
         print_json(document(result, written))

@@ -93,6 +93,8 @@ class Actor:
         scope = setting.scope
         self.elections = setting.allowed(scope.elections, pid)
         self.timers = setting.allowed(scope.timers, pid)
+        name = setting.topology.names[pid]
+        self.changes = [(what, group) for who, what, group in scope.reconfigurations if who == name]
         self.may_crash = pid in [setting.topology.pid(name) for name in scope.crashes]
 
     def do(self, happening: Happening) -> Step:
@@ -115,6 +117,10 @@ class Actor:
         elif what == "suspect":
             self.elections -= 1
             process.suspect(self.now)
+            self.drain(step)
+        elif what == "reconfigure":
+            wish, group = self.changes.pop(0)
+            process.reconfigure(self.now, wish == "join", int(group[1:]))
             self.drain(step)
         elif what == "crash":
             self.crash(step)

@@ -32,6 +32,21 @@ class Local:
         self.moves = moves  # those of its own: timers, suspicions, a crash
 
 
+def own_moves(actor: Actor) -> list[Move]:
+    """What may happen at a process besides messages."""
+    pid = actor.pid
+    if actor.crashed:
+        return []
+    found: list[Move] = [("timer", pid, name) for name in actor.ready()] if actor.timers > 0 else []
+    if actor.elections > 0:
+        found.append(("suspect", pid))
+    if actor.changes:
+        found.append(("reconfigure", pid, *actor.changes[0]))
+    if actor.may_crash:
+        found.append(("crash", pid))
+    return found
+
+
 Outcome = tuple[int, tuple[tuple[int, int], ...], bool]  # local state, sends as (dest, message), whether the log grew
 Look = Callable[[int, Step], None]  # at what a process does in a step; raises Violation
 
@@ -120,7 +135,7 @@ class Model:
     def local(self, actor: Actor, before: int, happening: Happening) -> int:
         log = tuple(actor.log)
         rest = () if actor.crashed else (plain(actor.process, self.monitor_types), actor.now, actor.due, actor.left)
-        key = digest((actor.pid, rest, actor.elections, actor.timers, log))
+        key = digest((actor.pid, rest, actor.elections, actor.timers, actor.changes, log))
         found = self._local_of.get(key)
         if found is None:
             found = self._local_of[key] = len(self.locals)
@@ -133,17 +148,7 @@ class Model:
         return found
 
     def own_moves(self, actor: Actor) -> int:
-        bits = 0
-        if actor.crashed:
-            return bits
-        if actor.timers > 0:
-            for name in actor.ready():
-                bits |= 1 << self.number(("timer", actor.pid, name))
-        if actor.elections > 0:
-            bits |= 1 << self.number(("suspect", actor.pid))
-        if actor.may_crash:
-            bits |= 1 << self.number(("crash", actor.pid))
-        return bits
+        return sum(1 << self.number(move) for move in own_moves(actor))
 
     # Steps
 
@@ -199,8 +204,8 @@ class Model:
             happening: Happening = {"suspect": SUSPECT, "crash": CRASH}.get(str(what[0]), ())
             if what[0] == "deliver":
                 happening = ("receive", what[1], self.messages[msg])
-            elif what[0] == "timer":
-                happening = ("timer", what[2])
+            elif what[0] == "timer" or what[0] == "reconfigure":
+                happening = (what[0], *what[2:])
             actor = self.actor(local)
             step = self.watched(actor, happening)
             after = self.local(actor, local, happening)

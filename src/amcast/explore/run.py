@@ -10,7 +10,7 @@ from amcast.core.tracer import Tracer
 from amcast.core.wire import Codec, Message
 from amcast.explore.actor import CRASH, DELTA, START, SUSPECT, Actor, Entry, Happening, Setting, Step, watched
 from amcast.explore.calm import Calm
-from amcast.explore.model import Move
+from amcast.explore.model import Move, own_moves
 
 
 class Run:
@@ -65,13 +65,10 @@ class Run:
         for actor in self.actors:
             if actor.crashed:
                 found += [("lose", s, d) for s, d in sorted(self.channels) if s == actor.pid and self.channels[(s, d)]]
-                continue
-            if actor.timers > 0:
-                found += [("timer", actor.pid, name) for name in actor.ready()]
-            if actor.elections > 0:
-                found.append(("suspect", actor.pid))
-            if actor.may_crash and crashed < self.setting.scope.most_crashes:
-                found.append(("crash", actor.pid))
+            else:
+                found += own_moves(actor)
+        if crashed >= self.setting.scope.most_crashes:
+            found = [move for move in found if move[0] != "crash"]
         return found
 
     def move(self, move: Move) -> Step:
@@ -102,7 +99,7 @@ class Run:
                 if dest == at:
                     channel.clear()
             return self.act(self.actors[at], CRASH)
-        return self.act(self.actors[at], SUSPECT if kind == "suspect" else ("timer", move[2]))
+        return self.act(self.actors[at], SUSPECT if kind == "suspect" else (kind, *move[2:]))
 
     def calm(self) -> None:
         """Nothing goes wrong any more."""
@@ -145,14 +142,14 @@ def spell(setting: Setting, move: Move) -> str:
 def parse_move(setting: Setting, text: str) -> Move:
     """The inverse of `spell`."""
     words = text.split()
-    shapes = {"deliver": 2, "lose": 2, "timer": 2, "suspect": 1, "crash": 1}
+    shapes = {"deliver": 2, "lose": 2, "timer": 2, "suspect": 1, "crash": 1, "reconfigure": 3}
     kind = words[0] if words else ""
     if kind not in shapes or len(words) != shapes[kind] + 1:
-        expected = "'deliver FROM TO', 'lose FROM TO', 'timer P NAME', 'suspect P' or 'crash P'"
+        expected = "deliver FROM TO, lose FROM TO, timer P NAME, suspect P, crash P or reconfigure P join|leave G"
         raise UsageError(f"move {text!r}: expected {expected}")
     pid = setting.topology.pid
-    if kind == "timer":
-        return (kind, pid(words[1]), words[2])
+    if kind == "timer" or kind == "reconfigure":
+        return (kind, pid(words[1]), *words[2:])
     return (kind, *[pid(word) for word in words[1:]])
 
 

@@ -20,6 +20,7 @@ class Scope:
     timers: tuple[str, ...] = ()  # whose next timer may fire
     crashes: tuple[str, ...] = ()  # who may crash …
     most_crashes: int = 1  # … and how many of them
+    reconfigurations: tuple[tuple[str, str, str], ...] = ()  # who asks for what: ("g0/0", "leave", "g1"), in this order
     at_once: bool = False  # what a process sends to itself is part of the same step
     open_loop: bool = False  # senders do not wait for the completion of what they multicast before
     mute: tuple[str, ...] = ()  # messages of these types are too late to matter
@@ -39,6 +40,7 @@ def scope_from(fields: object) -> Scope:
         scope = msgspec.convert(fields, Scope)
         topology = scope.topology()
         named = [who for who, _ in scope.multicasts] + list(scope.elections + scope.timers + scope.crashes)
+        named += [who for who, _, _ in scope.reconfigurations]
         for who in named:
             topology.pid(who)
         for _, dest in scope.multicasts:

@@ -26,7 +26,7 @@ class Exploration:
     phase: str = "states"
     states: int = 0
     transitions: int = 0
-    schedules: int = 0  # followed on real processes with all invariants asserted; random ones: walks
+    schedules: int = 0  # followed on real processes with all invariants asserted, or at random
     rests: int = 0  # states with no message under way, from which everything was delivered in calm
     depth: int = 0  # moves in the longest schedule
     complete: bool = False  # every state of the scope was seen
@@ -51,9 +51,14 @@ def explore(
     walks: int = 0,
     seed: int = 1,
     sleeping: bool = True,
+    follow: int | None = None,
     progress: Progress | None = None,
 ) -> Exploration:
-    """Every state within the limits, or so many random walks. Invariants are asserted on the way to every state."""
+    """Every state within the limits, or so many random walks.
+
+    The protocol's monitor, which knows what was before, then watches schedules that pass through all states: all of
+    them, or `follow` of them.
+    """
     started = time.monotonic()
     setting = Setting.of(table, scope)
     result = Exploration(table.name, scope)
@@ -64,7 +69,7 @@ def explore(
         if progress is not None:
             progress(result)
 
-    def follow(moves: tuple[Move, ...]) -> None:
+    def retrace(moves: tuple[Move, ...]) -> None:
         run = Run(setting)
         for move in moves if table.monitor is not None else ():
             run.make(move)
@@ -78,7 +83,7 @@ def explore(
         model = properties.model
         work: Search | Walks
         if walks:
-            work = Walks(model, properties.at_state, properties.at_rest, follow, seed)
+            work = Walks(model, properties.at_state, properties.at_rest, retrace, seed)
             work.run(walks, limits, report)
             result.schedules = work.walks
         else:
@@ -89,9 +94,7 @@ def explore(
         found = work.found
         if found is None and isinstance(work, Search) and table.monitor is not None:
             result.phase = "invariants"
-            found = assert_invariants(setting, work, result, report)
-        elif isinstance(work, Search):
-            result.schedules = len(work.ends())
+            found = assert_invariants(setting, work, result, report, follow)
         result.sometimes = properties.sometimes
     if found is not None:
         result.complete = False
@@ -110,10 +113,11 @@ def copy_counts(work: Search | Walks, result: Exploration) -> None:
 
 
 def assert_invariants(
-    setting: Setting, search: Search, result: Exploration, report: Callable[[Search], None]
+    setting: Setting, search: Search, result: Exploration, report: Callable[[Search], None], most: int | None
 ) -> Found | None:
-    """Follow the ways to all states on real processes, all watched by the protocol's monitor."""
-    for end in search.ends():
+    """Follow the ways to states on real processes, all watched by the protocol's monitor."""
+    ends = search.ends()
+    for end in ends if most is None else ends[:: max(1, -(-len(ends) // max(1, most)))]:
         run = Run(setting)
         try:
             for move in search.moves_to(end):
