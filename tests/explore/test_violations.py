@@ -11,7 +11,7 @@ from amcast.lab.scopes import scope_named
 from amcast.protocols import protocol, white_box, white_box_state
 from tests.mutants import Mutant, load, replace, test_skeen, test_white_box
 
-TWICE = Scope("twice", "one client, one message after the other", (1, 1), (("c0", (0, 1)), ("c0", (0, 1))), at_once=True)
+TWICE = Scope("twice", "a client sends one after the other", (1, 1), (("c0", (0, 1)), ("c0", (0, 1))), at_once=True)
 FALLEN = Scope(
     "fallen", "the client crashes, and one of two members tries to lead", (3,), (("c0", (0,)),),
     elections=("g0/1",), crashes=("c0",), at_once=True, mute=("Reply",),

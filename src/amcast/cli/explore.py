@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def explore(
     protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="See 'amcast protocols'.")],
-    scope: Annotated[str, Option(metavar="NAME", help="What is explored; --list shows them.")] = "small",
+    scope: Annotated[str, Option(metavar="NAME", help="What is explored, or all; --list shows them.")] = "small",
     states: Annotated[int | None, Option(min=1, help="Stop after so many states.")] = None,
     depth: Annotated[int | None, Option(min=1, help="No schedule of more moves.")] = None,
     seconds: Annotated[float | None, Option(min=0.1, help="Stop after so long.")] = None,
@@ -44,22 +44,27 @@ def explore(
             rows.add_row(found.name, found.about)
         console.print(rows)
         return 0
-    chosen = scope_named(table, scope)
+    chosen = list(scopes_of(table).values()) if scope == "all" else [scope_named(table, scope)]
     if out is not None and not force and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: is not an empty folder; expected a new or empty one; use --force or another --out")
-    with progress_bar("{task.fields[found]}") as bar:
-        task = bar.add_task(f"{table.name} {scope}", total=states if states is not None else walks or None, found="")
+    documents: list[dict[str, object]] = []
+    for one in chosen:
+        with progress_bar("{task.fields[found]}") as bar:
+            task = bar.add_task(f"{table.name} {one.name}", total=states or walks or None, found="")
 
-        def show(seen: "Exploration") -> None:
-            done = seen.schedules if walks else min(seen.states, states or seen.states)
-            bar.update(task, completed=done, found=f"{seen.phase}: {describe(seen)}")
+            def show(seen: "Exploration") -> None:
+                done = seen.schedules if walks else min(seen.states, states or seen.states)
+                bar.update(task, completed=done, found=f"{seen.phase}: {describe(seen)}")  # noqa: B023
 
-        result = explored(table, chosen, Limits(states, depth, seconds), walks, seed, follow=follow, progress=show)
-    written = keep(table, result, out) if result.violation is not None and out is not None else None
+            result = explored(table, one, Limits(states, depth, seconds), walks, seed, follow=follow, progress=show)
+        written = keep(table, result, out) if result.violation is not None and out is not None else None
+        documents.append(document(result, written))
+        if not as_json:
+            report(console, result, written, walks)
+        if result.violation is not None:
+            break
     if as_json:
-        print_json(document(result, written))
-    else:
-        report(console, result, written, walks)
+        print_json(documents if scope == "all" else documents[0])
     return 1 if result.violation is not None else 0
 
 
@@ -93,7 +98,7 @@ def report(console: "Console", result: "Exploration", written: Path | None, walk
     followed = f"{count(result.schedules, 'schedule')} followed, up to {count(result.depth, 'move')} long"
     spent = f"{result.seconds:.1f} s, {result.states / max(result.seconds, 1e-9):,.0f} states/s"
     console.print(f"{count(result.states, 'unique state')}, {count(result.transitions, 'move')}, {followed}; {spent}")
-    for what in result.unseen:
+    for what in result.unseen if result.complete or walks else ():
         complain(f"never seen in this scope: {what}")
     violation = result.violation
     if violation is None:
