@@ -32,7 +32,7 @@ class Setting:
 
     @classmethod
     def of(cls, protocol: Protocol, scope: Scope) -> "Setting":
-        return cls(protocol, scope, scope.topology(), Params(DELTA, checked=True))
+        return cls(protocol, scope, scope.topology(), Params(DELTA, checked=True, durable=bool(scope.restarts)))
 
     def works(self, pid: int) -> tuple[tuple[int, ...], ...]:
         """The destinations of what this process multicasts."""
@@ -58,8 +58,6 @@ class Violation(Exception):
 # What can happen to a process: the first word says what. Messages are objects here, numbers in a search.
 Happening = tuple[object, ...]
 START: Happening = ("start",)
-SUSPECT: Happening = ("suspect",)
-CRASH: Happening = ("crash",)
 
 
 @dataclass
@@ -77,12 +75,9 @@ class Actor:
     def __init__(self, setting: Setting, pid: int, monitor: object = None) -> None:
         self.setting = setting
         self.pid = pid
+        self.monitor = monitor
         self.out = Effects()
-        protocol = setting.protocol
-        role = protocol.replica if pid < setting.topology.replicas else protocol.client
-        self.process: Process = role(pid, setting.topology, setting.params, self.out)
-        if monitor is not None:
-            self.process.on_observe(monitor)
+        self.process = self.made()
         self.now = 0  # moves only when a timer fires
         self.due: list[tuple[str, int, int]] = []  # timer, earliest and latest time
         self.left = list(setting.works(pid))
@@ -90,12 +85,24 @@ class Actor:
         self.log: list[Entry] = []
         self.inbox: deque[Message] = deque()  # from itself, if that is part of the step
         self.crashed = False
+        self.durable: list[bytes] = []
+        self.unsynced: list[bytes] = []
+        self.unsure: list[Entry] = []  # delivered, with a record that a crash would lose
         scope = setting.scope
+        self.restarts = setting.allowed(scope.restarts, pid)
         self.elections = setting.allowed(scope.elections, pid)
         self.timers = setting.allowed(scope.timers, pid)
         name = setting.topology.names[pid]
         self.changes = [(what, group) for who, what, group in scope.reconfigurations if who == name]
         self.may_crash = pid in [setting.topology.pid(name) for name in scope.crashes]
+
+    def made(self) -> Process:
+        protocol, topology = self.setting.protocol, self.setting.topology
+        role = protocol.replica if self.pid < topology.replicas else protocol.client
+        process: Process = role(self.pid, topology, self.setting.params, self.out)
+        if self.monitor is not None:
+            process.on_observe(self.monitor)
+        return process
 
     def do(self, happening: Happening) -> Step:
         """Let this happen now."""
@@ -124,6 +131,10 @@ class Actor:
             self.drain(step)
         elif what == "crash":
             self.crash(step)
+        elif what == "sync":
+            self.sync(step)
+        elif what == "restart":
+            self.restart(step)
         self.hear_oneself(step)
         return step
 
@@ -150,6 +161,26 @@ class Actor:
         self.write(step, ("crash", NOBODY, None))
         self.due = []
         self.left = []
+        self.unsynced = []
+        self.unsure = []
+
+    def restart(self, step: Step) -> None:
+        """Come back with what is durable."""
+        self.crashed = False
+        self.restarts -= 1
+        self.write(step, ("restart", NOBODY, None))
+        self.process = self.made()
+        self.process.recover(self.now, list(self.durable))
+        self.out.deliveries.clear()  # made before the crash, and written then
+        self.drain(step)
+
+    def sync(self, step: Step) -> None:
+        """What was recorded is durable."""
+        self.durable += self.unsynced
+        self.unsynced = []
+        for entry in self.unsure:
+            self.write(step, entry)
+        self.unsure = []
 
     def multicast(self, step: Step) -> None:
         """What it has to multicast, as far as it need not wait."""
@@ -166,6 +197,9 @@ class Actor:
     def drain(self, step: Step) -> None:
         """Take what the process wants done."""
         out = self.out
+        self.unsynced += out.records
+        if out.urgent:
+            self.sync(step)
         for to, msg in out.sends:
             for dest in to:
                 if dest == self.pid and self.setting.scope.at_once:
@@ -180,7 +214,10 @@ class Actor:
         for m in out.optimistic:
             self.write(step, ("optdeliver", m.mid, None))
         for m, ts in out.deliveries:
-            self.write(step, ("deliver", m.mid, ts))
+            if self.unsynced:
+                self.unsure.append(("deliver", m.mid, ts))
+            else:
+                self.write(step, ("deliver", m.mid, ts))
         for mid in out.refused:
             self.write(step, ("reconfigure", mid, REFUSED))
         completed = len(out.completed) + len([mid for mid in out.refused if sender_of(mid) == self.pid])

@@ -59,6 +59,8 @@ class Calm:
             actor.due = []
             if len(actor.log) != before:
                 waiting = self.waiting()
+        for actor in self.actors:
+            actor.sync(Step())
 
     def handle(self, actor: Actor, what: object, step: Step) -> tuple[int, Message] | None:
         heard: tuple[int, Message] | None = None if isinstance(what, str) else what  # type: ignore[assignment]

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable
 
 from amcast.core.wire import Message
-from amcast.explore.actor import CRASH, START, SUSPECT, Actor, Entry, Happening, Setting, Step, watched
+from amcast.explore.actor import START, Actor, Entry, Happening, Setting, Step, watched
 from amcast.explore.canonical import SURROUNDINGS, digest, plain
 
 State = tuple[int, ...]
-Move = tuple[object, ...]  # ("deliver", sender, dest), ("lose", sender, dest), ("timer", pid, name), ("suspect", pid) …
+Move = tuple[object, ...]  # ("deliver", sender, dest), ("lose", sender, dest), ("timer", pid, name), ("crash", pid) …
 SPARE = 1000  # live processes that are kept for the next step from where they are
 
 
@@ -36,8 +36,10 @@ def own_moves(actor: Actor) -> list[Move]:
     """What may happen at a process besides messages."""
     pid = actor.pid
     if actor.crashed:
-        return []
+        return [("restart", pid)] if actor.restarts > 0 else []
     found: list[Move] = [("timer", pid, name) for name in actor.ready()] if actor.timers > 0 else []
+    if actor.unsynced:
+        found.append(("sync", pid))
     if actor.elections > 0:
         found.append(("suspect", pid))
     if actor.changes:
@@ -100,7 +102,8 @@ class Model:
                 self.crash_bits |= bit
             clash = bit
             for other, place in enumerate(self.home):
-                if place == home or (move[0] == "crash" == self.moves[other][0]):
+                kinds = (move[0], self.moves[other][0])
+                if place == home or kinds == ("crash", "crash") or "restart" in kinds:
                     clash |= 1 << other
                     self.dependent[other] |= bit
             self.moves.append(move)
@@ -135,7 +138,8 @@ class Model:
     def local(self, actor: Actor, before: int, happening: Happening) -> int:
         log = tuple(actor.log)
         rest = () if actor.crashed else (plain(actor.process, self.monitor_types), actor.now, actor.due, actor.left)
-        key = digest((actor.pid, rest, actor.elections, actor.timers, actor.changes, log))
+        disk = (actor.restarts, actor.durable, actor.unsynced) if actor.restarts > 0 else ()
+        key = digest((actor.pid, rest, actor.elections, actor.timers, actor.changes, disk, actor.unsure, log))
         found = self._local_of.get(key)
         if found is None:
             found = self._local_of[key] = len(self.locals)
@@ -201,11 +205,9 @@ class Model:
         found = self._outcomes.get(key)
         if found is None:
             what = self.moves[move]
-            happening: Happening = {"suspect": SUSPECT, "crash": CRASH}.get(str(what[0]), ())
+            happening: Happening = (what[0], *what[2:])
             if what[0] == "deliver":
                 happening = ("receive", what[1], self.messages[msg])
-            elif what[0] == "timer" or what[0] == "reconfigure":
-                happening = (what[0], *what[2:])
             actor = self.actor(local)
             step = self.watched(actor, happening)
             after = self.local(actor, local, happening)
@@ -254,6 +256,8 @@ class Model:
         if kind == "crash":
             for sender in range(n):
                 new[n + sender * n + pid] = 0
+        elif kind == "restart":
+            new[n + pid * n : n + pid * n + n] = [0] * n
         if sends:
             self.send(new, pid, sends)
         return tuple(new), grew

@@ -8,7 +8,7 @@ from amcast.core.topology import Mid
 from amcast.core.trace import Recorder
 from amcast.core.tracer import Tracer
 from amcast.core.wire import Codec, Message
-from amcast.explore.actor import CRASH, DELTA, START, SUSPECT, Actor, Entry, Happening, Setting, Step, watched
+from amcast.explore.actor import DELTA, START, Actor, Entry, Happening, Setting, Step, watched
 from amcast.explore.calm import Calm
 from amcast.explore.model import Move, own_moves
 
@@ -65,8 +65,7 @@ class Run:
         for actor in self.actors:
             if actor.crashed:
                 found += [("lose", s, d) for s, d in sorted(self.channels) if s == actor.pid and self.channels[(s, d)]]
-            else:
-                found += own_moves(actor)
+            found += own_moves(actor)
         if crashed >= self.setting.scope.most_crashes:
             found = [move for move in found if move[0] != "crash"]
         return found
@@ -94,12 +93,11 @@ class Run:
             if self.full and self.tracer is not None and at != dest:
                 self.tracer.message(self.now, dest, "receive", at, msg)
             return self.act(self.actors[dest], ("receive", at, msg))
-        if kind == "crash":
-            for (_, dest), channel in self.channels.items():
-                if dest == at:
+        if kind == "crash" or kind == "restart":  # what comes to it is lost; what it sent in its former life, too
+            for ends, channel in self.channels.items():
+                if ends[1 if kind == "crash" else 0] == at:
                     channel.clear()
-            return self.act(self.actors[at], CRASH)
-        return self.act(self.actors[at], SUSPECT if kind == "suspect" else (kind, *move[2:]))
+        return self.act(self.actors[at], (kind, *move[2:]))
 
     def calm(self) -> None:
         """Nothing goes wrong any more."""
@@ -142,10 +140,12 @@ def spell(setting: Setting, move: Move) -> str:
 def parse_move(setting: Setting, text: str) -> Move:
     """The inverse of `spell`."""
     words = text.split()
-    shapes = {"deliver": 2, "lose": 2, "timer": 2, "suspect": 1, "crash": 1, "reconfigure": 3}
+    shapes = {"deliver": 2, "lose": 2, "timer": 2, "suspect": 1, "crash": 1, "sync": 1, "restart": 1, "reconfigure": 3}
     kind = words[0] if words else ""
     if kind not in shapes or len(words) != shapes[kind] + 1:
-        expected = "deliver FROM TO, lose FROM TO, timer P NAME, suspect P, crash P or reconfigure P join|leave G"
+        expected = (
+            "deliver P Q, lose P Q, timer P NAME, suspect P, crash P, sync P, restart P or reconfigure P join|leave G"
+        )
         raise UsageError(f"move {text!r}: expected {expected}")
     pid = setting.topology.pid
     if kind == "timer" or kind == "reconfigure":
@@ -159,7 +159,7 @@ def record_entry(tracer: Tracer, now: int, pid: int, entry: Entry) -> None:
     if kind == "multicast":
         assert isinstance(fact, tuple)
         tracer.record(now, pid, kind, mid, dest=fact)
-    elif kind == "crash":
+    elif kind == "crash" or kind == "restart":
         tracer.record(now, pid, kind)
     elif kind == "leader":
         tracer.record(now, pid, kind, detail=str(fact))

@@ -20,6 +20,7 @@ class Scope:
     timers: tuple[str, ...] = ()  # whose next timer may fire
     crashes: tuple[str, ...] = ()  # who may crash …
     most_crashes: int = 1  # … and how many of them
+    restarts: tuple[str, ...] = ()  # who may come back from what it made durable
     reconfigurations: tuple[tuple[str, str, str], ...] = ()  # who asks for what: ("g0/0", "leave", "g1"), in this order
     at_once: bool = False  # what a process sends to itself is part of the same step
     open_loop: bool = False  # senders do not wait for the completion of what they multicast before
@@ -39,7 +40,8 @@ def scope_from(fields: object) -> Scope:
     try:
         scope = msgspec.convert(fields, Scope)
         topology = scope.topology()
-        named = [who for who, _ in scope.multicasts] + list(scope.elections + scope.timers + scope.crashes)
+        named = [who for who, _ in scope.multicasts] + list(scope.elections + scope.timers)
+        named += scope.crashes + scope.restarts
         named += [who for who, _, _ in scope.reconfigurations]
         for who in named:
             topology.pid(who)

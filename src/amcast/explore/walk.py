@@ -1,4 +1,4 @@
-"""Random walks through a scope: for one that is too large to see every state of."""
+"""Random walks through a scope: for one that is too large to see every state of it."""
 
 import time
 from collections.abc import Callable
@@ -7,6 +7,8 @@ from random import Random
 from amcast.explore.actor import Violation
 from amcast.explore.model import Model, Move, State
 from amcast.explore.search import Found, Limits, key_of
+
+CHANGE = 0.1  # how likely a channel becomes slow at a move
 
 
 class Walks:
@@ -27,6 +29,7 @@ class Walks:
         self.random = Random(seed)
         self.seen: set[bytes] = set()
         self.walks = 0
+        self.rank: dict[int, float] = {}
         self.transitions = 0
         self.rests = 0
         self.depth = 0
@@ -53,6 +56,7 @@ class Walks:
         """From the start until nothing is possible, or for so many moves."""
         model = self.model
         state, grew = model.initial, True
+        self.rank = {}
         moves: list[int] = []
         calm = False
         try:
@@ -80,6 +84,22 @@ class Walks:
             self.found = Found(violation.property, violation.problem, made, calm)
 
     def choose(self, enabled: int) -> int:
-        for _ in range(self.random.randrange(enabled.bit_count())):
-            enabled &= enabled - 1
-        return (enabled & -enabled).bit_length() - 1
+        """Any move in one walk; in the next the one that comes first in an order that seldom changes.
+
+        So some channels are slow for long, which any order of all of them hardly ever makes them.
+        """
+        moves = []
+        while enabled:
+            bit = enabled & -enabled
+            moves.append(bit.bit_length() - 1)
+            enabled ^= bit
+        if self.walks % 2 == 0:
+            return self.random.choice(moves)
+        rank = self.rank
+        for move in moves:
+            if move not in rank:
+                rank[move] = self.random.random()
+        first = min(moves, key=rank.__getitem__)
+        if self.random.random() < CHANGE:
+            rank[first] = 1 + self.random.random()
+        return first

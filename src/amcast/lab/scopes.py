@@ -44,6 +44,11 @@ GROUPS = (
           (("c0", (0, 1)), ("c1", (0,))), elections=("g0/1",), at_once=True, mute=("Reply",)),
 )  # fmt: skip
 
+DURABLE = (
+    Scope("restart", "the leader crashes and comes back from its disk while another takes over", (3,), ONE,
+          elections=("g0/1",), crashes=("g0/0",), restarts=("g0/0",), at_once=True, mute=("Reply",)),
+)  # fmt: skip
+
 MEMBERS = (("g0/0", (0, 1)), ("g1/0", (0, 1)))
 RECONFIGURABLE = (
     Scope("reconfiguration", "a group leaves another and joins it again while both multicast", (1, 1), MEMBERS,
@@ -54,6 +59,8 @@ RECONFIGURABLE = (
 def scopes_of(table: Protocol) -> dict[str, Scope]:
     """By name, the smallest first."""
     scopes: tuple[Scope, ...] = SINGLE if table.single_replica else ONE_GROUP if table.single_group else GROUPS
+    if table.durable:
+        scopes += DURABLE
     if table.name in ("baseline", "optimistic"):
         scopes += RECONFIGURABLE
     return {scope.name: scope for scope in scopes}
