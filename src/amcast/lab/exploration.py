@@ -71,7 +71,7 @@ def explore(
 
     def retrace(moves: tuple[Move, ...]) -> None:
         run = Run(setting)
-        for move in moves if table.monitor is not None else ():
+        for move in moves:
             run.make(move)
 
     properties = None
@@ -92,7 +92,7 @@ def explore(
             result.complete = work.complete
         report(work)
         found = work.found
-        if found is None and isinstance(work, Search) and table.monitor is not None:
+        if found is None and isinstance(work, Search):
             result.phase = "invariants"
             found = assert_invariants(setting, work, result, report, follow)
         result.sometimes = properties.sometimes
