@@ -31,13 +31,17 @@ def retrace(setting: Setting, moves: Sequence[Move], calm: bool, at_state: Judge
 
 
 def shrink(setting: Setting, found: Found, at_state: Judge, at_end: Judge) -> Found:
-    """Leave out pieces of the schedule, large ones first, as long as the same property is still violated."""
+    """Leave out pieces of the schedule, large ones first, as long as the same property is still violated.
+
+    On real processes an invariant may be violated before what was found: then that is what is shown.
+    """
+    best = retrace(setting, found.moves, found.calm, at_state, at_end) or found
+    property, calm = best.property, best.calm
 
     def attempt(moves: Sequence[Move]) -> Found | None:
-        shorter = retrace(setting, moves, found.calm, at_state, at_end)
-        return shorter if shorter is not None and shorter.property == found.property else None
+        shorter = retrace(setting, moves, calm, at_state, at_end)
+        return shorter if shorter is not None and shorter.property == property else None
 
-    best = attempt(found.moves) or found
     size = max(1, len(best.moves) // 2)
     while True:
         at = 0
