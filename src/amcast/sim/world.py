@@ -19,6 +19,7 @@ from amcast.core.errors import InvariantViolation, UsageError
 from amcast.core.process import Effects, Params, Process, Protocol
 from amcast.core.topology import Mid, Topology, message_id
 from amcast.core.trace import Recorder
+from amcast.core.tracer import Tracer
 from amcast.core.wire import AppMessage, Background, Codec, Message
 from amcast.sim.actions import Action as Action
 from amcast.sim.actions import Call as Call
@@ -31,7 +32,6 @@ from amcast.sim.obligations import Obligations, Pending
 from amcast.sim.restarts import restart
 from amcast.sim.states import CRASHED, DYING, PAUSED
 from amcast.sim.states import UP as UP
-from amcast.sim.tracer import Tracer
 
 # What an event is: code = incarnation of the sender, kind, destination, sender.
 INCARNATION_SHIFT: Final[i64] = 56
