@@ -29,6 +29,7 @@ from amcast.cli.sim import sim
 from amcast.cli.swarm import swarm
 from amcast.cli.sweep import sweep
 from amcast.cli.verify import verify
+from amcast.cli.view import view
 from amcast.cli.watch import watch
 from amcast.core.errors import AmcastError, UsageError
 
@@ -44,6 +45,7 @@ app = typer.Typer(
 )
 for command in (
     sim, verify, metrics, report, claims, swarm, sweep, reproduce, protocols, demo, node, kv, maelstrom, certs, watch,
+    view,
 ):  # fmt: skip
     app.command(no_args_is_help=False)(command)
 app.add_typer(cluster, name="cluster")
