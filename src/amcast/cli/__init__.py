@@ -17,6 +17,7 @@ from amcast.cli.certs import certs
 from amcast.cli.claims import claims
 from amcast.cli.cluster import cluster
 from amcast.cli.demo import demo
+from amcast.cli.export import export
 from amcast.cli.kv import kv
 from amcast.cli.maelstrom import maelstrom
 from amcast.cli.metrics import metrics
@@ -45,7 +46,7 @@ app = typer.Typer(
 )
 for command in (
     sim, verify, metrics, report, claims, swarm, sweep, reproduce, protocols, demo, node, kv, maelstrom, certs, watch,
-    view,
+    view, export,
 ):  # fmt: skip
     app.command(no_args_is_help=False)(command)
 app.add_typer(cluster, name="cluster")

@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from amcast.core.trace import KINDS, Event
-from amcast.web.runs import LOST, Run
+from amcast.core.trace import KINDS
+from amcast.web.runs import LOST, Run, about_of
 
 NONE: Final = 0xFFFFFFFF
 TYPES: Final = {"f8": "<f8", "u4": "<u4", "u1": "u1"}
@@ -80,10 +80,6 @@ def encode(run: Run, trace: str) -> bytes:
         "details": {place: event.detail for place, event in enumerate(events) if event.detail is not None},
     }
     return packed(head, columns)
-
-
-def about_of(event: Event) -> tuple[str, ...]:
-    return (event.message,) if event.message is not None else event.about or ()
 
 
 def packed(head: dict[str, object], columns: dict[str, tuple[str, Any]]) -> bytes:

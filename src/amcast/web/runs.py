@@ -42,13 +42,24 @@ class Run:
     abstract: bool
 
 
-def read_runs(trace: Path, since: int | None = None, until: int | None = None) -> dict[str, list[Event]]:
-    """The events of each run, of a window of time if asked; UsageError if there are too many to look at."""
+@dataclass(frozen=True)
+class Rows:
+    """The events of a run that were asked for, and when its first one was, asked for or not."""
+
+    events: list[Event]
+    base: int
+
+
+def read_runs(trace: Path, since: int | None = None, until: int | None = None) -> dict[str, Rows]:
+    """Each run, or what happened between two times after its start; UsageError if that is too much to look at."""
+    first = {} if since is None and until is None else first_times(read_events(trace))
     found: defaultdict[str, list[Event]] = defaultdict(list)
     count = 0
     for event in read_events(trace):
-        if not in_window(event, since, until):
-            continue
+        if event.time is not None and first:
+            time = event.time - first[event.run]
+            if (since is not None and time < since) or (until is not None and time > until):
+                continue
         found[event.run].append(event)
         count += 1
         if count > MOST_EVENTS:
@@ -57,18 +68,21 @@ def read_runs(trace: Path, since: int | None = None, until: int | None = None) -
                 "--since 1s --until 2s"
             )
     if not found:
-        raise UsageError(f"{trace}: no event between --since and --until; expected times such as 50ms within the trace")
-    return dict(found)
+        raise UsageError(f"{trace}: no event between --since and --until; expected times such as 50ms after the start")
+    first = first or first_times(event for events in found.values() for event in events)
+    return {name: Rows(events, first.get(name, 0)) for name, events in found.items()}
 
 
-def in_window(event: Event, since: int | None, until: int | None) -> bool:
-    """A process that joined earlier keeps its line."""
-    if event.time is None or event.kind == "start":
-        return True
-    return (since is None or event.time >= since) and (until is None or event.time <= until)
+def first_times(events: Iterable[Event]) -> dict[str, int]:
+    first: dict[str, int] = {}
+    for event in events:
+        if event.time is not None:
+            first[event.run] = min(event.time, first.get(event.run, event.time))
+    return first
 
 
-def run_named(runs: dict[str, list[Event]], name: str | None, trace: Path) -> list[Event]:
+def run_named(runs: dict[str, Rows], name: str | None, trace: Path) -> Rows:
+    """This run, or the first."""
     if name is None:
         return next(iter(runs.values()))
     if name not in runs:
@@ -77,22 +91,35 @@ def run_named(runs: dict[str, list[Event]], name: str | None, trace: Path) -> li
     return runs[name]
 
 
-def picture_of(events: Sequence[Event]) -> Run:
-    """What there is to draw of the events of one run."""
-    drawn = without_driver(events)
+def about_of(event: Event) -> tuple[str, ...]:
+    """The messages that an event is about."""
+    return (event.message,) if event.message is not None else event.about or ()
+
+
+def about_message(rows: Rows, message: str) -> Rows:
+    """The events about one message; UsageError if there is none."""
+    found = [event for event in rows.events if message in about_of(event)]
+    if not found:
+        some = next((event.message for event in rows.events if event.message is not None), "c0:1")
+        raise UsageError(f"message {message!r} is not in the trace; expected an id such as {some}")
+    return Rows(found, rows.base)
+
+
+def picture_of(rows: Rows) -> Run:
+    """What there is to draw of a run."""
+    drawn = without_driver(rows.events)
     steps = any(event.time is None for event in drawn)
     if steps:
         drawn = sorted(drawn, key=lambda event: event.seq)
         arrows, abstract = arrows_of(drawn, timed=False)
         drawn, times, arrows = in_causal_order(drawn, arrows)
-        base = 0
     else:
         drawn = sorted(drawn, key=lambda event: (event.time, event.seq))
-        base = (drawn[0].time or 0) if drawn else 0
-        times = [(event.time or 0) - base for event in drawn]
+        times = [(event.time or 0) - rows.base for event in drawn]
         arrows, abstract = arrows_of(drawn, timed=True)
     names = sorted_processes(drawn)
-    return Run(events[0].run, list(names), list(names.values()), drawn, times, base, steps, arrows, abstract)
+    processes, groups = list(names), list(names.values())
+    return Run(rows.events[0].run, processes, groups, drawn, times, 0 if steps else rows.base, steps, arrows, abstract)
 
 
 def without_driver(events: Iterable[Event]) -> list[Event]:

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from amcast.check import check
 from amcast.core.errors import UsageError
-from amcast.core.trace import Event
 from amcast.web.columns import encode
-from amcast.web.runs import picture_of, read_runs, run_named
+from amcast.web.runs import Rows, picture_of, read_runs, run_named
 from amcast.web.server import BINARY, PageServer, Query, as_json, serve
 
 KEPT: Final = 4  # prepared runs in memory
@@ -34,9 +33,7 @@ def view_trace(
 
 
 class ShownTrace:
-    def __init__(
-        self, trace: Path, runs: dict[str, list[Event]], verdicts: Sequence[Mapping[str, Any]] | None = None
-    ) -> None:
+    def __init__(self, trace: Path, runs: dict[str, Rows], verdicts: Sequence[Mapping[str, Any]] | None = None) -> None:
         self.trace = trace
         self.runs = runs
         self.judged_here = True  # a part of a trace cannot be judged: what is missing is not there
@@ -52,7 +49,7 @@ class ShownTrace:
         return as_json(
             {
                 "trace": str(self.trace),
-                "runs": [{"name": name, "events": len(events)} for name, events in self.runs.items()],
+                "runs": [{"name": name, "events": len(rows.events)} for name, rows in self.runs.items()],
             }
         )
 
@@ -66,24 +63,24 @@ class ShownTrace:
 
     def data(self, name: str | None) -> bytes:
         """The columns of a run."""
-        events = run_named(self.runs, name, self.trace)
-        name = events[0].run
+        rows = run_named(self.runs, name, self.trace)
+        name = rows.events[0].run
         if name not in self._data:
             while len(self._data) >= KEPT:
                 del self._data[next(iter(self._data))]
-            self._data[name] = encode(picture_of(events), str(self.trace))
+            self._data[name] = encode(picture_of(rows), str(self.trace))
         return self._data[name]
 
     def verdicts(self, name: str | None) -> list[dict[str, Any]]:
         """What was found about a run, with the rows of counter-examples as process, seq and kind."""
-        events = run_named(self.runs, name, self.trace)
-        name = events[0].run
+        rows = run_named(self.runs, name, self.trace)
+        name = rows.events[0].run
         if self._given is not None:
             return [dict(verdict) for verdict in self._given if verdict.get("run") == name]
         if not self.judged_here:
             return []
         if name not in self._verdicts:
-            self._verdicts[name] = [verdict.as_dict() for verdict in check(events)]
+            self._verdicts[name] = [verdict.as_dict() for verdict in check(rows.events)]
         return self._verdicts[name]
 
 

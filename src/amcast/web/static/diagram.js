@@ -4,7 +4,7 @@ import { niceStep } from "./chart.js";
 import { colour, fitted, onTheme } from "./screen.js";
 import { NONE } from "./trace.js";
 
-const AXIS = 26, GAP = 18, LOWEST = 16, HIGHEST = 58;
+const AXIS = 26, GAP = 18, LOWEST = 16, HIGHEST = 90;
 const ARROWS_STILL = 9000, ARROWS_MOVING = 2500; // drawn at most; above that a sample that does not depend on the window
 const MARKS = 30000; // events drawn one by one at most; above that as density
 const SETTLE = 140; // milliseconds after the last movement until everything is drawn
@@ -255,7 +255,7 @@ export class Diagram {
       if (heads) addHead(tips[series], ends);
     });
     context.lineWidth = candidates > 600 ? 0.8 : 1.2;
-    context.globalAlpha = dimmed ? 0.16 : candidates > 6000 ? 0.5 : 0.9;
+    context.globalAlpha = dimmed ? (candidates < 200 ? 0.45 : 0.16) : candidates > 6000 ? 0.5 : 0.9;
     if (trace.abstract) context.setLineDash([5, 4]);
     for (let series = 0; series < SERIES; series++) {
       context.strokeStyle = context.fillStyle = this.palette.series[series];
@@ -312,7 +312,7 @@ export class Diagram {
       if (kind === deliver) addDiamond(delivered, x, y, size);
       else if (kind === optdeliver) addDiamond(early, x, y, size);
       else { called.moveTo(x + size, y); called.arc(x, y, size, 0, 7); }
-      if (labels.length < 400) labels.push([x, y, i]);
+      if (labels.length < 400 && !this.marks.includes(i)) labels.push([x, y, i]);
     }
     context.fillStyle = this.palette.muted;
     context.fill(dots);
