@@ -268,7 +268,7 @@ document.addEventListener("keydown", (event) => {
   if (!trace || event.ctrlKey || event.metaKey || event.altKey || at("help").open) return;
   const typing = event.target.matches("input:not([type=checkbox]), select");
   if (typing) {
-    if (event.key === "Escape") { event.target.blur(); at("diagram").focus(); }
+    if (event.key === "Escape") { event.preventDefault(); at("diagram").focus(); }
     return;
   }
   const inDiagram = event.target === at("diagram") || event.target === document.body;
