@@ -71,5 +71,7 @@ def served(server: PageServer) -> Iterator[str]:
 
 @contextmanager
 def trace_page(runs: dict[str, Rows], name: str = "run.jsonl") -> Iterator[str]:
-    with served(PageServer("index.html", ShownTrace(Path(name), runs).sources())) as url:
+    shown = ShownTrace(Path(name), runs)
+    shown.data(None)  # as the command does before it says where the page is
+    with served(PageServer("index.html", shown.sources())) as url:
         yield url

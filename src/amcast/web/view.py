@@ -26,9 +26,8 @@ def view_trace(
 ) -> None:
     """Serve the page about a trace until SIGTERM or SIGINT."""
     shown = ShownTrace(trace, read_runs(trace, since, until), None if verdicts is None else read_verdicts(verdicts))
-    whole = since is None and until is None
-    shown.judged_here = whole
-    shown.data(next(iter(shown.runs)))
+    shown.judged_here = since is None and until is None
+    shown.data(None)
     asyncio.run(serve(PageServer("index.html", shown.sources()), port, ready))
 
 

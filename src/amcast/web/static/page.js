@@ -48,6 +48,7 @@ async function open(run) {
   at("subtitle").textContent = `run ${trace.run}: ${trace.size.toLocaleString("en")} events of ${trace.processes.length} processes`;
   showStatus();
   if (!at("charts-view").hidden) showCharts();
+  at("diagram").addEventListener("drawn", () => performance.mark("first picture"), { once: true });
   document.documentElement.dataset.ready = run;
   const verdicts = await (await fetched(`verdicts${query}`)).json();
   if (trace.run !== run) return;
