@@ -69,12 +69,16 @@ export class Chart {
       context.strokeStyle = colour(token);
       context.beginPath();
       let pen = false;
-      for (const [x, y] of all) {
-        if (y === null) { pen = false; continue; }
+      const alone = []; // points without a neighbour
+      all.forEach(([x, y], n) => {
+        if (y === null) { pen = false; return; }
         if (pen) context.lineTo(px(x), py(y)); else context.moveTo(px(x), py(y));
+        if (!pen && (n + 1 === all.length || all[n + 1][1] === null)) alone.push([px(x), py(y)]);
         pen = true;
-      }
+      });
       context.stroke();
+      context.fillStyle = colour(token);
+      for (const [x, y] of alone) context.fillRect(x - 2, y - 2, 4, 4);
     }
     this.#read(context, { x0, x1, px, py, width, height });
   }

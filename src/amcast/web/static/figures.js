@@ -4,11 +4,11 @@ import { Chart, amount } from "./chart.js";
 import { element } from "./screen.js";
 import { duration, percentile } from "./trace.js";
 
-const BINS = 80;
+const MOST_BINS = 80, MESSAGES_PER_BIN = 8;
 
 export class Figures {
   constructor(parent) {
-    this.table = element("div");
+    this.table = element("div", { class: "scroll" });
     const charts = element("div", { class: "charts" });
     parent.replaceChildren(element("h2", {}, "Latency and throughput"), this.table, charts);
     const time = { xText: (x) => duration(x), empty: "nothing was multicast and delivered" };
@@ -25,11 +25,12 @@ export class Figures {
       return;
     }
     this.#showTable(rows);
-    const span = trace.end - trace.start || 1, width = span / BINS;
-    const done = new Float64Array(BINS), sent = Array.from({ length: BINS }, () => []);
+    const bins = Math.max(5, Math.min(MOST_BINS, Math.floor(rows.length / MESSAGES_PER_BIN)));
+    const span = trace.end - trace.start || 1, width = span / bins;
+    const done = new Float64Array(bins), sent = Array.from({ length: bins }, () => []);
     for (const { sent: at, latency } of rows) {
-      done[Math.min(BINS - 1, Math.floor((at + latency - trace.start) / width))]++;
-      sent[Math.min(BINS - 1, Math.floor((at - trace.start) / width))].push(latency);
+      done[Math.min(bins - 1, Math.floor((at + latency - trace.start) / width))]++;
+      sent[Math.min(bins - 1, Math.floor((at - trace.start) / width))].push(latency);
     }
     const middle = (bin) => trace.start + (bin + 0.5) * width;
     const crashes = trace.rare.filter((i) => trace.kindName(i) === "crash").map((i) => ({ x: trace.time[i], colour: "bad" }));
