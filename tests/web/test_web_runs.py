@@ -8,7 +8,7 @@ from pages import rows_in, rows_of, simulated
 
 from amcast.core.trace import Event
 from amcast.web.columns import NONE, encode
-from amcast.web.runs import LOST, Run, picture_of
+from amcast.web.runs import LOST, MANY_CLIENTS, Run, picture_of
 
 MS = 1_000_000
 
@@ -58,6 +58,8 @@ def test_lines_are_group_by_group_and_numbers_count() -> None:
     groups = [name.partition("/")[0] if "/" in name else None for name in names]
     run = pictured([Event("r", "crash", name, group, 1, 1) for name, group in zip(names, groups, strict=True)])
     assert run.processes == ["c9", "c10", "g1/0", "g2/0", "g2/9", "g2/10", "g10/0"]
+    many = [Event("r", "crash", f"c{n}", None, 1, 1) for n in range(MANY_CLIENTS + 1)]
+    assert pictured([*many, Event("r", "crash", "g0/0", "g0", 1, 1)]).processes[:2] == ["g0/0", "c0"]
 
 
 def test_the_driver_has_no_line() -> None:

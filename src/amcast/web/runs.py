@@ -19,6 +19,7 @@ from amcast.core.trace import Event
 from amcast.tracefile import read_events
 
 MOST_EVENTS: Final = 1_000_000
+MANY_CLIENTS: Final = 20
 LOST: Final = -1
 _DRIVER_KINDS: Final = frozenset(("start", "end"))
 
@@ -130,12 +131,13 @@ def without_driver(events: Iterable[Event]) -> list[Event]:
 
 
 def sorted_processes(events: Iterable[Event]) -> dict[str, str | None]:
-    """Each process with its group: clients first, then group by group; numbers count as numbers."""
+    """Each process with its group, group by group, by number; clients come first, or last if they are many."""
     found: dict[str, str | None] = {}
     for event in events:
         if found.get(event.process) is None:
             found[event.process] = event.group
-    order = sorted(found, key=lambda name: (found[name] is not None, natural(found[name] or ""), natural(name)))
+    many = sum(group is None for group in found.values()) > MANY_CLIENTS
+    order = sorted(found, key=lambda name: ((found[name] is None) == many, natural(found[name] or ""), natural(name)))
     return {name: found[name] for name in order}
 
 

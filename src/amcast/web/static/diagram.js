@@ -168,6 +168,7 @@ export class Diagram {
     context.restore();
     this.#drawNames(context);
     this.#drawAxis(context);
+    this.#drawScroll(context);
     this.drawTime = performance.now() - began;
     this.drawn = (this.drawn ?? 0) + 1;
     clearTimeout(this.settling);
@@ -256,7 +257,7 @@ export class Diagram {
     });
     context.lineWidth = candidates > 600 ? 0.8 : 1.2;
     context.globalAlpha = dimmed ? (candidates < 200 ? 0.45 : 0.16) : candidates > 6000 ? 0.5 : 0.9;
-    if (trace.abstract) context.setLineDash([5, 4]);
+    if (trace.abstract && candidates < 600) context.setLineDash([5, 4]);
     for (let series = 0; series < SERIES; series++) {
       context.strokeStyle = context.fillStyle = this.palette.series[series];
       context.stroke(lines[series]);
@@ -462,6 +463,16 @@ export class Diagram {
     context.restore();
     context.fillStyle = palette.line;
     context.fillRect(Math.round(this.left) - 1, AXIS, 1, this.height - AXIS);
+  }
+
+  // How far down we are, where not all lines fit.
+  #drawScroll(context) {
+    const room = this.height - AXIS;
+    if (this.total <= room) return;
+    context.fillStyle = this.palette.muted;
+    context.globalAlpha = 0.6;
+    context.fillRect(this.width - 7, AXIS + this.scroll / this.total * room, 5, room / this.total * room);
+    context.globalAlpha = 1;
   }
 
   #drawAxis(context) {
