@@ -65,8 +65,9 @@ class Seen:
 
 
 class Watch:
-    def __init__(self, config: ClusterConfig) -> None:
+    def __init__(self, config: ClusterConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self.config = config
+        self.clock = clock
         self.nodes = [Seen(member) for member in config.members]
         self.groups = list(dict.fromkeys(node.group for node in self.nodes))
         self.leaders: dict[str, tuple[int, str]] = {}
@@ -84,7 +85,7 @@ class Watch:
 
     async def look(self) -> None:
         """Ask every node once."""
-        found = await asyncio.gather(*(sample_of(self.config, node.member) for node in self.nodes))
+        found = await asyncio.gather(*(sample_of(self.config, node.member, self.clock) for node in self.nodes))
         for node, sample in zip(self.nodes, found, strict=True):
             self.note_up(node, sample)
             if sample is not None:
@@ -216,7 +217,7 @@ def percentile(buckets: Buckets, share: float) -> float | None:
     return start
 
 
-async def sample_of(config: ClusterConfig, member: Member) -> Sample | None:
+async def sample_of(config: ClusterConfig, member: Member, clock: Callable[[], float]) -> Sample | None:
     """What a node says; None if it, or somebody else at its address, says nothing that helps."""
     status, ready, metrics = await asyncio.gather(
         *(ask(member.admin, path) for path in ("/status", "/readyz", "/metrics"))
@@ -227,7 +228,7 @@ async def sample_of(config: ClusterConfig, member: Member) -> Sample | None:
         said = json.loads(status[1])
         if isinstance(said, dict) and (said.get("cluster"), said.get("id")) == (config.name, member.name):
             not_ready = None if ready[0] == 200 else ready[1].decode(errors="replace").strip()
-            return Sample(time.monotonic(), said, not_ready, *numbers_of(metrics[1].decode(errors="replace")))
+            return Sample(clock(), said, not_ready, *numbers_of(metrics[1].decode(errors="replace")))
     return None
 
 
