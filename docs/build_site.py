@@ -28,6 +28,7 @@ PAGES = {  # file -> what the list of pages calls it
     "docs/cluster.md": "Operating a cluster",
     "docs/kv.md": "The store",
     "docs/pipeline.md": "The pipeline",
+    "docs/spark.md": "A cluster in Spark",
     "docs/results.md": "Results explained",
     "docs/other-systems.md": "Logs of other systems",
     "docs/view.md": "Seeing a run",
@@ -39,6 +40,8 @@ PAGES = {  # file -> what the list of pages calls it
     "deploy/README.md": "Deploying",
     "CHANGELOG.md": "Changes",
 }
+for document in sorted((ROOT / "docs").glob("*.md")):  # what is not in the list comes last, by its heading
+    PAGES.setdefault(f"docs/{document.name}", document.read_text(encoding="utf-8").splitlines()[0].lstrip("# "))
 LINE = re.compile(r"#\s*(l\.[0-9][^#]*)$")
 MORE_STYLE = """
 body{max-width:76rem}
