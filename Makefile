@@ -1,7 +1,7 @@
 # Everything is set up in .venv by itself; only Python 3.11 or newer and make are needed.
 # A C compiler makes the simulator several times faster, and is not required.
 
-.PHONY: help demo test check compile bench swarm explore chaos format lock clean distclean
+.PHONY: help demo test check compile docs bench swarm explore chaos format lock clean distclean
 .DEFAULT_GOAL := help
 
 PYTHON ?=
@@ -22,6 +22,7 @@ help:
 	@echo "make swarm    SEEDS=$(SEEDS) random runs of each protocol"
 	@echo "make explore  every schedule of every scope of each protocol, up to STATES=$(STATES) states"
 	@echo "make chaos    ROUNDS=$(ROUNDS) kills and pauses of real processes under load, judged by their trace"
+	@echo "make docs     the documentation as a site in build/docs, with a page per protocol"
 	@echo "make compile  compile core, protocols and sim in place if they changed"
 	@echo "make format   sort imports and apply ruff's safe fixes"
 	@echo "make lock     resolve requirements.lock anew"
@@ -76,6 +77,9 @@ compile: $(INSTALLED)
 	  AMCAST_COMPILE=1 $(BIN)/python setup.py -q build_ext --inplace || exit 1; \
 	  test -z "$$($(BINARIES))" || echo "$$sources $$($(BINARIES) | $(SUM))" >build/compiled; \
 	fi
+
+docs: compile
+	@$(BIN)/python docs/build_site.py
 
 format: $(INSTALLED)
 	@$(BIN)/ruff check -q --fix .

@@ -18,6 +18,7 @@ from amcast.cli.claims import claims
 from amcast.cli.cluster import cluster
 from amcast.cli.demo import demo
 from amcast.cli.explore import explore
+from amcast.cli.export import export
 from amcast.cli.kv import kv
 from amcast.cli.maelstrom import maelstrom
 from amcast.cli.metrics import metrics
@@ -31,6 +32,7 @@ from amcast.cli.sim import sim
 from amcast.cli.swarm import swarm
 from amcast.cli.sweep import sweep
 from amcast.cli.verify import verify
+from amcast.cli.view import view
 from amcast.cli.watch import watch
 from amcast.core.errors import AmcastError, UsageError
 
@@ -46,7 +48,7 @@ app = typer.Typer(
 )
 for command in (
     sim, verify, metrics, report, claims, swarm, explore, replay, sweep, reproduce, protocols, demo, node, kv,
-    maelstrom, certs, watch,
+    maelstrom, certs, watch, view, export,
 ):  # fmt: skip
     app.command(no_args_is_help=False)(command)
 app.add_typer(cluster, name="cluster")
