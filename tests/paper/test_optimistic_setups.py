@@ -2,7 +2,7 @@
 
 import pytest
 
-from amcast.core.errors import TopologyError
+from amcast.core.errors import TopologyError, UsageError
 from amcast.lab.setups import setup
 from amcast.lab.simulate import Simulation
 from amcast.lab.summary import Summary, SummaryRecorder
@@ -40,3 +40,10 @@ def test_who_sends_to_whom() -> None:
     assert [sorted(of) for of in senders] == [[2, 3, 4], [0, 3, 4], [0, 1, 4], [0, 1, 2], [1, 2, 3]]
     with pytest.raises(TopologyError, match="5 groups that send to each: expected 0 to 4"):
         Simulation("optimistic", groups=5, senders_to=5).world()
+
+
+def test_a_window_is_for_those_who_wait() -> None:
+    assert Simulation("optimistic", senders_to=1, window=7).world().processes[0].window.length == 7  # type: ignore[attr-defined]
+    assert Simulation("optimistic", window=7).world().processes[0].window.length == 7  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="baseline has none"):
+        Simulation("baseline", window=7).world()
