@@ -43,7 +43,8 @@ def test_who_sends_to_whom() -> None:
 
 
 def test_a_window_is_for_those_who_wait() -> None:
-    assert Simulation("optimistic", senders_to=1, window=7).world().processes[0].window.length == 7  # type: ignore[attr-defined]
-    assert Simulation("optimistic", window=7).world().processes[0].window.length == 7  # type: ignore[attr-defined]
+    for senders_to in (0, 1):
+        process = Simulation("optimistic", senders_to=senders_to, window=7).world().processes[0]
+        assert process.condition()["window"] == 7
     with pytest.raises(UsageError, match="baseline has none"):
         Simulation("baseline", window=7).world()
