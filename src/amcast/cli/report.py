@@ -48,7 +48,7 @@ def title(simulation: Simulation) -> str:
     parts = (
         PROTOCOLS[simulation.protocol].title,
         f"{count(simulation.groups, 'group')} of {simulation.replicas}",
-        count(simulation.clients, "client"),
+        f"{simulation.senders_to} send to each" if simulation.senders_to else count(simulation.clients, "client"),
         simulation.network,
         f"seed {simulation.seed}",
     )

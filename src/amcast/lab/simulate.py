@@ -85,6 +85,8 @@ class Simulation:
                 raise UsageError(f"{what} {number}: expected a positive number")
         if not 0 <= self.senders_to < self.groups:
             raise TopologyError(f"{self.senders_to} groups that send to each: expected 0 to {self.groups - 1}")
+        if self.window >= 0 and not table.guesses:
+            raise UsageError(f"a wait window of {self.window} ns: {table.name} has none; expected optimistic")
         topology = Topology((self.replicas,) * self.groups, self.clients)
         destinations: Destinations
         senders: tuple[int, ...] | None = None
@@ -96,6 +98,8 @@ class Simulation:
                 senders = tuple(range(topology.replicas))
             else:
                 topology = Topology((self.replicas,) * self.groups, self.replicas * self.groups)
+        elif self.window >= 0:
+            table = configured(table, Options(window=self.window))
         network, costs = set_up(self.network, topology)
         dest_groups = self.dest_groups if self.dest_groups is not None else min(2, self.groups)
         destinations = relation if self.senders_to else Destinations(self.groups, dest_groups)
