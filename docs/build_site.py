@@ -130,7 +130,7 @@ def protocol_page(table: Protocol, claims: Sequence[Claim]) -> str:
         (
             f"<h1>{escape(table.title)}</h1>",
             f"<p><code>{table.name}</code>: order {escape(table.order)}; tolerates {escape(table.tolerates)}; ",
-            f"latency in message delays, leader / follower: {escape(table.latency)}.</p>",
+            f"latency in message delays: {escape(table.latency)}.</p>",
             f"<pre>{escape((module.__doc__ or '').strip())}</pre>",
             f"<h2>Stated and measured</h2><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
             if claims
