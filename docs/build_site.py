@@ -32,6 +32,8 @@ PAGES = {  # file -> what the list of pages calls it
     "docs/results.md": "Results explained",
     "docs/other-systems.md": "Logs of other systems",
     "docs/view.md": "Seeing a run",
+    "docs/explore.md": "Exploring schedules",
+    "docs/optimistic.md": "Optimistic delivery",
     "docs/maelstrom.md": "Maelstrom",
     "docs/adding-a-protocol.md": "Adding a protocol",
     "docs/security.md": "Security",
@@ -128,7 +130,7 @@ def protocol_page(table: Protocol, claims: Sequence[Claim]) -> str:
         (
             f"<h1>{escape(table.title)}</h1>",
             f"<p><code>{table.name}</code>: order {escape(table.order)}; tolerates {escape(table.tolerates)}; ",
-            f"latency in message delays, leader / follower: {escape(table.latency)}.</p>",
+            f"latency in message delays: {escape(table.latency)}.</p>",
             f"<pre>{escape((module.__doc__ or '').strip())}</pre>",
             f"<h2>Stated and measured</h2><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
             if claims

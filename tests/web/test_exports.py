@@ -123,3 +123,9 @@ def test_a_counterexample_of_which_the_trace_is_gone_is_drawn_from_its_rows() ->
     rows = [Event("r", "deliver", f"g0/{n}", "g0", 1, 10 + n, message="m") for n in range(2)]
     drawn = ET.fromstring(draw_violation("agreement", rows, []))
     assert sum("m" in (text.text or "") for text in drawn.iter(f"{SVG}text")) >= 2
+
+
+def test_marks_of_one_moment_share_a_line() -> None:
+    rows = [Event("r", "deliver", "g0/0", "g0", 1 + n, 10, message=name) for n, name in enumerate("ab")]
+    said = [text.text for text in ET.fromstring(draw_violation("order", rows, [])).iter(f"{SVG}text")]
+    assert "1. a, 2. b" in said

@@ -72,7 +72,7 @@ def draw_svg(run: Run, title: str = "", marks: Sequence[int] = ()) -> str:
         *lanes,
         *axis(frame),
         tag("g", "".join(drawn), opacity=0.4 if marks else 1.0),
-        *(blame(run.events[place], frame, run.times[place], number) for number, place in enumerate(marks, start=1)),
+        *blame(run, frame, marks),
         *legend(frame, series),
     ]
     box = f"0 0 {WIDTH} {frame.height:.0f}"
@@ -169,12 +169,19 @@ def mark(event: Event, frame: Frame, time: int) -> str:
     return ""
 
 
-def blame(event: Event, frame: Frame, time: int, number: int) -> str:
-    x, y = frame.x(time), frame.y[event.process]
-    ring = tag("circle", cx=x, cy=y, r=9, fill="none", stroke=BAD, stroke_width=2.2)
-    if event.kind == "deliver":
-        ring += tag("path", d=f"M{x:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z", fill=BAD)
-    return ring + words(f"{number}. {event.message or event.kind}", x + 11, y - 7, BAD, "bold")
+def blame(run: Run, frame: Frame, marks: Sequence[int]) -> Iterable[str]:
+    """Marks with their numbers; those of one moment and process share a line of text."""
+    labels: dict[tuple[float, float], list[str]] = {}
+    for number, place in enumerate(marks, start=1):
+        event = run.events[place]
+        x, y = frame.x(run.times[place]), frame.y[event.process]
+        labels.setdefault((x, y), []).append(f"{number}. {event.message or event.kind}")
+        yield tag("circle", cx=x, cy=y, r=9, fill="none", stroke=BAD, stroke_width=2.2)
+        if event.kind == "deliver":
+            yield tag("path", d=f"M{x:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z", fill=BAD)
+    for (x, y), said in labels.items():
+        right = x + 11 + 7.0 * len(", ".join(said)) < WIDTH
+        yield words(", ".join(said), x + 11 if right else x - 11, y - 7, BAD, "bold", "start" if right else "end")
 
 
 def legend(frame: Frame, series: dict[str, int]) -> Iterable[str]:

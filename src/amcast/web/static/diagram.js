@@ -244,7 +244,7 @@ export class Diagram {
     let shift = 32; // one arrow in 2 ** (32 - shift) is drawn
     while (candidates / 2 ** (32 - shift) > budget) shift--;
     this.sampled = 2 ** (32 - shift);
-    const heads = candidates <= 2500 && !dimmed;
+    const heads = candidates <= (dimmed ? 200 : 2500);
     const lines = Array.from({ length: SERIES }, () => new Path2D());
     const tips = Array.from({ length: SERIES }, () => new Path2D());
     trace.arrowsBetween(this.from, this.until, (a) => {
@@ -390,6 +390,7 @@ export class Diagram {
       context.arc(this.x(trace.time[i]), y, size, 0, 7);
       context.stroke();
     };
+    const labels = new Map(); // those of one moment and process share a line of text
     this.marks.forEach((i, place) => {
       if (Number.isNaN(this.y[trace.process[i]])) return;
       const x = this.x(trace.time[i]), y = this.y[trace.process[i]];
@@ -401,12 +402,17 @@ export class Diagram {
       }
       ring(i, palette.bad, 10, 2.5);
       const message = trace.aboutOf(i).length ? ` ${trace.messages[trace.aboutOf(i)[0]]}` : "";
-      context.font = "bold 12px system-ui, sans-serif";
-      context.textAlign = "left";
-      context.textBaseline = "middle";
-      context.fillStyle = palette.bad;
-      context.fillText(`${place + 1}.${message}`, x + 13, y - 9);
+      const here = `${y} ${trace.time[i]}`;
+      labels.set(here, { x, y, text: [...(labels.get(here)?.text ?? []), `${place + 1}.${message}`] });
     });
+    context.font = "bold 12px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    context.fillStyle = palette.bad;
+    for (const { x, y, text } of labels.values()) {
+      const line = text.join(", "), right = x + 13 + context.measureText(line).width < this.width;
+      context.textAlign = right ? "left" : "right";
+      context.fillText(line, right ? x + 13 : x - 13, y - 9);
+    }
     if (this.cursor !== null) ring(this.cursor, palette.focus, 13, 2);
   }
 

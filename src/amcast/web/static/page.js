@@ -8,6 +8,7 @@ import { Overview } from "./overview.js";
 import { element, onTheme, themeButton } from "./screen.js";
 import { NONE, Trace, duration } from "./trace.js";
 
+const SMALL = 300; // events that are shown all together
 const at = (id) => document.getElementById(id);
 let trace = null, matches = null, place = -1, verdictTurn = -1, chartsDrawn = null;
 
@@ -111,7 +112,8 @@ function blame(verdict) {
   const events = verdict.counterexample.map((row) => trace.eventAt(row.process, row.seq, row.kind)).filter((i) => i !== undefined);
   Object.assign(diagram, { selected: null, path: [], marks: events, cursor: null });
   details.showVerdict(verdict, events);
-  if (events.length) diagram.reveal(events);
+  if (trace.size <= SMALL) diagram.fit();
+  else if (events.length) diagram.reveal(events);
   diagram.invalidate();
   overview.draw();
 }
