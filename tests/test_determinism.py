@@ -16,7 +16,8 @@ from amcast.lab.swarm import make_trial
 from amcast.protocols import protocol
 
 digest = hashlib.sha256()
-for name, seeds in (("skeen", range(12)), ("white_box", range(12))):
+few = ("causal", "allgather", "allconcur", "allconcur_plus_uniform", "allconcur_plus_ea", "lcr")
+for name, seeds in (("skeen", range(12)), ("white_box", range(12)), *((name, range(3)) for name in few)):
     for seed in seeds:
         recorder = ListRecorder(full=True)
         make_trial(protocol(name), seed, recorder).world.run()
