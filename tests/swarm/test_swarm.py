@@ -9,8 +9,8 @@ from amcast.protocols import PROTOCOLS, protocol
 # Seeds that showed a bug when they were found: a monitor that mixed two vectors, a forgotten message
 # delivered again, a run that ended before a restarted replica had caught up, a crash that came after the calm.
 REGRESSIONS = {"white_box": [392, 891, 1895, 20635, 20829, 21007, 21448], "skeen": []}
-# Of the others: a client that asked crashed servers one by one for too long, a sender held up by a dead group, an eon that
-# began to end in the middle of an unreliable round.
+# Of the others: a client that asked crashed servers one by one for too long, a sender held up by a dead group, an eon
+# that began to end in the middle of an unreliable round.
 MORE_REGRESSIONS = {"lcr": [228], "causal_stable": [1120, 1340, 1360], "allconcur_plus_uniform": [7, 15, 22, 37]}
 
 
