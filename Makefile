@@ -1,11 +1,12 @@
 # Everything is set up in .venv by itself; only Python 3.11 or newer and make are needed.
 # A C compiler makes the simulator several times faster, and is not required.
 
-.PHONY: help demo test check compile bench swarm chaos format lock clean distclean
+.PHONY: help demo test check compile docs bench swarm explore chaos format lock clean distclean
 .DEFAULT_GOAL := help
 
 PYTHON ?=
 SEEDS  ?= 2000
+STATES ?= 1000000
 ROUNDS ?= 200
 JOBS   ?= auto
 
@@ -19,7 +20,9 @@ help:
 	@echo "make check    ruff, mypy, import-linter"
 	@echo "make bench    simulator beside SimPy, sweeps beside a process pool, Spark beside memory, a cluster beside peers"
 	@echo "make swarm    SEEDS=$(SEEDS) random runs of each protocol"
+	@echo "make explore  every schedule of every scope of each protocol, up to STATES=$(STATES) states"
 	@echo "make chaos    ROUNDS=$(ROUNDS) kills and pauses of real processes under load, judged by their trace"
+	@echo "make docs     the documentation as a site in build/docs, with a page per protocol"
 	@echo "make compile  compile core, protocols and sim in place if they changed"
 	@echo "make format   sort imports and apply ruff's safe fixes"
 	@echo "make lock     resolve requirements.lock anew"
@@ -44,10 +47,16 @@ bench: compile
 	@$(BIN)/python bench/sweep_bench.py
 	@$(BIN)/python bench/verify_bench.py
 	@$(BIN)/python bench/cluster_bench.py
+	@$(BIN)/python bench/stream_bench.py
 
 swarm: compile
 	@for protocol in $$($(BIN)/amcast protocols --json | $(BIN)/python -c 'import json, sys; print(*(p["name"] for p in json.load(sys.stdin)["protocols"]))'); \
 	do $(BIN)/amcast swarm $$protocol --seeds $(SEEDS) || exit 1; done
+
+explore: compile
+	@$(BIN)/amcast explore white_box --scope large --states $(STATES)
+	@for protocol in $$($(BIN)/python -c 'from amcast.protocols import PROTOCOLS; print(*PROTOCOLS)'); \
+	do $(BIN)/amcast explore $$protocol --scope all --states $$(($(STATES) / 20)) --follow 2000 || exit 1; done
 
 chaos: compile
 	@CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -s tests/chaos
@@ -68,6 +77,9 @@ compile: $(INSTALLED)
 	  AMCAST_COMPILE=1 $(BIN)/python setup.py -q build_ext --inplace || exit 1; \
 	  test -z "$$($(BINARIES))" || echo "$$sources $$($(BINARIES) | $(SUM))" >build/compiled; \
 	fi
+
+docs: compile
+	@$(BIN)/python docs/build_site.py
 
 format: $(INSTALLED)
 	@$(BIN)/ruff check -q --fix .

@@ -18,13 +18,16 @@ def test_package() -> None:
 
 
 def test_protocol_interface() -> None:
-    verbs = ("start", "receive", "timer", "multicast", "recover", "absent", "rejoin", "suspect", "abandon")
+    verbs = (
+        "start", "receive", "timer", "multicast", "recover", "absent", "rejoin", "suspect", "abandon", "detect",
+        "change_members", "reconfigure",
+    )  # fmt: skip
     hooks = tuple(f"on_{name}" for name in (*verbs, "message", "observe") if name != "receive")
     says = ("send", "send_one", "set_timer", "deliver", "note", "idle", "footprint", "snapshot", "condition")
     public = {name for name in dir(Process) if not name.startswith("_")}
     data = {"pid", "topology", "params", "out", "now"}  # slots of the compiled class
     assert public - data == {*verbs, *hooks, *says}
-    parts = ("records", "urgent", "sends", "timers", "optimistic", "deliveries", "completed", "notes")
+    parts = ("records", "urgent", "sends", "timers", "optimistic", "deliveries", "completed", "notes", "halted")
     assert all(hasattr(Effects(), name) for name in parts)
 
 

@@ -16,8 +16,9 @@ from amcast.lab.swarm import make_trial
 from amcast.protocols import protocol
 
 digest = hashlib.sha256()
-few = ("causal", "allgather", "allconcur", "allconcur_plus_uniform", "allconcur_plus_ea", "lcr")
-for name, seeds in (("skeen", range(12)), ("white_box", range(12)), *((name, range(3)) for name in few)):
+SEEDS = {"skeen": 12, "white_box": 12, "fastcast": 8, "paxos_amcast": 8, "optimistic": 6,
+         "causal": 3, "allgather": 3, "allconcur": 3, "allconcur_plus_uniform": 3, "allconcur_plus_ea": 3, "lcr": 3}
+for name, seeds in [(name, range(count)) for name, count in SEEDS.items()]:
     for seed in seeds:
         recorder = ListRecorder(full=True)
         make_trial(protocol(name), seed, recorder).world.run()

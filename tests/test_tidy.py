@@ -512,6 +512,8 @@ PACKAGES = "core protocols sim explore check runtime apps pipeline web cli".spli
         ("check", "pyspark.sql", False),
         ("sim", "asyncio", False),
         ("pipeline", "asyncio", False),
+        ("web", "asyncio", True),
+        ("web", "amcast.pipeline", False),
     ],
 )
 def test_contracts_can_fail(tmp_path: Path, module: str, imported: str, kept: bool) -> None:

@@ -80,6 +80,8 @@ MISTAKES = {
     "init NEW --protocol whitebox": "did you mean white_box?",
     "init NEW --protocol skeen": "use --replicas 1",
     "init NEW --protocol skeen --replicas 1": "add --memory-only",
+    "init NEW --protocol fastcast": "add --memory-only",
+    "init NEW --protocol multi_paxos --memory-only": "use --groups 1",
     "init NEW --app kw": "--app",
     "init NEW --base-port 0": "--base-port",
     "init NEW --base-port 65535": "too many from 65535",

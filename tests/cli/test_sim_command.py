@@ -37,6 +37,16 @@ def test_a_protocol_of_single_replicas_needs_no_option(amcast: Amcast) -> None:
     assert document["config"]["replicas"] == 1 and document["summary"]["multicasts"] == 10
 
 
+def test_a_set_up_is_what_other_options_do_not_say(amcast: Amcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = described(monkeypatch, "not run")
+    amcast("sim", "fastcast", "--setup", "white-box-lan")
+    amcast("sim", "ft_skeen", "--setup", "white-box-wan", "--network", "wan-spread", "--clients", 9, "--duration", "1s")
+    assert seen == [
+        Simulation("fastcast", groups=10, clients=1000, messages=20_000, network="lan"),
+        Simulation("ft_skeen", groups=10, clients=9, duration=1000 * MILLISECOND, network="wan-spread"),
+    ]
+
+
 def test_every_option_reaches_the_run(amcast: Amcast, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = described(monkeypatch)
     amcast(

@@ -56,7 +56,7 @@ IN_BOTH = [
         "forgotten_before_all_have_it",
         ("        for p in self.outside(dest):\n            if learnt_by[p] < i:\n                return False\n", ""),
     ),
-    mutant("announced_to_the_group_only", ("to = self.members + self.outside(entries[0][2].dest)", "to = self.members")),
+    mutant("announced_to_the_group_only", ("self.members + self.outside(entries[0][2].dest)", "self.members")),
 ]  # fmt: skip
 
 IN_OPTIMISTIC = [
@@ -66,7 +66,7 @@ IN_OPTIMISTIC = [
     mutant("never_guessed_if_ordered_first", ("        self.guess(m, x)\n        del self.guessed[m.mid]\n", "")),
     mutant("no_window", ("return self.clock() - self.window.length", "return self.clock()")),
     mutant("requests_do_not_wait", ("if ts > wanted and time_of(ts) <= horizon:", "if ts > wanted:")),
-    mutant("order_of_arrival", ("heappush(self.waiting, (copy.ts, copy.p, key))", "heappush(self.waiting, (0, 0, key))")),
+    mutant("order_of_arrival", ("(self.waiting, (copy.ts, copy.p, key))", "(self.waiting, (0, 0, key))")),
     mutant("least_delay_wins", ("if other.estimate > length:", "if other.estimate < length:")),
 ]
 

@@ -20,7 +20,8 @@ MUTANTS = [
         (
             "        self.deliver_committed()\n\n",
             "        self.done.add(entry.m)\n        self.deliver(entry.m, gts)\n"
-            "        self.send_one(sender_of(msg.mid), Reply(msg.mid, self.g0))\n        del self.entries[msg.mid]\n\n",
+            "        self.send_one(sender_of(msg.mid), Reply(msg.mid, self.g0, self.pid))\n"
+            "        del self.entries[msg.mid]\n\n",
         ),
     ),
     mutant("no_reply", ("            self.send_one(sender_of(mid), Reply(mid, self.g0, self.pid))\n", "")),

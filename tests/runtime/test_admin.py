@@ -8,8 +8,9 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
 from amcast.core.errors import UsageError
-from amcast.runtime.admin import LARGEST_HEAD, MOST_CONNECTIONS, Admin
+from amcast.runtime.admin import Admin
 from amcast.runtime.config import Address
+from amcast.runtime.http import LARGEST_HEAD, MOST_CONNECTIONS
 
 ANY = Address("127.0.0.1", 0)
 

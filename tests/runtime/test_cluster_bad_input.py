@@ -14,6 +14,7 @@ import pytest
 from nodes import PATIENCE, cluster, logged, multicast_works, running, until
 
 from amcast.cli import run
+from amcast.cli.cluster_files import create_cluster
 from amcast.core.errors import AmcastError, MulticastFailed, UsageError
 from amcast.protocols import protocol
 from amcast.runtime import certificates, frames
@@ -175,6 +176,14 @@ def test_a_memory_only_node_does_not_come_back_alone(node: Amcast, tmp_path: Pat
         assert multicast_works(config)
     for _ in range(2):
         refused(node, config.path, "g0/0 is alone in its group", "nobody knows what it lost")
+
+
+def test_a_crash_stop_replica_does_not_come_back(node: Amcast, tmp_path: Path) -> None:
+    config = create_cluster(tmp_path, protocol("ft_skeen"), 1, 3, "log", secure=False, durable=False)
+    with running(config):
+        assert multicast_works(config)
+    for _ in range(2):
+        refused(node, config.path, "a replica of ft_skeen that stops is lost for good", "make a new cluster")
 
 
 # Clients

@@ -4,7 +4,6 @@ Group g0 is led by g0/0 at first, g1 by g1/0; times are in δ.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from amcast.protocols import protocol
 from amcast.protocols.ft_skeen import GTS
 from amcast.protocols.replicated_log import LEADER
 from tests.scenarios.golden import compare
+from tests.scenarios.test_white_box import process, same_everywhere
 
 Scenario = Callable[[Protocol], Script]
 SCENARIOS: dict[str, tuple[tuple[str, ...], Scenario]] = {}
@@ -32,15 +32,20 @@ def scenario(*protocols: str) -> Callable[[Scenario], Scenario]:
     return register
 
 
-def process(s: Script, name: str) -> Any:
-    return s.world.processes[s.topology.pid(name)]
+def guess_of_a_dying_leader(table: Protocol) -> Script:
+    """g1/0 tells g0 that m has (2, g1), and dies before that is decided: its group gives (1, g1) to m."""
+    s = Script(table, (3, 3))
+    s.delay("g1/0", "g1/1", None, NEVER)
+    s.delay("g1/0", "g1/2", None, NEVER)
+    s.at(0.5, lambda: (s.multicast("c1", 1), s.crash("c1", lose=False)))
+    s.at(1, lambda: s.multicast("c0", 0, 1))
+    s.at(2.5, lambda: s.crash("g1/0", lose=False))
+    return s
 
 
-def same_everywhere(s: Script, g: int, expected: list[str], but: tuple[str, ...] = ()) -> None:
-    for pid in s.topology.groups[g]:
-        name = s.topology.name(pid)
-        if name not in but:
-            assert s.deliveries(name) == expected, name
+def delivered_with_the_right_timestamp(s: Script) -> None:
+    members = [s.topology.name(p) for p in range(s.topology.replicas) if s.world.up(p)]
+    assert {s.event("deliver", name, "c0:0").ts for name in members} == {(1, "g1")}
 
 
 @scenario(*SKEENS)
@@ -286,35 +291,23 @@ def s20_answers_of_learners(table: Protocol) -> Script:
 @scenario("fastcast")
 def s16_wrong_guess(table: Protocol) -> Script:
     """g1/0 tells its timestamp of m, and dies before it is decided; g1/1 gives another: GTS is logged twice in g0."""
-    s = Script(table, (3, 3))
-    s.delay("g1/0", "g1/1", None, NEVER)
-    s.delay("g1/0", "g1/2", None, NEVER)
-    s.at(0.5, lambda: (s.multicast("c1", 1), s.crash("c1", lose=False)))
-    s.at(1, lambda: s.multicast("c0", 0, 1))
-    s.at(2.5, lambda: s.crash("g1/0", lose=False))
+    s = guess_of_a_dying_leader(table)
     s.at(5, lambda: s.recover("g1/1"))
     s.run()
     guesses = [ts for kind, ts, _ in process(s, "g0/0").log.entries if kind == GTS]
     assert len(guesses) == 2 and guesses[0] > guesses[1]
-    timestamps = [s.event("deliver", name, "c0:0").ts for name in ("g0/0", "g0/1", "g0/2", "g1/1", "g1/2")]
-    assert timestamps == [(1, "g1")] * 5
+    delivered_with_the_right_timestamp(s)
     return s
 
 
 @scenario("fastcast")
 def s16_wrong_guess_in_the_log(table: Protocol) -> Script:
     """As before, but g0 changes its leader too: the new one must not take the guess in its log for the truth."""
-    s = Script(table, (3, 3))
-    s.delay("g1/0", "g1/1", None, NEVER)
-    s.delay("g1/0", "g1/2", None, NEVER)
-    s.at(0.5, lambda: (s.multicast("c1", 1), s.crash("c1", lose=False)))
-    s.at(1, lambda: s.multicast("c0", 0, 1))
-    s.at(2.5, lambda: s.crash("g1/0", lose=False))
+    s = guess_of_a_dying_leader(table)
     s.at(6, lambda: s.recover("g0/1"))
     s.at(20, lambda: s.recover("g1/1"))
     s.run()
-    timestamps = [s.event("deliver", name, "c0:0").ts for name in ("g0/0", "g0/1", "g0/2", "g1/1", "g1/2")]
-    assert timestamps == [(1, "g1")] * 5
+    delivered_with_the_right_timestamp(s)
     return s
 
 
@@ -352,17 +345,11 @@ def s26_sequencer_change(table: Protocol) -> Script:
 @scenario("fastcast")
 def s16_wrong_guess_and_all_timestamps(table: Protocol) -> Script:
     """As before, and g0/0 dies with its guess in the log; g0/1 has heard all HARDs: they say more than the log."""
-    s = Script(table, (3, 3))
-    s.delay("g1/0", "g1/1", None, NEVER)
-    s.delay("g1/0", "g1/2", None, NEVER)
-    s.at(0.5, lambda: (s.multicast("c1", 1), s.crash("c1", lose=False)))
-    s.at(1, lambda: s.multicast("c0", 0, 1))
-    s.at(2.5, lambda: s.crash("g1/0", lose=False))
+    s = guess_of_a_dying_leader(table)
     s.at(6, lambda: (s.crash("g0/0", lose=False), s.recover("g1/1")))
     s.at(80, lambda: s.recover("g0/1"))
     s.run()
-    timestamps = [s.event("deliver", name, "c0:0").ts for name in ("g0/1", "g0/2", "g1/1", "g1/2")]
-    assert timestamps == [(1, "g1")] * 4
+    delivered_with_the_right_timestamp(s)
     return s
 
 

@@ -10,11 +10,12 @@ import pytest
 
 from amcast.check import check
 from amcast.core.process import Protocol
-from amcast.lab.oam import configured
 from amcast.lab.script import DELTA, NEVER, Script
 from amcast.lab.swarm import without_refused
+from amcast.lab.variants import configured
 from amcast.protocols import protocol
 from amcast.protocols.baseline import Options
+from amcast.sim.faults import Reconfigure
 from tests.scenarios.golden import compare
 
 Scenario = Callable[[Protocol], Script]
@@ -42,7 +43,7 @@ def process(s: Script, name: str) -> Any:
 
 
 def join(s: Script, name: str, h: int, joins: bool = True) -> None:
-    s.world.reconfigure(s.topology.pid(name), joins, h)
+    Reconfigure(s.topology.pid(name), joins, h).act(s.world)
 
 
 def same_everywhere(s: Script, g: int, expected: list[str], but: tuple[str, ...] = ()) -> None:

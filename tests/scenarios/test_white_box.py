@@ -14,6 +14,7 @@ from amcast.core.order import BOTTOM
 from amcast.lab.script import NEVER, Script
 from amcast.protocols import protocol
 from amcast.protocols.white_box import COMMITTED, LEADER
+from amcast.sim.faults import Snapshot
 from amcast.sim.world import UP
 from tests.scenarios.golden import compare
 
@@ -381,7 +382,7 @@ def s21_snapshot_forgets_what_a_new_state_dropped() -> Script:
     s.at(4, lambda: s.recover("g0/1"))
     s.at(11, lambda: s.crash("g0/2", lose=False))
     s.at(11.5, lambda: s.world.restart(s.topology.pid("g0/2")))
-    s.at(12, lambda: s.world.take_snapshot(s.topology.pid("g0/2")))
+    s.at(12, lambda: Snapshot(s.topology.pid("g0/2")).act(s.world))
     s.at(12, lambda: s.delay("g1/0", "g0/2", "Accept", 100))
     s.at(61, lambda: s.crash("g0/2", lose=False))
     s.at(62, lambda: s.world.restart(s.topology.pid("g0/2")))

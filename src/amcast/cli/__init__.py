@@ -17,6 +17,8 @@ from amcast.cli.certs import certs
 from amcast.cli.claims import claims
 from amcast.cli.cluster import cluster
 from amcast.cli.demo import demo
+from amcast.cli.explore import explore
+from amcast.cli.export import export
 from amcast.cli.kv import kv
 from amcast.cli.ledger import ledger
 from amcast.cli.maelstrom import maelstrom
@@ -24,12 +26,14 @@ from amcast.cli.metrics import metrics
 from amcast.cli.node import node
 from amcast.cli.output import complain
 from amcast.cli.protocols import protocols
+from amcast.cli.replay import replay
 from amcast.cli.report_page import report
 from amcast.cli.reproduce import reproduce
 from amcast.cli.sim import sim
 from amcast.cli.swarm import swarm
 from amcast.cli.sweep import sweep
 from amcast.cli.verify import verify
+from amcast.cli.view import view
 from amcast.cli.watch import watch
 from amcast.core.errors import AmcastError, UsageError
 
@@ -44,7 +48,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    sim, verify, metrics, report, claims, swarm, sweep, reproduce, protocols, demo, node, kv, maelstrom, certs, watch,
+    sim, verify, metrics, report, claims, swarm, explore, replay, sweep, reproduce, protocols, demo, node, kv,
+    maelstrom, certs, watch, view, export,
 ):  # fmt: skip
     app.command(no_args_is_help=False)(command)
 app.add_typer(cluster, name="cluster")

@@ -33,7 +33,7 @@ def create_cluster(
     path = folder / "cluster.toml"
     if path.exists():
         raise UsageError(f"{path}: there is a cluster already; expected a folder without one")
-    refuse_impossible(protocol, replicas, durable)
+    refuse_impossible(protocol, groups, replicas, durable)
     name = f"amcast-{secrets.token_hex(3)}"
     ids = [f"g{group}/{rank}" for group in range(groups) for rank in range(replicas)]
     first = free_ports(len(ids) * len(LISTENERS), base_port)
@@ -52,7 +52,9 @@ def create_cluster(
     return load_config(path, (protocol.name,))
 
 
-def refuse_impossible(protocol: Protocol, replicas: int, durable: bool) -> None:
+def refuse_impossible(protocol: Protocol, groups: int, replicas: int, durable: bool) -> None:
+    if protocol.single_group and groups != 1:
+        raise UsageError(f"{groups} groups: {protocol.name} broadcasts in one group; use --groups 1")
     if protocol.single_replica and replicas != 1:
         raise UsageError(
             f"{replicas} replicas per group: a group of {protocol.name} is one process; use --replicas 1"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 OPTIONS = (
     "messages", "duration", "groups", "replicas", "clients", "dest_groups", "network", "rate", "skew", "payload",
+    "senders_to", "window",
 )  # fmt: skip
 MOST_NAMED = 3  # processes in one line
 MOST_IN_JSON = 100  # missing messages
@@ -64,7 +65,9 @@ def in_all(summary: Summary) -> str:
 def latency_table(summary: Summary) -> "Table":
     columns = ("p50", "p95", "p99", "max", "mean")
     table = plain_table("latency, from the multicast to", "in", *columns, right=columns)
-    rows = (("first delivery in a group", summary.first_delivery), ("last delivery in a group", summary.last_delivery))
+    rows = [("first delivery in a group", summary.first_delivery), ("last delivery in a group", summary.last_delivery)]
+    if summary.optimistic is not None:
+        rows.insert(0, (f"optimistic delivery, {summary.mistakes:.2f} % mistakes", summary.optimistic))
     for what, latency in rows:
         for unit, cells in latency_rows(latency):
             table.add_row(what if unit == "ms" else "", unit, *cells)
@@ -99,7 +102,7 @@ def recovery_line(recovery: Recovery, delta_ms: float) -> str:
 def run_document(simulation: Simulation, run: Run, out: Path | None) -> dict[str, object]:
     """For JSON."""
     config = asdict(simulation)
-    for name in ("duration", "skew"):
+    for name in ("duration", "skew", "window"):
         config[f"{name}_ns"] = config.pop(name)
     config["crashes"] = [f"{crash.process}@{crash.time}ns" for crash in simulation.crashes]
     return {
@@ -186,7 +189,8 @@ def command_line(simulation: Simulation) -> str:
     for name in OPTIONS:
         value = getattr(simulation, name)
         if value is not None and value != getattr(defaults, name):
-            words += [f"--{name.replace('_', '-')}", f"{value}ns" if name in ("duration", "skew") else str(value)]
+            text = f"{value}ns" if name in ("duration", "skew", "window") else str(value)
+            words += [f"--{name.replace('_', '-')}", text]
     for crash in simulation.crashes:
         words += ["--crash", f"{crash.process}@{crash.time}ns"]
     if simulation.checked:

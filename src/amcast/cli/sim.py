@@ -15,9 +15,10 @@ MESSAGES = 1000  # where neither --messages nor --duration is given
 SLOWEST, FASTEST = 1e-3, 1e9  # messages per second: at most one per tick of the virtual clock
 NETWORKS = (
     "constant:1ms (default), uniform:1ms,9ms, exponential:0.5ms,0.15ms (base, mean of the tail), lan, "
-    "wan (leaders at one site) or wan-spread."
+    "wan (leaders at one site), wan-spread, oam-lan or oam-wan."
 )
-SETUP = "An experiment of a paper: white-box-lan or white-box-wan. Other options change it."
+SETUP = "An experiment of a paper: white-box-lan, white-box-wan, oam-lan or oam-wan. Other options change it."
+SENDERS = "Members multicast instead of clients, and so many groups send to each."
 SINGLE = "Replicas per group, odd. Default: 3, or 1 where the protocol says so."
 
 GROUPS = "Number of groups. Default: 3, or 1 where the protocol says so."
@@ -40,7 +41,9 @@ def sim(
     network: Annotated[str | None, Option(help=NETWORKS)] = None,
     crash: Annotated[list[str] | None, Option(metavar="WHO@TIME", help="Such as g0/0@50ms; repeatable.")] = None,
     rate: Annotated[float | None, Option(help="Open loop: messages per second. Default: closed loop.")] = None,
-    skew: Annotated[str, Option(metavar="TIME", help="Clocks differ by up to so much.")] = "0ms",
+    skew: Annotated[str | None, Option(metavar="TIME", help="Clocks are off by up to so much.")] = None,
+    senders_to: Annotated[int | None, Option(min=0, metavar="N", help=SENDERS)] = None,
+    window: Annotated[str | None, Option(metavar="TIME", help="Wait window of optimistic. Default: estimated.")] = None,
     payload: Annotated[int, Option(min=0, max=1 << 24, help="Bytes of a message.")] = 20,
     checked: Annotated[bool, Option("--checked", help="Assert the paper's invariants at run time.")] = False,
     seed: Annotated[int, Option(min=0, help="The same seed makes the same run.")] = 1,
@@ -63,21 +66,28 @@ def sim(
     if rate is not None and not SLOWEST <= rate <= FASTEST:
         raise UsageError(f"rate {rate}: expected messages per second, from {SLOWEST} to {FASTEST:.0f}")
     planned = setup_named(setup) if setup is not None else {}
-    fields = {"groups": 1 if table.single_group else 3, "clients": 10, "network": "constant:1ms", **planned}
-    given = {"groups": groups, "clients": clients, "network": network}
+    smallest = {"groups": 1 if table.single_group else 3, "replicas": 1 if table.single_replica else 3}
+    fields = {**smallest, "clients": 10, "network": "constant:1ms", **planned}
+    given = {
+        "groups": groups,
+        "replicas": replicas,
+        "clients": clients,
+        "network": network,
+        "rate": rate,
+        "senders_to": senders_to,
+        "skew": nanoseconds(skew) if skew is not None else None,
+        "window": nanoseconds(window) if window is not None else None,
+    }
     fields.update({name: value for name, value in given.items() if value is not None})
     count = fields.pop("messages", MESSAGES)
     with nothing_too_large():
         simulation = Simulation(
             protocol,
             **fields,
-            replicas=replicas if replicas is not None else 1 if table.single_replica else 3,
             messages=messages if messages is not None or duration is not None else count,
             duration=nanoseconds(duration) if duration is not None else None,
             dest_groups=dest_groups,
-            rate=rate,
             crashes=tuple(Crash.parse(text) for text in crash or ()),
-            skew=nanoseconds(skew),
             seed=seed,
             payload=payload,
             checked=checked,

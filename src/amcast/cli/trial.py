@@ -11,7 +11,8 @@ from amcast.core.errors import AmcastError
 from amcast.lab.gather import gather
 from amcast.protocols import protocol
 from amcast.runtime.client import Client
-from amcast.runtime.config import ClusterConfig, Member
+from amcast.runtime.config import ClusterConfig, Member, file_name
+from amcast.runtime.tracing import TraceWriter
 from amcast.service import connect
 
 SECONDS_TO_START = 60.0
@@ -30,13 +31,16 @@ class Trial:
         app: str = "bank",
         secure: bool = True,
         durable: bool = True,
+        traced: bool = True,
+        protocol_name: str = "white_box",
     ) -> None:
         self.folder = folder
         self.config: ClusterConfig = create_cluster(
-            folder, protocol("white_box"), groups, replicas, app, secure=secure, durable=durable
+            folder, protocol(protocol_name), groups, replicas, app, secure=secure, durable=durable
         )
         self.traces = folder / "trace"
-        self.processes = Processes(self.config, (*NODE, "--trace", str(self.traces)))
+        self.killed: list[Member] = []  # and not started again
+        self.processes = Processes(self.config, (*NODE, "--trace", str(self.traces)) if traced else NODE)
 
     def __enter__(self) -> "Trial":
         try:
@@ -79,8 +83,10 @@ class Trial:
         for member in members:
             self.processes.signal(member, signal.SIGKILL)
         self.processes.wait_until_gone(members, 10)
+        self.killed += [member for member in members if member not in self.killed]
 
     def start(self, *members: Member, wait: bool = True, rejoin: bool = False) -> None:
+        self.killed = [member for member in self.killed if member not in members]
         with self.processes.alone():
             for member in members:
                 if self.processes.running(member) is None:
@@ -103,7 +109,7 @@ class Trial:
         return [json.loads(body) for code, body in filter(None, answers) if code == 200]
 
     def wait_until_level(self) -> bool:
-        """Until all replicas of each group have delivered the same."""
+        """Until all replicas of each group that were not killed for good have delivered the same."""
         end = time.monotonic() + SECONDS_TO_CATCH_UP
         while time.monotonic() < end:
             statuses = self.statuses()
@@ -111,7 +117,8 @@ class Trial:
                 (str(status["id"]).partition("/")[0], status["position"], status["unfinished"]) for status in statuses
             }
             groups = len(self.config.topology.groups)
-            if len(statuses) == len(self.config.members) and len(level) == groups and not any(u for _, _, u in level):
+            everybody = len(statuses) + len(self.killed) == len(self.config.members)
+            if everybody and len(level) == groups and not any(u for _, _, u in level):
                 return True
             time.sleep(0.1)
         return False
@@ -119,6 +126,11 @@ class Trial:
     def finish(self, out: Path, force: bool = False) -> bool:
         """Let all catch up, stop, and gather the trace; whether all did catch up."""
         level = self.wait_until_level()
+        for member in self.killed:
+            file = self.traces / f"{file_name(member.name)}.jsonl"
+            writer = TraceWriter(file, self.config.name, member.name, f"g{member.group}")
+            writer.row("crash", time=writer.stopped)
+            writer.close()
         self.processes.stop(self.config.members)
         gather(self.traces, out, quiescent=level, force=force)
         return level

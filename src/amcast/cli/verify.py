@@ -1,5 +1,6 @@
 """`amcast verify`: judge a recorded run."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ import typer
 
 from amcast.cli.output import count, plain_table, print_json, progress_bar, report_console
 from amcast.cli.sweep import Master, Settings
+from amcast.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,6 +60,9 @@ def verify(
     ] = False,
     master: Master = None,
     spark_conf: Settings = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write verdicts.json there, and a picture of a violation.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Check a trace. Exit code: 0 all ok, 1 some violated, 2 unusable input, 3 none violated but some unknown."""
@@ -73,11 +78,46 @@ def verify(
         verdicts = judge_on_spark(trace, asked, theirs, black_box, master, spark_conf or [])
     else:
         verdicts = judge(Path(trace), asked, theirs)
+    if out is not None:
+        keep(out, trace, verdicts, theirs)
     if as_json:
-        print_json({"trace": trace, "verdicts": [verdict.as_dict() for verdict in verdicts]})
+        print_json(document(trace, verdicts))
     else:
         print_verdicts(report_console(), verdicts)
     return exit_code(verdicts)
+
+
+def document(trace: str, verdicts: "Sequence[Verdict]") -> dict[str, object]:
+    return {"trace": trace, "verdicts": [verdict.as_dict() for verdict in verdicts]}
+
+
+def keep(out: Path, trace: str, verdicts: "Sequence[Verdict]", columns: "Columns | None") -> None:
+    """Write the verdicts and, if there is a violation, its picture; that of an earlier time is removed."""
+    from amcast.web.svg import draw_violation
+
+    first = next((verdict for verdict in verdicts if verdict.counterexample), None)
+    picture = out / "violation.svg"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "verdicts.json").write_text(json.dumps(document(trace, verdicts), indent=2), encoding="utf-8")
+        if first is None:
+            picture.unlink(missing_ok=True)
+        else:
+            title = f"{first.property} in run {first.run}: {first.reason}"
+            again = () if is_large(trace) else events_of(Path(trace), columns)
+            picture.write_text(draw_violation(title, first.counterexample, again), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{error.filename or out}: cannot be written ({error.strerror}); choose another") from error
+
+
+def events_of(trace: Path, columns: "Columns | None") -> "Iterator[Event]":
+    if columns:
+        from amcast.pipeline.columns import read_renamed_events
+
+        return read_renamed_events(trace, columns)
+    from amcast.tracefile import read_events
+
+    return read_events(trace)
 
 
 def is_large(trace: str) -> bool:
@@ -135,7 +175,6 @@ def judge_on_spark(
 def judge(trace: Path, properties: Sequence[str] | None = None, columns: "Columns | None" = None) -> "list[Verdict]":
     """The verdicts on a trace in a file or folder, with a bar while it is read."""
     from amcast.check import check
-    from amcast.tracefile import read_events
 
     with progress_bar("{task.completed:,.0f} events") as bar:
         task = bar.add_task("reading the trace", total=None)
@@ -147,11 +186,7 @@ def judge(trace: Path, properties: Sequence[str] | None = None, columns: "Column
                 yield event
             bar.update(task, description="checking")
 
-        if columns:
-            from amcast.pipeline.columns import read_renamed_events
-
-            return check(counted(read_renamed_events(trace, columns)), properties)
-        return check(counted(read_events(trace)), properties)
+        return check(counted(events_of(trace, columns)), properties)
 
 
 def print_verdicts(console: "Console", verdicts: "Sequence[Verdict]") -> None:

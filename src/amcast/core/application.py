@@ -51,3 +51,58 @@ class StateMachine(Protocol):
     def restore(self, state: bytes) -> None:
         """Go on from a snapshot."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A message that was executed before its place in the order was known."""
+
+    delivery: Delivery
+    before: bytes  # the state before it
+    answer: bytes
+
+
+class Speculator:
+    """Runs a state machine ahead of the order: what is delivered optimistically is executed at once, on a state that is
+    kept until the order is known; if the order turns out otherwise it is undone and executed again.
+    """
+
+    def __init__(self, app: StateMachine) -> None:
+        self.app = app
+        self.guesses: list[Guess] = []
+        self.confirmed = 0  # deliveries that were executed before, in the right order
+        self.rollbacks = 0
+        self.executed_again = 0
+
+    def optimistic(self, delivery: Delivery) -> bytes:
+        """Execute a message before its time. The answer holds if the guess is right."""
+        before = self.app.snapshot()
+        answer = self.app.apply(delivery)
+        self.guesses.append(Guess(delivery, before, answer))
+        return answer
+
+    def apply(self, delivery: Delivery) -> bytes:
+        """A delivery for good."""
+        guesses = self.guesses
+        if guesses and guesses[0].delivery.message == delivery.message:
+            self.confirmed += 1
+            return guesses.pop(0).answer
+        if not guesses:
+            return self.app.apply(delivery)
+        self.rollbacks += 1
+        self.app.restore(guesses[0].before)
+        answer = self.app.apply(delivery)
+        self.guesses = []
+        for guess in guesses:
+            if guess.delivery.message != delivery.message:
+                self.executed_again += 1
+                self.optimistic(guess.delivery)
+        return answer
+
+    def snapshot(self) -> bytes:
+        """The state that is certain."""
+        return self.guesses[0].before if self.guesses else self.app.snapshot()
+
+    def restore(self, state: bytes) -> None:
+        self.guesses = []
+        self.app.restore(state)

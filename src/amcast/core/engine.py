@@ -46,6 +46,7 @@ class Tick:
         self.to_self: list[Message] = []
         self.answers: list[tuple[int, Message]] = []  # to clients: these depend on no record
         self.timers: list[tuple[str, int, int]] = []
+        self.optimistic: list[AppMessage] = []
         self.deliveries: list[tuple[AppMessage, int]] = []
         self.notes: list[tuple[str, str]] = []
 
@@ -180,6 +181,7 @@ class Engine:
         tick.records += out.records
         tick.urgent = tick.urgent or out.urgent
         tick.timers += out.timers
+        tick.optimistic += out.optimistic
         tick.deliveries += out.deliveries
         tick.notes += out.notes
         out.clear()

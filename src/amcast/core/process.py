@@ -261,6 +261,7 @@ class Protocol:
         single_group: bool = False,
         genuine: bool = True,
         durable: bool = False,
+        guesses: bool = False,
         monitor: Callable[[Topology], object] | None = None,
         broadcast: bool = False,
         detector: str = "",
@@ -281,6 +282,7 @@ class Protocol:
         self.single_group = single_group  # atomic broadcast: there is one group
         self.genuine = genuine  # only senders and destinations of a message have work with it
         self.durable = durable  # replicas can come back from their records
+        self.guesses = guesses  # delivers optimistically, before the order is known
         self.monitor = monitor  # makes the observer of a run's global invariants
         self.broadcast = broadcast  # one group, of any size, whose members multicast
         self.detector = detector  # the failure detector that it needs: "P", "◇P" or "Θ"

@@ -7,9 +7,9 @@ from amcast.check import check
 from amcast.core.process import Params, Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import ListRecorder
-from amcast.lab.oam import configured
 from amcast.lab.scenario import Scenario, deltas
 from amcast.lab.script import DELTA, Script
+from amcast.lab.variants import configured
 from amcast.protocols.baseline import Options
 from amcast.sim.choices import Seeded
 from amcast.sim.network import ExponentialTail, Network, Uniform

@@ -1,32 +1,18 @@
-"""Baseline and Optimistic Atomic Multicast in the laboratory: variants, members that multicast, and swarms."""
+"""Swarms of Baseline and Optimistic Atomic Multicast: members that multicast and crash, groups that join and leave."""
 
 from typing import Any, cast
 
-from amcast.core.process import Effects, Params, Process, Protocol
+from amcast.core.process import Params, Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import Recorder
 from amcast.lab.swarm import MixedDestinations
 from amcast.lab.trial import DELTA, Trial, draw_network
+from amcast.lab.variants import configured
 from amcast.protocols.baseline import Options
 from amcast.sim.choices import Choices, Seeded
-from amcast.sim.faults import Storm, storm
+from amcast.sim.faults import Reconfigure, Storm, storm
 from amcast.sim.workload import Destinations, OpenLoop
 from amcast.sim.world import Action, Workload, World
-
-
-def configured(table: Protocol, options: Options) -> Protocol:
-    """The protocol in this variant."""
-
-    def replica(pid: int, topology: Topology, params: Params, out: Effects) -> Process:
-        return cast(Process, cast(Any, table.replica)(pid, topology, params, out, options))
-
-    def client(pid: int, topology: Topology, params: Params, out: Effects) -> Process:
-        return cast(Process, cast(Any, table.client)(pid, topology, params, out, options))
-
-    return Protocol(
-        table.name, table.title, replica, client, table.order, table.tolerates, table.latency, table.messages,
-        table.packed, elects=table.elects, genuine=table.genuine, monitor=table.monitor,
-    )  # fmt: skip
 
 
 def may_send_to(world: World, pid: int) -> list[int]:
@@ -67,7 +53,7 @@ class Members(Workload):
 
     def reconfigure_something(self, world: World, pid: int, h: int) -> None:
         join = h not in may_send_to(world, pid)
-        world.reconfigure(pid, join, h)
+        Reconfigure(pid, join, h).act(world)
         if join and self.choices.chance(50):
             world.multicast(pid, (h,), b"")  # waits until it may
 
@@ -91,7 +77,7 @@ class JoinAll(Action):
             up = [pid for pid in members if world.up(pid)]
             for h in range(len(world.topology.groups)):
                 if h not in may_send_to(world, up[0]) or cast(Any, world.processes[up[0]]).joins:
-                    world.reconfigure(up[0], True, h)
+                    Reconfigure(up[0], True, h).act(world)
         if any(cast(Any, world.processes[pid]).blocked for pid in range(world.topology.replicas) if world.up(pid)):
             world.at(int(world.now) + 50 * DELTA, self)
 

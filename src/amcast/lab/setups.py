@@ -12,7 +12,17 @@ SETUPS: Final[dict[str, dict[str, Any]]] = {
     "white-box-lan": {"groups": 10, "clients": 1000, "messages": 20_000, "network": "lan"},
     # A replica of each group at each of three sites; all leaders at the first, or spread: --network wan-spread.
     "white-box-wan": {"groups": 10, "clients": 8000, "messages": 40_000, "network": "wan"},
-}
+    # Optimistic, section 7.1: 5 groups of 3, every process multicasts, three groups send to each; clocks kept by NTP.
+    "oam-lan": {
+        "groups": 5, "replicas": 3, "network": "oam-lan", "senders_to": 3, "rate": 1500.0, "messages": 15_000,
+        "skew": 50_000,
+    },
+    # Section 7.2: 4 groups of 4, a process of each per region, two groups send to each; offsets below 10 ms.
+    "oam-wan": {
+        "groups": 4, "replicas": 4, "network": "oam-wan", "senders_to": 2, "rate": 200.0, "messages": 4_000,
+        "skew": 5_000_000,
+    },
+}  # fmt: skip
 
 
 def setup(name: str) -> dict[str, Any]:

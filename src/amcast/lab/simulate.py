@@ -8,7 +8,9 @@ from amcast.core.errors import TopologyError, UsageError
 from amcast.core.process import Params
 from amcast.core.topology import Topology
 from amcast.core.trace import Recorder
+from amcast.lab.variants import Relation, configured
 from amcast.protocols import protocol
+from amcast.protocols.baseline import Options
 from amcast.sim.choices import Choices, Seeded
 from amcast.sim.datacentres import DataCentres
 from amcast.sim.network import MILLISECOND, Costs, Network, nanoseconds, parse_network
@@ -56,6 +58,8 @@ class Simulation:
     seed: int = 1
     payload: int = 20
     checked: bool = False
+    senders_to: int = 0  # members multicast, and so many other groups send to each group; 0: clients multicast
+    window: int = -1  # of Optimistic, if it is fixed
 
     def describe(self, delta: int) -> str:
         """The run as JSON, for its trace: how the numbers of a trace get their context, δ above all."""
@@ -69,7 +73,7 @@ class Simulation:
             raise TopologyError(f"{self.replicas} replicas: {table.name} has groups of one process; use --replicas 1")
         if table.single_group and self.groups != 1:
             raise TopologyError(f"{self.groups} groups: {table.name} broadcasts in one group; use --groups 1")
-        majorities = not table.broadcast and not table.detector
+        majorities = not table.broadcast and not table.detector and not self.senders_to
         if self.replicas < 1 or (majorities and self.replicas % 2 == 0):
             raise TopologyError(
                 f"{self.replicas} replicas per group: expected an odd number, for an even one tolerates no more crashes"
@@ -79,10 +83,22 @@ class Simulation:
         for number, what in ((self.messages, "messages"), (self.duration, "duration")):
             if number is not None and number < 1:
                 raise UsageError(f"{what} {number}: expected a positive number")
+        if not 0 <= self.senders_to < self.groups:
+            raise TopologyError(f"{self.senders_to} groups that send to each: expected 0 to {self.groups - 1}")
         topology = Topology((self.replicas,) * self.groups, self.clients)
+        destinations: Destinations
+        senders: tuple[int, ...] | None = None
+        if self.senders_to:
+            relation = Relation(self.groups, self.replicas, self.senders_to, self.dest_groups or self.senders_to)
+            if "fifo" in table.order:  # its members multicast; else a client beside each member does
+                table = configured(table, Options(senders_to=relation.senders_to(), window=self.window))
+                topology = Topology((self.replicas,) * self.groups)
+                senders = tuple(range(topology.replicas))
+            else:
+                topology = Topology((self.replicas,) * self.groups, self.replicas * self.groups)
         network, costs = set_up(self.network, topology)
         dest_groups = self.dest_groups if self.dest_groups is not None else min(2, self.groups)
-        destinations = Destinations(self.groups, dest_groups)
+        destinations = relation if self.senders_to else Destinations(self.groups, dest_groups)
         messages = self.messages if self.messages is not None or self.duration is not None else 1000
         payload = b"x" * self.payload
         # On machines that queue, a message takes much longer than the wire: time-outs must not count on δ alone.
@@ -102,6 +118,7 @@ class Simulation:
             run=run or f"{self.protocol}-{self.seed}",
             config=self.describe(network.delta),
             skew=[source.below(2 * self.skew + 1) for _ in range(topology.size)] if self.skew else None,
+            senders=senders,
         )
         for crash in self.crashes:
             pid = topology.pid(crash.process)

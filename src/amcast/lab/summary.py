@@ -66,6 +66,8 @@ class Summary:
     crashes: int
     leader_changes: int
     recoveries: tuple[Recovery, ...]
+    optimistic: Latency | None = None  # to the optimistic deliveries, one sample each
+    mistakes: float | None = None  # percent of the deliveries that were not guessed right
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -128,6 +130,10 @@ class SummaryRecorder(Recorder):
         self._in_flight: dict[str, _InFlight] = {}
         self._first = Samples()
         self._last = Samples()
+        self._optimistic = Samples()
+        self._guessed: dict[str, dict[str, bool]] = {}  # by process: delivered optimistically and not yet for good
+        self._mistakes = 0
+        self._judged = 0
         self._multicasts = 0
         self._delivered_messages = 0
         self._deliveries = 0
@@ -143,6 +149,7 @@ class SummaryRecorder(Recorder):
             "start": self._start,
             "multicast": self._multicast,
             "deliver": self._deliver,
+            "optdeliver": self._optdeliver,
             "crash": self._crash,
             "restart": self._start,
             "leader": self._leader,
@@ -180,6 +187,8 @@ class SummaryRecorder(Recorder):
                 Recovery(process, group, crashed / MILLISECOND, self._recovery_ms(place, crashed))
                 for place, (process, group, crashed) in enumerate(self._crashed_leaders)
             ),
+            optimistic=self._optimistic.latency(delta),
+            mistakes=100 * self._mistakes / self._judged if self._judged else None,
         )
 
     def _recovery_ms(self, place: int, crashed: int) -> float | None:
@@ -200,8 +209,26 @@ class SummaryRecorder(Recorder):
         if missing:
             self._in_flight[event.message] = _InFlight(self._now, missing)
 
+    def _optdeliver(self, event: Event) -> None:
+        if event.message is None:
+            return
+        self._guessed.setdefault(event.process, {})[event.message] = True
+        message = self._in_flight.get(event.message)
+        if message is not None:
+            self._optimistic.add(self._now - message.multicast_at)
+
+    def _judge(self, process: str, message: str) -> None:
+        """A mistake is a delivery that is not the first of what this process had guessed."""
+        guessed = self._guessed.get(process)
+        if guessed is not None:
+            self._judged += 1
+            self._mistakes += next(iter(guessed), None) != message
+            guessed.pop(message, None)
+
     def _deliver(self, event: Event) -> None:
         self._deliveries += 1
+        if event.message is not None:
+            self._judge(event.process, event.message)
         self._last_delivery = self._now
         if event.message is None or event.group is None:
             return

@@ -36,7 +36,7 @@ EVENTS_PER_LOOK: Final = 20_000  # between two looks at the clock on the wall
 GRACE: Final = 30.0  # seconds beyond its time-out after which a process that does not look at the clock is killed
 CANNOT_WRITE: Final = 73  # exit code of a child, EX_CANTCREAT
 LATENCIES: Final = ("p50", "p95", "p99", "max", "mean")
-TO: Final = ("first", "last", "complete")  # what latencies are measured to, see `LineRecorder`
+TO: Final = ("first", "last", "complete", "optimistic")  # what latencies are measured to, see `LineRecorder`
 
 OK: Final = "ok"  # all was delivered
 STALLED: Final = "stalled"  # the run came to rest with something undelivered
@@ -63,6 +63,8 @@ RUN_SCHEMA: Final = pa.schema(
         ("crashes", pa.list_(pa.string())),
         ("skew_ns", pa.int64()),
         ("checked", pa.bool_()),
+        ("senders_to", pa.int32()),
+        ("window_ns", pa.int64()),
         ("seed", pa.int64()),
         ("status", pa.string()),
         ("error", pa.string()),
@@ -76,6 +78,7 @@ RUN_SCHEMA: Final = pa.schema(
         ("delta_ms", pa.float64()),
         *((f"{to}_samples", pa.int64()) for to in TO),
         *((f"{to}_{unit}_{name}", pa.float64()) for to in TO for unit in ("ms", "delta") for name in LATENCIES),
+        ("mistakes", pa.float64()),
         ("crashes_seen", pa.int32()),
         ("leader_changes", pa.int32()),
         (
@@ -294,7 +297,7 @@ def empty_line(run: str, simulation: Simulation) -> dict[str, Any]:
     config = asdict(simulation)
     line: dict[str, Any] = dict.fromkeys(RUN_SCHEMA.names)
     line |= {name: value for name, value in config.items() if name in line}
-    line |= {f"{name}_ns": config[name] for name in ("duration", "skew")}
+    line |= {f"{name}_ns": config[name] for name in ("duration", "skew", "window")}
     line["crashes"] = [f"{crash.process}@{crash.time}ns" for crash in simulation.crashes]
     line["run"] = run
     return line
@@ -306,11 +309,13 @@ def summary_columns(summary: Summary) -> dict[str, Any]:
         name: getattr(summary, name)
         for name in (
             "multicasts", "delivered_messages", "deliveries", "messages_per_second", "delta_ms", "leader_changes",
+            "mistakes",
         )
     }  # fmt: skip
     flat |= {"virtual_ms": summary.duration_ms, "crashes_seen": summary.crashes}
     flat |= {"recoveries": [asdict(recovery) for recovery in summary.recoveries]}
     flat |= latency_columns("first", summary.first_delivery)
+    flat |= latency_columns("optimistic", summary.optimistic)
     return flat | latency_columns("last", summary.last_delivery)
 
 

@@ -192,6 +192,8 @@ READERS: Final[dict[str, Callable[[object], Any]]] = {
     "crashes": crash_list,
     "skew": time,
     "checked": yes_or_no,
+    "senders_to": whole(0),
+    "window": time,
 }
 WITH_RANGES: Final = frozenset(READERS) - {"protocol", "network", "crashes", "checked"}
 OTHER_KEYS: Final = ("name", "trace", "seeds", "timeout", "sample")

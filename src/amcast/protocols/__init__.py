@@ -156,6 +156,7 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         packed=oam_messages.PACKED,
         elects=True,
         genuine=False,
+        guesses=True,
         monitor=LogMonitor,
     ),
     "fifo": Protocol(

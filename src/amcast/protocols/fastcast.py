@@ -12,43 +12,22 @@ committed when a decided GTS is the maximum of all HARDs; if a leader changed be
 wrong, and GTS is put into the log again. So a new leader does not trust a GTS in its log before it has all HARDs.
 """
 
-from typing import ClassVar, Final, final
-
-from librt.strings import BytesWriter
-from mypy_extensions import mypyc_attr
+from typing import Final, final
 
 from amcast.core.order import BOTTOM
 from amcast.core.process import Effects, Params
 from amcast.core.requests import NOBODY
-from amcast.core.topology import Mid, Topology
-from amcast.core.wire import Message, Reader, pack_long, pack_mid, pack_short
+from amcast.core.topology import Topology
+from amcast.core.wire import Message, Reader
 from amcast.protocols.ft_skeen import MESSAGES as FT_SKEEN_MESSAGES
 from amcast.protocols.ft_skeen import PACKED as FT_SKEEN_PACKED
-from amcast.protocols.ft_skeen import FtSkeen, Hard, Known
+from amcast.protocols.ft_skeen import FtSkeen, Hard, Known, LocalTimestamp
 from amcast.protocols.replicated_log import LEADER
 
 
 @final
-@mypyc_attr(acyclic=True)
-class Soft(Message):
-    """The local timestamp of m in g, not decided: it changes if the leader of ballot b is replaced."""
-
-    wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "b": int, "lts": int}
-
-    def __init__(self, mid: Mid, g: int, b: int, lts: int) -> None:
-        self.mid = mid
-        self.g = g
-        self.b = b
-        self.lts = lts
-
-    def about(self) -> tuple[Mid, ...]:
-        return (self.mid,)
-
-    def pack(self, w: BytesWriter) -> None:
-        pack_mid(w, self.mid)
-        pack_short(w, self.g)
-        pack_long(w, self.b)
-        pack_long(w, self.lts)
+class Soft(LocalTimestamp):
+    """It is not decided, and changes if the leader of that ballot is replaced."""
 
     def unpack(self, r: Reader) -> Message:
         return Soft(r.mid(), r.group(), r.long(), r.long())

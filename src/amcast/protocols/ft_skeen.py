@@ -33,6 +33,7 @@ from amcast.core.process import Effects, Params
 from amcast.core.requests import NOBODY, NOTHING, Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
+from amcast.protocols.collection import ANNOUNCE_TICKS, groups_to_tell
 from amcast.protocols.log_invariants import LogMonitor
 from amcast.protocols.replicated_log import LEADER, RECOVERING, Entry, GroupLog, LogOwner
 from amcast.protocols.replicated_log import MESSAGES as LOG_MESSAGES
@@ -45,13 +46,10 @@ GTS: Final = 1
 
 RETRY_AFTER: Final = 20  # in δ: a failure-free message is through long before
 LONGEST_RETRY: Final = 80
-ANNOUNCE_TICKS: Final = 16  # heartbeats after which floors are announced again
 
 
-@final
-@mypyc_attr(acyclic=True)
-class Hard(Message):
-    """The local timestamp of m in g is decided; `b` is the ballot of g."""
+class LocalTimestamp(Message):
+    """What group g gave to m; `b` is the ballot of g."""
 
     wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "b": int, "lts": int}
 
@@ -69,6 +67,11 @@ class Hard(Message):
         pack_short(w, self.g)
         pack_long(w, self.b)
         pack_long(w, self.lts)
+
+
+@final
+class Hard(LocalTimestamp):
+    """It is decided."""
 
     def unpack(self, r: Reader) -> Message:
         return Hard(r.mid(), r.group(), r.long(), r.long())
@@ -371,10 +374,8 @@ class FtSkeen(LogOwner):
             self.floor_sent = [BOTTOM] * len(self.floor_sent)
         self.delivered_by[self.log.rank] = self.max_delivered_gts
         floor = min(self.delivered_by)
-        for g in range(len(self.floor_sent)):
-            if self.floor_sent[g] < min(floor, self.shared_with[g]):
-                self.floor_sent[g] = floor
-                self.send(self.topology.groups[g], Floor(self.g0, floor))
+        for g in groups_to_tell(floor, self.shared_with, self.floor_sent):
+            self.send(self.topology.groups[g], Floor(self.g0, floor))
 
     def forget(self) -> None:
         """Drop what every member of all its destination groups has delivered, and the log up to the first other."""

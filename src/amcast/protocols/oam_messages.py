@@ -66,8 +66,9 @@ PACKED: Final[tuple[Message, ...]] = (
 
 
 def wrap(m: AppMessage, facts: tuple[int, ...]) -> AppMessage:
-    """The message as it stands in a log, with these facts in front of its payload."""
+    """The message as it stands in a log, with these facts in front of its payload; a run is none there."""
     w = BytesWriter()
+    pack_short(w, m.count)
     pack_short(w, len(facts))
     for fact in facts:
         pack_long(w, fact)
@@ -77,9 +78,10 @@ def wrap(m: AppMessage, facts: tuple[int, ...]) -> AppMessage:
 
 def facts_of(m: AppMessage) -> list[int]:
     r = Reader(m.payload, 0)
+    r.short()
     return [r.long() for _ in range(r.short())]
 
 
 def unwrap(m: AppMessage, facts: int) -> AppMessage:
     """The message without so many facts."""
-    return AppMessage(m.mid, m.dest, m.payload[2 + 8 * facts :], m.done)
+    return AppMessage(m.mid, m.dest, m.payload[4 + 8 * facts :], m.done, Reader(m.payload, 0).short())

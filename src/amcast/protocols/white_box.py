@@ -35,6 +35,7 @@ from amcast.core.order import BOTTOM, DeliveryQueue, Slot, ballot, leader_of, ro
 from amcast.core.requests import Hint, Multicast, Reply
 from amcast.core.topology import Mid, sender_of
 from amcast.core.wire import AppMessage, Message
+from amcast.protocols.collection import ANNOUNCE_TICKS, groups_to_tell
 from amcast.protocols.leader_election import Heartbeat, LeaderElection
 from amcast.protocols.white_box_messages import (
     Accept,
@@ -67,7 +68,6 @@ from amcast.protocols.white_box_state import (
 )
 
 BEHIND_TICKS: Final = 4  # heartbeats without progress after which a leader helps a member
-ANNOUNCE_TICKS: Final = 16  # heartbeats after which floors are announced again
 
 
 @final
@@ -436,10 +436,8 @@ class WhiteBox(Replica):
             self.floor_sent = [BOTTOM] * len(self.floor_sent)
         self.delivered_by[self.rank] = self.max_delivered_gts
         floor = min(self.delivered_by)
-        for g in range(len(self.floor_sent)):
-            if self.floor_sent[g] < min(floor, self.shared_with[g]):
-                self.floor_sent[g] = floor
-                self.send(self.topology.groups[g], Floor(self.g0, floor))
+        for g in groups_to_tell(floor, self.shared_with, self.floor_sent):
+            self.send(self.topology.groups[g], Floor(self.g0, floor))
 
     def note_leader(self) -> None:
         self.note("leader", f'{{"ballot": [{round_of(self.cballot)}, {self.rank}]}}')

@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 from librt.strings import BytesWriter
 
-from amcast.core.application import StateMachine, delivery, place
+from amcast.core.application import Speculator, StateMachine, delivery, place
 from amcast.core.engine import Engine, Tick, pack_row, unpack_rows
 from amcast.core.errors import AmcastError, UsageError, WireError
 from amcast.core.process import Protocol
@@ -51,6 +51,8 @@ SYNC_AFTER: Final = 0.1  # seconds that records may wait for others before they 
 SECONDS_TO_STOP: Final = 5.0
 SECONDS_TO_FETCH: Final = 60.0
 ROWS_AT_ONCE: Final = 2**24
+STAMPS_SINCE: Final = 1_767_225_600 * 10**9  # 2026: timestamps that are taken from clocks fit 64 bits until 2044 …
+STAMP_TICK: Final = 4096  # … with this resolution, in nanoseconds
 
 
 class Saved(msgspec.Struct, array_like=True):
@@ -103,6 +105,8 @@ class Node:
     ) -> None:
         """`new`: its first start. `rejoin`: without what is on its disk, from what the others of its group know."""
         self.config = config
+        self.protocol = protocol
+        self.orders_all = not protocol.genuine
         self.me: Member = config.member(name)
         if config.durable and not protocol.durable:
             raise UsageError(f"{protocol.name} keeps nothing on disk; set durable = false in {config.path}")
@@ -110,7 +114,12 @@ class Node:
         self.log = log if log is not None else Log(name)
         self.group_names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]
         self.app = app(self.me.group, len(self.group_names)) if app is not None else None
-        self.engine = Engine(protocol, self.me.pid, config.topology, config.params())
+        if self.app is not None and protocol.guesses:
+            self.app = Speculator(self.app)
+        params = config.params()
+        params.clock_offset = time.time_ns() - time.monotonic_ns() - STAMPS_SINCE
+        params.clock_tick = STAMP_TICK
+        self.engine = Engine(protocol, self.me.pid, config.topology, params)
         self.results = Results()
         self.history = History(None)
         self.storage: Storage | None = None
@@ -236,6 +245,11 @@ class Node:
         storage = Storage(self.me.data, f"{config.name} {self.me.name}", new=self._new or self._rejoin)
         self.storage = storage
         starts = storage.count_start()
+        if starts > 1 and not self.protocol.durable:
+            raise UsageError(
+                f"{self.me.name} has run before, and a replica of {self.protocol.name} that stops is lost for good: "
+                "the others go on without it; for all of them, make a new cluster"
+            )
         if self._trace_path is not None:
             self._trace = TraceWriter(self._trace_path, config.name, self.me.name, self.group_names[self.me.group])
             self._trace.begin()
@@ -382,6 +396,8 @@ class Node:
                 self._loop.call_later(random.uniform(earliest, latest) / 1e9, self._on_timer, name)
             for kind, detail in tick.notes:
                 self._note(kind, detail)
+            if tick.optimistic:
+                self._guess(tick.optimistic)
             if tick.deliveries:
                 self._deliver(tick.deliveries)
             if tick.answers:
@@ -403,6 +419,16 @@ class Node:
             self.history.append(deliveries, time.time_ns())
         self.metrics.deliveries += self.history.end - before
         self.serving.grown()
+
+    def _guess(self, messages: list[AppMessage]) -> None:
+        """What the order may turn out to be."""
+        topology = self.config.topology
+        group = self.group_names[self.me.group]
+        for one in [one for m in messages for one in m.messages()]:
+            if isinstance(self.app, Speculator):
+                self.app.optimistic(delivery(topology, group, -1, 0, 0, one))
+            if self._trace is not None:
+                self._trace.row("optdeliver", message=topology.message_name(one.mid))
 
     def _apply(self, app: StateMachine, deliveries: list[tuple[AppMessage, int]]) -> None:
         group = self.group_names[self.me.group]
@@ -552,6 +578,7 @@ class Node:
             "clients": len(self.serving.sessions),
             "peers": {link.peer.name: link.connection is not None for link in self.links.values()},
             "durable": self.config.durable,
+            **({"rollbacks": self.app.rollbacks} if isinstance(self.app, Speculator) else {}),
         }
 
 

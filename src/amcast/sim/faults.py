@@ -93,10 +93,27 @@ class Snapshot(Action):
         self.pid = pid
 
     def act(self, world: World) -> None:
-        world.take_snapshot(self.pid)
+        if world.state[self.pid] == UP and world.params.durable:
+            world.sync(self.pid)
+            world.disks[self.pid].durable = world.processes[self.pid].snapshot()
 
     def __repr__(self) -> str:
         return f"snapshot {self.pid}"
+
+
+@final
+class Reconfigure(Action):
+    """The group of a process begins, or ends, to send to group h."""
+
+    def __init__(self, pid: int, join: bool, h: int) -> None:
+        self.pid = pid
+        self.join = join
+        self.h = h
+
+    def act(self, world: World) -> None:
+        if world.state[self.pid] == UP:
+            world.processes[self.pid].reconfigure(int(world.now + world.skew[self.pid]), self.join, self.h)
+            world.flush(self.pid)
 
 
 @final

@@ -129,6 +129,18 @@ WAN_ONE_WAY: Final = [
     [30 * MILLISECOND, 250 * MICROSECOND, 37_500 * MICROSECOND],
     [65 * MILLISECOND, 37_500 * MICROSECOND, 250 * MICROSECOND],
 ]
+# Those of the Optimistic paper: a gigabit switch, and Virginia, California, Oregon and Ireland. It gives no delays:
+# these are ours, for the LAN with what operating systems add, for the WAN what was usual between those regions.
+OAM_LAN_BASE: Final = 250 * MICROSECOND
+OAM_LAN_TAIL: Final = 25 * MICROSECOND
+OAM_WAN_ONE_WAY: Final = [
+    [250 * MICROSECOND, 38 * MILLISECOND, 40 * MILLISECOND, 45 * MILLISECOND],
+    [38 * MILLISECOND, 250 * MICROSECOND, 11 * MILLISECOND, 78 * MILLISECOND],
+    [40 * MILLISECOND, 11 * MILLISECOND, 250 * MICROSECOND, 75 * MILLISECOND],
+    [45 * MILLISECOND, 78 * MILLISECOND, 75 * MILLISECOND, 250 * MICROSECOND],
+]
+OAM_WAN_JITTER: Final = 5  # percent
+GIGABIT: Final = 125_000_000
 SERVER_COSTS: Final = (2 * MICROSECOND, 1 * MICROSECOND, 250_000_000)
 
 
@@ -151,9 +163,14 @@ def parse_network(text: str, topology: Topology) -> tuple[Network, Costs | None]
         places = zip(topology.rank_of, topology.group_of, strict=True)
         site_of = [(rank + shift * max(g, 0)) % 3 for rank, g in places]
         return Sites(site_of, WAN_ONE_WAY), Costs(SERVER_COSTS[0], SERVER_COSTS[1], SERVER_COSTS[2])
+    if name == "oam-lan" and not times:
+        return ExponentialTail(OAM_LAN_BASE, OAM_LAN_TAIL), Costs(SERVER_COSTS[0], SERVER_COSTS[1], GIGABIT)
+    if name == "oam-wan" and not times:
+        site_of = [rank % 4 for rank in topology.rank_of]  # a process of each group per region; clients as they come
+        return Sites(site_of, OAM_WAN_ONE_WAY, OAM_WAN_JITTER), Costs(SERVER_COSTS[0], SERVER_COSTS[1], GIGABIT)
     raise UsageError(
         f"network {text!r}: expected constant:1ms, uniform:1ms,9ms, exponential:0.5ms,0.15ms, lan, wan, wan-spread, "
-        "allconcur-sdc or allconcur-mdc"
+        "oam-lan, oam-wan, allconcur-sdc or allconcur-mdc"
     )
 
 

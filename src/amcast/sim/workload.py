@@ -2,13 +2,15 @@
 
 from typing import final
 
+from mypy_extensions import mypyc_attr
+
 from amcast.core.errors import TopologyError, UsageError
 from amcast.core.topology import Mid
 from amcast.sim.network import SECOND
 from amcast.sim.world import Action, Workload, World
 
 
-@final
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Destinations:
     """How a client chooses the groups of a message: always the same ones, or a random set of a given size."""
 
@@ -20,6 +22,9 @@ class Destinations:
         self.groups = groups
         self.count = count
         self.fixed = fixed
+
+    def choose_for(self, world: World, client: int) -> tuple[int, ...]:
+        return self.choose(world)
 
     def choose(self, world: World) -> tuple[int, ...]:
         if self.fixed is not None:
@@ -58,7 +63,7 @@ class Clients(Workload):
             return False
         if self.left is not None:
             self.left -= 1
-        world.multicast(client, self.destinations.choose(world), self.payload)
+        world.multicast(client, self.destinations.choose_for(world, client), self.payload)
         return True
 
     def finished(self, world: World) -> bool:

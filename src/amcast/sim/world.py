@@ -17,8 +17,9 @@ from mypy_extensions import i64
 
 from amcast.core.errors import InvariantViolation, UsageError
 from amcast.core.process import Effects, Params, Process, Protocol
-from amcast.core.topology import Mid, Topology, message_id, sender_of
+from amcast.core.topology import Mid, Topology, message_id
 from amcast.core.trace import Recorder
+from amcast.core.tracer import Tracer
 from amcast.core.wire import AppMessage, Background, Codec, Message
 from amcast.sim.actions import Action as Action
 from amcast.sim.actions import Call as Call
@@ -31,7 +32,6 @@ from amcast.sim.obligations import Obligations, Pending
 from amcast.sim.restarts import restart
 from amcast.sim.states import CRASHED, DYING, PAUSED
 from amcast.sim.states import UP as UP
-from amcast.sim.tracer import Tracer
 
 # What an event is: code = incarnation of the sender, kind, destination, sender.
 INCARNATION_SHIFT: Final[i64] = 56
@@ -90,8 +90,7 @@ class World:
         self.delivered: i64 = 0
         self.multicasts: i64 = 0
         self.background: i64 = 0  # heartbeats and timers in the calendar
-        self.stopped = False
-        self.stalled = False
+        self.stopped = self.stalled = False
         self.last_progress: i64 = 0
         self.stall: i64 = STALL * self.params.delta
         self.obligations = Obligations(topology, protocol.uniform)
@@ -364,7 +363,9 @@ class World:
             out.deliveries.clear()
         if out.refused:
             for mid in out.refused:
-                self.on_refusal(pid, mid)
+                self.obligations.refused(mid)
+                if self.tracer is not None:
+                    self.tracer.record(self.now, pid, "reconfigure", mid=mid, detail='{"refused": true}')
             out.refused.clear()
         if out.completed:
             completed = out.completed
@@ -444,14 +445,6 @@ class World:
             self.tracer.record(self.now, pid, "deliver", mid=m.mid, ts=ts)
         self.obligations.delivered(pid, m.mid)
 
-    def on_refusal(self, pid: int, mid: Mid) -> None:
-        self.last_progress = self.now
-        self.obligations.refused(mid)
-        if self.tracer is not None:
-            self.tracer.record(self.now, pid, "reconfigure", mid=mid, detail='{"refused": true}')
-        if sender_of(mid) == pid:
-            self.workload.completed(self, pid, mid)
-
     # What workloads and fault plans do
 
     def multicast(self, client: int, dest: tuple[int, ...], payload: bytes) -> Mid:
@@ -502,12 +495,6 @@ class World:
     def restart(self, pid: int, peer: int = -1) -> None:
         """Start a crashed process again from its disk; or, while all others are up, from what a peer knows."""
         restart(self, pid, peer)
-
-    def take_snapshot(self, pid: int) -> None:
-        """What the process has made durable is replaced by a snapshot of its state."""
-        if self.state[pid] == UP and self.params.durable:
-            self.sync(pid)
-            self.disks[pid].durable = self.processes[pid].snapshot()
 
     def pause(self, pid: int) -> None:
         if self.state[pid] == UP:
@@ -577,12 +564,6 @@ class World:
             self.fifo = True
             longest: i64 = self.now + self.network.delta
             self.last_arrival = vec[i64]([int(longest)] * self.channels())
-
-    def reconfigure(self, pid: int, join: bool, h: int) -> None:
-        """The group of a process begins, or ends, to send to group h."""
-        if self.state[pid] == UP:
-            self.processes[pid].reconfigure(int(self.now + self.skew[pid]), join, h)
-            self.flush(pid)
 
     def suspect(self, pid: int) -> None:
         """A spurious suspicion: this process tries to become leader."""

@@ -1,4 +1,4 @@
-"""What happens in a world, as rows of a trace."""
+"""What happens in a simulation or an exploration, as rows of a trace."""
 
 from typing import final
 
@@ -10,17 +10,18 @@ from amcast.core.wire import Codec, Message
 
 @final
 class Tracer:
-    def __init__(self, recorder: Recorder, topology: Topology, codec: Codec, run: str) -> None:
+    def __init__(self, recorder: Recorder, topology: Topology, codec: Codec, run: str, driver: str = "sim") -> None:
         self.recorder = recorder
         self.topology = topology
         self.codec = codec
         self.run = run
+        self.driver = driver
         self.groups: list[str | None] = [topology.group_name(g) if g >= 0 else None for g in topology.group_of]
         self.seq = [0] * topology.size
 
     def start(self, config: str | None) -> None:
         """Everybody joins; the driver's own row says what kind of run this is."""
-        self.recorder.record(Event(self.run, "start", "sim", None, 1, 0, detail=config))
+        self.recorder.record(Event(self.run, "start", self.driver, None, 1, 0, detail=config))
         for pid in range(self.topology.size):
             self.record(0, pid, "start")
 
@@ -64,4 +65,4 @@ class Tracer:
     def end(self, now: int, stalled: bool) -> None:
         """Nothing more will happen."""
         detail = '{"stalled": true}' if stalled else None
-        self.recorder.record(Event(self.run, "end", "sim", None, 2, now, detail=detail))
+        self.recorder.record(Event(self.run, "end", self.driver, None, 2, now, detail=detail))

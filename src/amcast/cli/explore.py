@@ -1,0 +1,142 @@
+"""`amcast explore`: every schedule of a protocol in a small scope, or random ones in a larger one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+from amcast.cli.naming import protocol_named
+from amcast.cli.output import complain, count, plain_table, print_json, progress_bar, report_console
+from amcast.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from amcast.core.process import Protocol
+    from amcast.lab.exploration import Exploration
+
+
+def explore(
+    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="See 'amcast protocols'.")],
+    scope: Annotated[str, Option(metavar="NAME", help="What is explored, or all; --list shows them.")] = "small",
+    states: Annotated[int | None, Option(min=1, help="Stop after so many states.")] = None,
+    depth: Annotated[int | None, Option(min=1, help="No schedule of more moves.")] = None,
+    seconds: Annotated[float | None, Option(min=0.1, help="Stop after so long.")] = None,
+    walks: Annotated[int, Option(min=0, help="Follow so many random schedules instead of all.")] = 0,
+    seed: Annotated[int, Option(min=0, help="Of random schedules.")] = 1,
+    follow: Annotated[int | None, Option(min=0, help="Schedules to assert invariants on. Default: all.")] = None,
+    out: Annotated[Path | None, Option(metavar="DIR", help="Write a violation there, with its trace.")] = None,
+    force: Annotated[bool, Option("--force", help="Replace an older violation in DIR.")] = False,
+    list_scopes: Annotated[bool, Option("--list", help="Show the scopes of the protocol.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Run every schedule of a protocol within a scope and check every state. Exit code 1 if something is violated."""
+    table = protocol_named(protocol)
+    from amcast.explore.search import Limits
+    from amcast.lab.exploration import explore as explored
+    from amcast.lab.scopes import scope_named, scopes_of
+
+    console = report_console()
+    if list_scopes:
+        rows = plain_table("scope", "what it covers")
+        for found in scopes_of(table).values():
+            rows.add_row(found.name, found.about)
+        console.print(rows)
+        return 0
+    chosen = list(scopes_of(table).values()) if scope == "all" else [scope_named(table, scope)]
+    if out is not None and not force and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out}: is not an empty folder; expected a new or empty one; use --force or another --out")
+    documents: list[dict[str, object]] = []
+    for one in chosen:
+        with progress_bar("{task.fields[found]}") as bar:
+            task = bar.add_task(f"{table.name} {one.name}", total=states or walks or None, found="")
+
+            def show(seen: "Exploration") -> None:
+                done = seen.schedules if walks else min(seen.states, states or seen.states)
+                bar.update(task, completed=done, found=f"{seen.phase}: {describe(seen)}")  # noqa: B023
+
+            result = explored(table, one, Limits(states, depth, seconds), walks, seed, follow=follow, progress=show)
+        written = keep(table, result, out) if result.violation is not None and out is not None else None
+        documents.append(document(result, written))
+        if not as_json:
+            report(console, result, written, walks)
+        if result.violation is not None:
+            break
+    if as_json:
+        print_json(documents if scope == "all" else documents[0])
+    return 1 if result.violation is not None else 0
+
+
+def describe(seen: "Exploration") -> str:
+    rate = seen.states / max(seen.seconds, 1e-9)
+    return f"{count(seen.states, 'state')}, depth {seen.depth}, {rate:,.0f} states/s"
+
+
+def keep(table: "Protocol", result: "Exploration", folder: Path) -> Path:
+    """The violation as a replay file and as a trace beside it."""
+    from amcast.lab.exploration import retell
+    from amcast.tracefile import ParquetRecorder, prepare_out
+
+    assert result.violation is not None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "replay.json"
+        result.violation.write(path)
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror}; expected a folder that can be written") from None
+    recorder = ParquetRecorder(prepare_out(folder / "trace", force=True), full=True)
+    with recorder:
+        retell(table, result.violation, recorder)
+    return path
+
+
+def report(console: "Console", result: "Exploration", written: Path | None, walks: int) -> None:
+    scope = result.scope
+    how = "random schedules" if walks else "every schedule" if result.complete else "a part of the schedules"
+    console.print(f"{result.protocol}, scope {scope.name} ({scope.about}): {how}")
+    followed = f"{count(result.schedules, 'schedule')} followed, up to {count(result.depth, 'move')} long"
+    spent = f"{result.seconds:.1f} s, {result.states / max(result.seconds, 1e-9):,.0f} states/s"
+    console.print(f"{count(result.states, 'unique state')}, {count(result.transitions, 'move')}, {followed}; {spent}")
+    for what in result.unseen if result.complete or walks else ():
+        complain(f"never seen in this scope: {what}")
+    violation = result.violation
+    if violation is None:
+        console.print("no violation")
+        return
+    console.print(f"VIOLATED {violation.property}: {violation.problem}", soft_wrap=True)
+    console.print(f"shortest schedule found ({count(len(violation.moves), 'move')}, from {result.found_after}):")
+    for number, move in enumerate(violation.moves, 1):
+        console.print(f"  {number:3} {move}")
+    if violation.calm:
+        console.print("      and then nothing else goes wrong")
+    if written is not None:
+        console.print(f"replay: amcast replay {written}", soft_wrap=True)
+        console.print(f"trace:  {written.parent / 'trace'}", soft_wrap=True)
+
+
+def document(result: "Exploration", written: Path | None) -> dict[str, object]:
+    """For JSON."""
+    violation = result.violation
+    return {
+        "protocol": result.protocol,
+        "scope": result.scope.name,
+        "complete": result.complete,
+        "states": result.states,
+        "moves": result.transitions,
+        "schedules": result.schedules,
+        "rests": result.rests,
+        "depth": result.depth,
+        "seconds": round(result.seconds, 3),
+        "states_per_second": round(result.states / max(result.seconds, 1e-9), 1),
+        "sometimes": result.sometimes,
+        "violation": None
+        if violation is None
+        else {
+            "property": violation.property,
+            "problem": violation.problem,
+            "moves": list(violation.moves),
+            "calm": violation.calm,
+            "replay": str(written) if written is not None else None,
+        },
+    }

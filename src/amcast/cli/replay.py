@@ -1,0 +1,166 @@
+"""`amcast replay`: a schedule in the terminal, one move at a time."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+from amcast.cli.naming import protocol_named
+from amcast.cli.output import count, plain_table, report_console
+from amcast.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from amcast.lab.replaying import Replay
+    from amcast.lab.variables import Variable
+
+HELP = """\
+Enter, n      next move               NUMBER   go to this move
+b             back                    m c0:0   to the next move about this message
+s g0/1        state of a process      c        what the last move changed
+l             all moves               q        quit"""
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Written by 'amcast explore --out'.")],
+    to: Annotated[int | None, Option(metavar="N", help="Stop after this move. 0: before the first.")] = None,
+    state: Annotated[list[str] | None, Option(metavar="P", help="Show the state of g0/1 there; repeatable.")] = None,
+    message: Annotated[str | None, Option(metavar="ID", help="Only the moves about this message: c0:0.")] = None,
+    step: Annotated[bool, Option("--step", help="Step through it, commands from standard input.")] = False,
+) -> int:
+    """Step through a schedule: moves, messages, states of processes, and what changed. Without a terminal: show it."""
+    from amcast.explore.schedule import read_schedule
+    from amcast.lab.replaying import Replay
+
+    schedule = read_schedule(file)
+    replay = Replay(protocol_named(schedule.protocol), schedule)
+    if to is not None and not 0 <= to <= len(replay):
+        raise UsageError(f"--to {to}: expected 0 to {len(replay)}, the number of moves")
+    for process in state or ():
+        replay.topology.pid(process)
+    console = report_console()
+    scope = schedule.scope
+    told = f"{schedule.protocol}, scope {scope.name} ({scope.about}): {count(len(replay), 'move')}"
+    console.print(told, soft_wrap=True)
+    if schedule.problem:
+        console.print(f"shows that {schedule.property} does not hold: {schedule.problem}", soft_wrap=True)
+    asked = to is not None or bool(state) or message is not None
+    if step or (not asked and sys.stdin.isatty()):
+        return Stepping(console, replay).run()
+    last = len(replay) if to is None else to
+    print_moves(console, replay, last, message)
+    for process in state or ():
+        print_state(console, replay, last, process)
+    return 0
+
+
+class Stepping:
+    """Commands, one per line."""
+
+    def __init__(self, console: "Console", replay: "Replay") -> None:
+        self.console = console
+        self.replay = replay
+        self.at = 0
+
+    def run(self) -> int:
+        self.console.print(HELP)
+        print_begin(self.console, self.replay)
+        while True:
+            try:
+                line = input(f"{self.at}/{len(self.replay)}> ")
+            except EOFError:
+                return 0
+            command, _, argument = line.strip().partition(" ")
+            if command in ("q", "quit"):
+                return 0
+            try:
+                self.obey(command, argument.strip())
+            except UsageError as error:
+                self.console.print(str(error), soft_wrap=True)
+
+    def obey(self, command: str, argument: str) -> None:
+        replay = self.replay
+        if command in ("", "n"):
+            self.go(self.at + 1)
+        elif command == "b":
+            self.go(self.at - 1)
+        elif command.isdigit():
+            self.go(int(command))
+        elif command == "m":
+            found = replay.next_about(self.at, argument)
+            if found is None:
+                raise UsageError(f"no later move is about {argument!r}")
+            self.go(found)
+        elif command == "s":
+            print_state(self.console, replay, self.at, argument)
+        elif command == "c":
+            print_changes(self.console, replay, self.at)
+        elif command == "l":
+            print_moves(self.console, replay, len(replay), None, here=self.at)
+        else:
+            self.console.print(HELP)
+
+    def go(self, number: int) -> None:
+        if not 0 <= number <= len(self.replay):
+            raise UsageError(f"move {number}: there are {len(self.replay)}")
+        self.at = number
+        if number == 0:
+            print_begin(self.console, self.replay)
+        else:
+            print_move(self.console, self.replay, number)
+            print_changes(self.console, self.replay, number)
+
+
+def print_begin(console: "Console", replay: "Replay") -> None:
+    console.print("  0 start")
+    for effect in replay.begin:
+        console.print(f"      {effect}", soft_wrap=True)
+
+
+def print_moves(console: "Console", replay: "Replay", last: int, message: str | None, here: int = -1) -> None:
+    if message is None:
+        print_begin(console, replay)
+    at = 0
+    while (found := at + 1 if message is None else replay.next_about(at, message)) is not None and found <= last:
+        at = found
+        print_move(console, replay, at, ">" if at == here else " ")
+
+
+def print_move(console: "Console", replay: "Replay", number: int, mark: str = " ") -> None:
+    moment = replay.moments[number - 1]
+    console.print(f"{mark}{number:2} {moment.move}{': ' if moment.message else ''}{moment.message}", soft_wrap=True)
+    for effect in moment.effects:
+        console.print(f"      {effect}", soft_wrap=True)
+    if moment.problem:
+        console.print(f"      VIOLATED {moment.problem}", soft_wrap=True)
+
+
+def print_state(console: "Console", replay: "Replay", number: int, process: str) -> None:
+    """Every variable, what it was before the last move if that changed it, and what the paper calls it."""
+    table = plain_table("variable", "value", "before", "in the paper")
+    before = replay.state(number - 1, process) if number else {}
+    for name, variable in replay.state(number, process).items():
+        was = before.get(name)
+        changed = number > 0 and was != variable
+        table.add_row(name, variable.value, (was.value if was else "-") if changed else "", variable.paper)
+    console.print(f"{process} after move {number}:")
+    console.print(table)
+
+
+def print_changes(console: "Console", replay: "Replay", number: int) -> None:
+    if number == 0 or replay.moments[number - 1].process < 0:
+        return
+    process = replay.topology.names[replay.moments[number - 1].process]
+    for before, after in replay.changes(number, process):
+        console.print(f"      {change(process, before, after)}", soft_wrap=True)
+
+
+def change(process: str, before: "Variable | None", after: "Variable | None") -> str:
+    name = after.name if after is not None else before.name if before is not None else ""
+    paper = after.paper if after is not None else before.paper if before is not None else ""
+    was = before.value if before is not None else "-"
+    now = after.value if after is not None else "-"
+    return f"{process} {name}: {was} → {now}{f'   ({paper})' if paper else ''}"

@@ -1,0 +1,53 @@
+"""`amcast view`: a page about a trace, or about a running cluster."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Option
+
+from amcast.core.errors import UsageError
+
+TRACE = "A Parquet folder, or a .parquet, .jsonl or .csv file."
+VERDICTS = "What 'amcast verify' wrote or printed with --json. Default: the trace is judged here."
+SINCE = "Only events from this time on, such as 1s."
+
+
+def view(
+    trace: Annotated[Path | None, typer.Argument(metavar="[TRACE]", help=TRACE)] = None,
+    cluster: Annotated[Path | None, Option(metavar="FILE", help="A running cluster: its cluster.toml.")] = None,
+    verdicts: Annotated[Path | None, Option(metavar="FILE", help=VERDICTS)] = None,
+    since: Annotated[str | None, Option(metavar="TIME", help=SINCE)] = None,
+    until: Annotated[str | None, Option(metavar="TIME", help="Only events up to this time.")] = None,
+    port: Annotated[int, Option(min=0, max=65535, help="On 127.0.0.1. Default: any free one.")] = 0,
+    browser: Annotated[bool, Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+) -> None:
+    """Look at a trace, or at a running cluster, in a browser; until Ctrl-C."""
+    if (trace is None) == (cluster is None):
+        raise UsageError("expected a trace or --cluster, one of them; see 'amcast view --help'")
+
+    def announce(url: str) -> None:
+        print(f"{url}  (Ctrl-C ends it)", flush=True)
+        if browser and has_screen():
+            import webbrowser
+
+            webbrowser.open(url)
+
+    if cluster is not None:
+        from amcast.web.live import view_cluster
+
+        view_cluster(cluster, port, ready=announce)
+    elif trace is not None:
+        from amcast.sim.network import nanoseconds
+        from amcast.web.view import view_trace
+
+        window = [None if text is None else nanoseconds(text) for text in (since, until)]
+        view_trace(trace, port, since=window[0], until=window[1], verdicts=verdicts, ready=announce)
+
+
+def has_screen() -> bool:
+    if not sys.stdout.isatty():
+        return False
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,0 +1,54 @@
+"""What an exploration covers: who takes part, what is multicast, and what may go wrong how often."""
+
+from dataclasses import asdict, dataclass
+
+import msgspec
+
+from amcast.core.errors import UsageError
+from amcast.core.topology import Topology
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A sender's second multicast follows when its first completes. A process named twice may do it twice."""
+
+    name: str
+    about: str
+    groups: tuple[int, ...]
+    multicasts: tuple[tuple[str, tuple[int, ...]], ...]
+    elections: tuple[str, ...] = ()  # who may suspect its leader
+    timers: tuple[str, ...] = ()  # whose next timer may fire
+    crashes: tuple[str, ...] = ()  # who may crash …
+    most_crashes: int = 1  # … and how many of them
+    restarts: tuple[str, ...] = ()  # who may come back from what it made durable
+    reconfigurations: tuple[tuple[str, str, str], ...] = ()  # who asks for what: ("g0/0", "leave", "g1"), in this order
+    at_once: bool = False  # what a process sends to itself is part of the same step
+    open_loop: bool = False  # senders do not wait for the completion of what they multicast before
+    mute: tuple[str, ...] = ()  # messages of these types are too late to matter
+    orders: bool = True  # conflicting messages are delivered in either order: expected to be seen
+
+    def topology(self) -> Topology:
+        clients = [int(who[1:]) for who, _ in self.multicasts if who.startswith("c")]
+        return Topology(self.groups, max(clients, default=-1) + 1)
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def scope_from(fields: object) -> Scope:
+    """The scope that `as_dict` described."""
+    try:
+        scope = msgspec.convert(fields, Scope)
+        topology = scope.topology()
+        named = [who for who, _ in scope.multicasts] + list(scope.elections + scope.timers)
+        named += scope.crashes + scope.restarts
+        named += [who for who, _, _ in scope.reconfigurations]
+        for who in named:
+            topology.pid(who)
+        for _, dest in scope.multicasts:
+            if not dest or list(dest) != sorted(set(dest)) or dest[0] < 0 or dest[-1] >= len(scope.groups):
+                most = len(scope.groups) - 1
+                raise UsageError(f"destination groups {list(dest)}: expected numbers from 0 to {most}, in order")
+    except (msgspec.ValidationError, ValueError) as error:
+        raise UsageError(f"scope: {error}") from None
+    return scope

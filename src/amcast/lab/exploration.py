@@ -1,0 +1,152 @@
+"""Explore a protocol in a scope, judge every state, and shrink what is found."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from amcast.core.process import Protocol
+from amcast.core.trace import Recorder
+from amcast.explore.actor import Setting, Violation
+from amcast.explore.model import Move
+from amcast.explore.run import Run, parse_move, spell
+from amcast.explore.schedule import Schedule
+from amcast.explore.scope import Scope
+from amcast.explore.search import Found, Limits, Search
+from amcast.explore.shrink import shrink
+from amcast.explore.walk import Walks
+from amcast.lab.properties import Properties
+
+
+@dataclass
+class Exploration:
+    """What was seen so far."""
+
+    protocol: str
+    scope: Scope
+    phase: str = "states"
+    states: int = 0
+    transitions: int = 0
+    schedules: int = 0  # followed on real processes with all invariants asserted, or at random
+    rests: int = 0  # states with no message under way, from which everything was delivered in calm
+    depth: int = 0  # moves in the longest schedule
+    complete: bool = False  # every state of the scope was seen
+    seconds: float = 0.0
+    sometimes: dict[str, bool] = field(default_factory=dict)
+    violation: Schedule | None = None
+    found_after: int = 0  # moves of the violation as it was found, before it was shrunk
+
+    @property
+    def unseen(self) -> list[str]:
+        """What should have been seen and was not."""
+        return [what for what, seen in self.sometimes.items() if not seen]
+
+
+Progress = Callable[[Exploration], None]
+
+
+def explore(
+    table: Protocol,
+    scope: Scope,
+    limits: Limits | None = None,
+    walks: int = 0,
+    seed: int = 1,
+    sleeping: bool = True,
+    follow: int | None = None,
+    progress: Progress | None = None,
+) -> Exploration:
+    """Every state within the limits, or so many random walks.
+
+    The protocol's monitor, which knows what was before, then watches schedules that pass through all states: all of
+    them, or `follow` of them.
+    """
+    started = time.monotonic()
+    setting = Setting.of(table, scope)
+    result = Exploration(table.name, scope)
+
+    def report(work: Search | Walks) -> None:
+        copy_counts(work, result)
+        result.seconds = time.monotonic() - started
+        if progress is not None:
+            progress(result)
+
+    def retrace(moves: tuple[Move, ...]) -> None:
+        run = Run(setting)
+        for move in moves:
+            run.make(move)
+
+    properties = None
+    try:
+        properties = Properties(setting)
+    except Violation as violation:
+        found: Found | None = Found(violation.property, violation.problem, ())
+    if properties is not None:
+        model = properties.model
+        work: Search | Walks
+        if walks:
+            work = Walks(model, properties.at_state, properties.at_rest, retrace, seed)
+            work.run(walks, limits, report)
+            result.schedules = work.walks
+        else:
+            work = Search(model, properties.at_state, properties.at_rest, sleeping)
+            work.run(limits, report)
+            result.complete = work.complete
+        report(work)
+        found = work.found
+        if found is None and isinstance(work, Search):
+            result.phase = "invariants"
+            found = assert_invariants(setting, work, result, report, follow)
+        result.sometimes = properties.sometimes
+    if found is not None:
+        result.complete = False
+        result.found_after = len(found.moves)
+        result.phase = "shrink"
+        result.violation = shrunk(setting, properties, found)
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def copy_counts(work: Search | Walks, result: Exploration) -> None:
+    result.states = work.states
+    result.transitions = work.transitions
+    result.rests = work.rests
+    result.depth = work.depth
+
+
+def assert_invariants(
+    setting: Setting, search: Search, result: Exploration, report: Callable[[Search], None], most: int | None
+) -> Found | None:
+    """Follow the ways to states on real processes, all watched by the protocol's monitor."""
+    ends = search.ends()
+    for end in ends if most is None else ends[:: max(1, -(-len(ends) // max(1, most)))]:
+        run = Run(setting)
+        try:
+            for move in search.moves_to(end):
+                run.make(move)
+        except Violation as violation:
+            return Found(violation.property, violation.problem, tuple(run.moves))
+        result.schedules += 1
+        if result.schedules % 256 == 0:
+            report(search)
+    return None
+
+
+def shrunk(setting: Setting, properties: Properties | None, found: Found) -> Schedule:
+    if properties is not None:
+        found = shrink(setting, found, properties.at_moment, properties.at_end)
+    moves = tuple(spell(setting, move) for move in found.moves)
+    return Schedule(setting.protocol.name, setting.scope, moves, found.calm, found.property, found.problem)
+
+
+def retell(table: Protocol, schedule: Schedule, recorder: Recorder) -> str:
+    """Record the run of a schedule as a trace; what goes wrong in it, empty if nothing does."""
+    setting = Setting.of(table, schedule.scope)
+    try:
+        run = Run(setting, recorder, run=f"{table.name}-{schedule.scope.name}")
+        for move in schedule.moves:
+            run.move(parse_move(setting, move))
+        if schedule.calm:
+            run.calm()
+            run.end()
+    except Violation as violation:
+        return str(violation)
+    return ""

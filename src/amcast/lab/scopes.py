@@ -1,0 +1,73 @@
+"""The scopes that `amcast explore` knows: for every protocol a small one, and what else it is worth exploring."""
+
+from amcast.core.errors import UsageError
+from amcast.core.process import Protocol
+from amcast.explore.scope import Scope
+
+ONE_EACH = (("c0", (0, 1)), ("c1", (0, 1)))
+CYCLE = (("c0", (0, 1)), ("c1", (1, 2)), ("c2", (0, 2)))
+
+SINGLE = (
+    Scope("small", "two messages to the same two groups", (1, 1), ONE_EACH, at_once=True),
+    Scope("cycle", "three messages whose destinations form a cycle", (1, 1, 1), CYCLE, at_once=True),
+    Scope("overlap", "a message to three groups across two to pairs of them", (1, 1, 1),
+          (("c0", (0, 1, 2)), ("c1", (0, 1)), ("c2", (1, 2))), at_once=True, mute=("Reply",)),
+    Scope("large", "a cycle, and a fourth message across it", (1, 1, 1), (*CYCLE, ("c3", (0, 2))),
+          at_once=True, mute=("Reply",)),
+)  # fmt: skip
+
+ONE = (("c0", (0,)),)
+TWO = (("c0", (0,)), ("c1", (0,)))
+
+ONE_GROUP = (
+    Scope("small", "a leader change during a multicast to a group of three", (3,), ONE, elections=("g0/1",),
+          at_once=True, mute=("Reply",)),
+    Scope("crash", "the leader crashes during a multicast, and another takes over", (3,), ONE, elections=("g0/1",),
+          crashes=("g0/0",), at_once=True, mute=("Reply",)),
+    Scope("two-leader-changes", "two members of a group try to lead it during a multicast", (3,), ONE,
+          elections=("g0/1", "g0/2"), at_once=True, mute=("Reply",)),
+    Scope("timers", "time-outs at a leader and a follower beside a leader change", (3,), ONE, elections=("g0/1",),
+          timers=("g0/0", "g0/1"), at_once=True, mute=("Reply",)),
+    Scope("large", "two messages and two leader changes", (3,), TWO, elections=("g0/1", "g0/2"), at_once=True,
+          mute=("Reply",)),
+)  # fmt: skip
+
+GROUPS = (
+    *ONE_GROUP[:-1],
+    Scope("conflict", "two messages to the same two groups of one", (1, 1), ONE_EACH, at_once=True),
+    Scope("cycle", "three messages whose destinations form a cycle", (1, 1, 1), CYCLE, at_once=True, mute=("Reply",)),
+    Scope("client-crash", "a client crashes between its sends, beside another message", (1, 1), ONE_EACH,
+          crashes=("c0",), at_once=True, mute=("Reply",)),
+    Scope("leader-change", "a leader change in one of two groups during a multicast to both", (3, 1),
+          (("c0", (0, 1)),), elections=("g0/1",), at_once=True, mute=("Reply",)),
+    Scope("large", "two messages and a leader change in one of two groups", (3, 1),
+          (("c0", (0, 1)), ("c1", (0,))), elections=("g0/1",), at_once=True, mute=("Reply",)),
+)  # fmt: skip
+
+DURABLE = (
+    Scope("restart", "the leader crashes and comes back from its disk while another takes over", (3,), ONE,
+          elections=("g0/1",), crashes=("g0/0",), restarts=("g0/0",), at_once=True, mute=("Reply",)),
+)  # fmt: skip
+
+MEMBERS = (("g0/0", (0, 1)), ("g1/0", (0, 1)))
+RECONFIGURABLE = (
+    Scope("reconfiguration", "a group leaves another and joins it again while both multicast", (1, 1), MEMBERS,
+          reconfigurations=(("g0/0", "leave", "g1"), ("g0/0", "join", "g1")), at_once=True, orders=False),
+)  # fmt: skip
+
+
+def scopes_of(table: Protocol) -> dict[str, Scope]:
+    """By name, the smallest first."""
+    scopes: tuple[Scope, ...] = SINGLE if table.single_replica else ONE_GROUP if table.single_group else GROUPS
+    if table.durable:
+        scopes += DURABLE
+    if table.name in ("baseline", "optimistic"):
+        scopes += RECONFIGURABLE
+    return {scope.name: scope for scope in scopes}
+
+
+def scope_named(table: Protocol, name: str) -> Scope:
+    scopes = scopes_of(table)
+    if name not in scopes:
+        raise UsageError(f"unknown scope {name!r} of {table.name}: expected one of {', '.join(scopes)}")
+    return scopes[name]

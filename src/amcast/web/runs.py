@@ -1,0 +1,230 @@
+"""A run as pictures need it: its events in the order of time, its processes group by group, and which receive belongs
+to which send.
+
+A trace does not say which receive belongs to which send. Channels are FIFO and lose messages only when their sender
+crashes, so the first receive of a type about some messages belongs to the first such send on the channel that was not
+lost; what a process had under way when it came back after a crash was lost.
+"""
+
+import re
+from bisect import bisect_right
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from amcast.core.errors import UsageError
+from amcast.core.trace import Event
+from amcast.tracefile import read_events
+
+MOST_EVENTS: Final = 1_000_000
+MANY_CLIENTS: Final = 20
+LOST: Final = -1
+_DRIVER_KINDS: Final = frozenset(("start", "end"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """`times` are nanoseconds from `base`, or causal steps where the rows have no time (`steps`).
+
+    `arrows` are (send, receive) as places in `events`, with LOST for what never arrived. Where no protocol message was
+    recorded they lead from each multicast to its deliveries instead (`abstract`).
+    """
+
+    name: str
+    processes: list[str]
+    groups: list[str | None]
+    events: list[Event]
+    times: list[int]
+    base: int
+    steps: bool
+    arrows: list[tuple[int, int]]
+    abstract: bool
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The events of a run that were asked for, and when its first one was, asked for or not."""
+
+    events: list[Event]
+    base: int
+
+
+def read_runs(trace: Path, since: int | None = None, until: int | None = None) -> dict[str, Rows]:
+    """Each run, or what happened between two times after its start; UsageError if that is too much to look at."""
+    first = {} if since is None and until is None else first_times(read_events(trace))
+    found: defaultdict[str, list[Event]] = defaultdict(list)
+    count = 0
+    for event in read_events(trace):
+        if event.time is not None and first:
+            time = event.time - first[event.run]
+            if (since is not None and time < since) or (until is not None and time > until):
+                continue
+        found[event.run].append(event)
+        count += 1
+        if count > MOST_EVENTS:
+            raise UsageError(
+                f"{trace}: more than {MOST_EVENTS:,} events; choose a part of it with --since and --until, such as "
+                "--since 1s --until 2s"
+            )
+    if not found:
+        raise UsageError(f"{trace}: no event between --since and --until; expected times such as 50ms after the start")
+    first = first or first_times(event for events in found.values() for event in events)
+    return {name: Rows(events, first.get(name, 0)) for name, events in found.items()}
+
+
+def first_times(events: Iterable[Event]) -> dict[str, int]:
+    first: dict[str, int] = {}
+    for event in events:
+        if event.time is not None:
+            first[event.run] = min(event.time, first.get(event.run, event.time))
+    return first
+
+
+def run_named(runs: dict[str, Rows], name: str | None, trace: Path) -> Rows:
+    """This run, or the first."""
+    if name is None:
+        return next(iter(runs.values()))
+    if name not in runs:
+        known = ", ".join(list(runs)[:5]) + (", …" if len(runs) > 5 else "")
+        raise UsageError(f"{trace}: there is no run {name!r}; expected one of {known}")
+    return runs[name]
+
+
+def about_of(event: Event) -> tuple[str, ...]:
+    """The messages that an event is about."""
+    return (event.message,) if event.message is not None else event.about or ()
+
+
+def about_message(rows: Rows, message: str) -> Rows:
+    """The events about one message; UsageError if there is none."""
+    found = [event for event in rows.events if message in about_of(event)]
+    if not found:
+        some = next((event.message for event in rows.events if event.message is not None), "c0:1")
+        raise UsageError(f"message {message!r} is not in the trace; expected an id such as {some}")
+    return Rows(found, rows.base)
+
+
+def picture_of(rows: Rows) -> Run:
+    """What there is to draw of a run."""
+    drawn = without_driver(rows.events)
+    steps = any(event.time is None for event in drawn)
+    if steps:
+        drawn = sorted(drawn, key=lambda event: event.seq)
+        arrows, abstract = arrows_of(drawn, timed=False)
+        drawn, times, arrows = in_causal_order(drawn, arrows)
+    else:
+        drawn = sorted(drawn, key=lambda event: (event.time, event.seq))
+        times = [(event.time or 0) - rows.base for event in drawn]
+        arrows, abstract = arrows_of(drawn, timed=True)
+    names = sorted_processes(drawn)
+    processes, groups = list(names), list(names.values())
+    return Run(rows.events[0].run, processes, groups, drawn, times, 0 if steps else rows.base, steps, arrows, abstract)
+
+
+def without_driver(events: Iterable[Event]) -> list[Event]:
+    """Without the rows of the driver, which is nobody's process."""
+    rows = list(events)
+    active = {event.process for event in rows if event.group is not None or event.kind not in _DRIVER_KINDS}
+    return [event for event in rows if event.process in active]
+
+
+def sorted_processes(events: Iterable[Event]) -> dict[str, str | None]:
+    """Each process with its group, group by group, by number; clients come first, or last if they are many."""
+    found: dict[str, str | None] = {}
+    for event in events:
+        if found.get(event.process) is None:
+            found[event.process] = event.group
+    many = sum(group is None for group in found.values()) > MANY_CLIENTS
+    order = sorted(found, key=lambda name: ((found[name] is None) == many, natural(found[name] or ""), natural(name)))
+    return {name: found[name] for name in order}
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", name) if part]
+
+
+def arrows_of(events: Sequence[Event], timed: bool) -> tuple[list[tuple[int, int]], bool]:
+    """Arrows as places in these events, by the place of their start; and whether they are abstract."""
+    sent: defaultdict[tuple[object, ...], deque[int]] = defaultdict(deque)
+    lives = lives_of(events) if timed else {}
+    arrows: dict[int, int] = {}
+    for place, event in enumerate(events):
+        if event.kind == "send":
+            sent[event.process, event.peer, event.type, event.about, event.size].append(place)
+            arrows[place] = LOST
+    if not arrows:
+        return deliveries_of(events), True
+    for place, event in enumerate(events):
+        if event.kind != "receive":
+            continue
+        queue = sent.get((event.peer, event.process, event.type, event.about, event.size))
+        while queue:
+            send = queue.popleft()
+            if not lost_by_then(lives.get(event.peer or ""), events[send], event):
+                arrows[send] = place
+                break
+    return list(arrows.items()), False
+
+
+def lives_of(events: Iterable[Event]) -> dict[str, list[int]]:
+    """When each process came back."""
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for event in events:
+        if event.kind == "restart":
+            found[event.process].append(event.time or 0)
+    return dict(found)
+
+
+def lost_by_then(restarts: list[int] | None, send: Event, receive: Event) -> bool:
+    """Whether the sender came back after a crash between the two."""
+    if restarts is None:
+        return False
+    return bisect_right(restarts, send.time or 0) != bisect_right(restarts, receive.time or 0)
+
+
+def deliveries_of(events: Sequence[Event]) -> list[tuple[int, int]]:
+    multicasts = {event.message: place for place, event in enumerate(events) if event.kind == "multicast"}
+    found = [
+        (multicasts[event.message], place)
+        for place, event in enumerate(events)
+        if event.kind in ("deliver", "optdeliver") and event.message in multicasts
+    ]
+    return sorted(found)
+
+
+def in_causal_order(
+    events: Sequence[Event], arrows: Sequence[tuple[int, int]]
+) -> tuple[list[Event], list[int], list[tuple[int, int]]]:
+    """Events without times, each one step after all that it follows; a cycle, which a faulty trace may have, is cut."""
+    after: list[list[int]] = [[] for _ in events]
+    waits = [0] * len(events)
+    last: dict[str, int] = {}
+    edges = [(start, end) for start, end in arrows if end != LOST]
+    for place, event in enumerate(events):  # in the order of seq
+        if event.process in last:
+            edges.append((last[event.process], place))
+        last[event.process] = place
+    for start, end in edges:
+        after[start].append(end)
+        waits[end] += 1
+    step = [1] * len(events)
+    ready = deque(place for place, count in enumerate(waits) if count == 0)
+    left = dict.fromkeys(range(len(events)))
+    order: list[int] = []
+    while left:
+        place = ready.popleft() if ready else next(iter(left))
+        if place not in left:
+            continue
+        del left[place]
+        order.append(place)
+        for follower in after[place]:
+            step[follower] = max(step[follower], step[place] + 1)
+            waits[follower] -= 1
+            if waits[follower] == 0:
+                ready.append(follower)
+    order.sort(key=lambda place: (step[place], events[place].seq))
+    new = {place: index for index, place in enumerate(order)}
+    moved = sorted((new[start], LOST if end == LOST else new[end]) for start, end in arrows)
+    return [events[place] for place in order], [step[place] for place in order], moved

@@ -1,0 +1,639 @@
+// The space-time diagram: one line per process, time from left to right, drawn for the visible window only.
+
+import { niceStep } from "./chart.js";
+import { colour, fitted, onTheme } from "./screen.js";
+import { NONE } from "./trace.js";
+
+const AXIS = 26, GAP = 18, LOWEST = 16, HIGHEST = 90;
+const ARROWS_STILL = 9000, ARROWS_MOVING = 2500; // drawn at most; above that a sample that does not depend on the window
+const MARKS = 30000; // events drawn one by one at most; above that as density
+const SETTLE = 140; // milliseconds after the last movement until everything is drawn
+export const SERIES = 8; // colours of message types
+
+export class Diagram {
+  constructor(canvas, { onPick, onView, onHover }) {
+    this.canvas = canvas;
+    this.onPick = onPick;
+    this.onView = onView;
+    this.onHover = onHover;
+    this.trace = null;
+    this.selected = null; // a message
+    this.path = []; // steps of its life that are emphasised
+    this.marks = []; // events of a counter-example
+    this.cursor = null; // an event
+    this.hiddenGroups = new Set();
+    this.hiddenTypes = new Set();
+    this.allowed = null; // per message, or null for all
+    this.moved = 0;
+    this.#listen();
+    new ResizeObserver(() => this.invalidate()).observe(canvas);
+  }
+
+  show(trace) {
+    Object.assign(this, { trace, selected: null, path: [], marks: [], cursor: null, allowed: null, scroll: 0 });
+    this.typeColour = new Uint8Array(trace.arrowTypes.length); // the most frequent types get the first colours
+    [...trace.arrowTypes.keys()].sort((a, b) => trace.typeCount[b] - trace.typeCount[a])
+      .forEach((type, place) => { this.typeColour[type] = place % SERIES; });
+    this.layOut();
+    this.fit();
+  }
+
+  // Which processes have a line, and where; NaN for the others.
+  layOut() {
+    const trace = this.trace;
+    this.lanes = [...trace.processes.keys()].filter((p) => !this.hiddenGroups.has(trace.groupOf[p]));
+    this.bands = [];
+    for (const p of this.lanes) {
+      const last = this.bands.at(-1);
+      if (last && last.group === trace.groupOf[p]) last.lanes.push(p);
+      else this.bands.push({ group: trace.groupOf[p], lanes: [p] });
+    }
+    this.invalidate();
+  }
+
+  #measure(context, width, height) {
+    context.font = "12px system-ui, sans-serif";
+    const longest = Math.max(20, ...this.lanes.slice(0, 400).map((p) => context.measureText(this.trace.processes[p]).width));
+    context.font = "600 11px system-ui, sans-serif";
+    const widest = Math.max(...this.bands.slice(0, 200).map((band) => context.measureText(this.#bandName(band)).width), 0);
+    this.left = Math.min(Math.max(longest, widest) + 16, Math.max(64, width * 0.25));
+    const room = height - AXIS - GAP * this.bands.length - 8;
+    this.lane = Math.max(LOWEST, Math.min(HIGHEST, room / Math.max(1, this.lanes.length)));
+    this.total = this.lane * this.lanes.length + GAP * this.bands.length + 8;
+    this.scroll = Math.max(0, Math.min(this.scroll, this.total - (height - AXIS)));
+    this.width = width;
+    this.height = height;
+    this.y = new Float64Array(this.trace.processes.length).fill(NaN);
+    let y = AXIS - this.scroll;
+    for (const band of this.bands) {
+      band.top = y;
+      y += GAP;
+      for (const p of band.lanes) { this.y[p] = y + this.lane / 2; y += this.lane; }
+      band.bottom = y;
+    }
+  }
+
+  #bandName(band) { return band.group === NONE ? "clients" : `group ${this.trace.groups[band.group]}`; }
+
+  // ------------------------------------------------------------ the window
+
+  get span() { return this.until - this.from; }
+  x(time) { return this.left + (time - this.from) / this.span * (this.width - this.left); }
+  timeAt(x) { return this.from + (x - this.left) / (this.width - this.left) * this.span; }
+
+  fit() {
+    const { start, end } = this.trace, margin = Math.max((end - start) * 0.03, this.trace.steps ? 0.6 : 1000);
+    this.look(start - margin, end + margin);
+  }
+
+  look(from, until) {
+    const { start, end } = this.trace, whole = Math.max(end - start, 1), least = this.trace.steps ? 0.5 : 50;
+    const span = Math.min(Math.max(until - from, least), whole * 1.1 + (this.trace.steps ? 2 : 4000));
+    const margin = span * 0.1, middle = (from + until) / 2;
+    if (span >= whole + margin) this.from = (start + end - span) / 2;
+    else this.from = Math.min(Math.max(middle - span / 2, start - margin), end + margin - span);
+    this.until = this.from + span;
+    this.moved = performance.now();
+    this.invalidate();
+    this.onView();
+  }
+
+  pan(share) { this.look(this.from + share * this.span, this.until + share * this.span); }
+
+  zoom(factor, x = (this.left + this.width) / 2) {
+    const at = this.timeAt(x), share = (at - this.from) / this.span, span = this.span * factor;
+    this.look(at - share * span, at + (1 - share) * span);
+  }
+
+  scrollBy(pixels) { this.scroll += pixels; this.moved = performance.now(); this.invalidate(); }
+
+  // Bring events into view, with some room around them.
+  reveal(events) {
+    const times = events.map((i) => this.trace.time[i]);
+    const first = Math.min(...times), last = Math.max(...times);
+    const room = Math.max((last - first) * 0.2, this.trace.steps ? 1 : (last > first ? 0 : this.span * 0.1), 500 * !this.trace.steps);
+    this.look(first - room, last + room);
+    this.#scrollTo(events);
+  }
+
+  // Move as little as needed to see one event.
+  center(i) {
+    const time = this.trace.time[i];
+    if (time < this.from + this.span * 0.05 || time > this.until - this.span * 0.05) {
+      this.look(time - this.span / 2, time + this.span / 2);
+    }
+    this.#scrollTo([i]);
+  }
+
+  #scrollTo(events) {
+    const ys = events.map((i) => this.y?.[this.trace.process[i]]).filter((y) => !Number.isNaN(y) && y !== undefined);
+    if (!ys.length) return;
+    const top = Math.min(...ys), bottom = Math.max(...ys);
+    if (top < AXIS + this.lane || bottom > this.height - this.lane) {
+      this.scroll += (top + bottom) / 2 - (this.height + AXIS) / 2;
+      this.invalidate();
+    }
+  }
+
+  invalidate() {
+    if (this.pending || !this.trace) return;
+    this.pending = requestAnimationFrame(() => {
+      this.pending = 0;
+      this.draw();
+    });
+  }
+
+  // ------------------------------------------------------------ drawing
+
+  draw() {
+    const { context, width, height } = fitted(this.canvas);
+    if (!width || !height) return;
+    const began = performance.now();
+    const moving = began - this.moved < SETTLE;
+    this.palette = readPalette();
+    this.#measure(context, width, height);
+    context.fillStyle = this.palette.page;
+    context.fillRect(0, 0, width, height);
+    this.#drawLanes(context);
+    context.save();
+    context.beginPath();
+    context.rect(this.left, AXIS, width - this.left, height - AXIS);
+    context.clip();
+    const first = Math.max(0, this.trace.firstEventFrom(this.from)), last = this.trace.firstEventFrom(this.until);
+    this.visible = last - first;
+    this.#drawArrows(context, moving ? ARROWS_MOVING : ARROWS_STILL);
+    if (this.visible > MARKS) this.#drawDensity(context, first, last); else this.#drawEvents(context, first, last);
+    this.#drawRare(context);
+    this.#drawEmphasis(context);
+    context.restore();
+    this.#drawNames(context);
+    this.#drawAxis(context);
+    this.#drawScroll(context);
+    this.drawTime = performance.now() - began;
+    this.drawn = (this.drawn ?? 0) + 1;
+    clearTimeout(this.settling);
+    if (moving) this.settling = setTimeout(() => this.invalidate(), SETTLE + 20);
+    this.canvas.dispatchEvent(new Event("drawn"));
+  }
+
+  #drawLanes(context) {
+    const { palette } = this;
+    this.bands.forEach((band, place) => {
+      if (band.bottom < AXIS || band.top > this.height) return;
+      if (place % 2 === 0) {
+        context.fillStyle = palette.band;
+        context.fillRect(0, band.top, this.width, band.bottom - band.top);
+      }
+      for (const p of band.lanes) this.#drawLane(context, p);
+    });
+  }
+
+  #drawLane(context, p) {
+    const y = Math.round(this.y[p]) + 0.5;
+    if (y < AXIS || y > this.height) return;
+    const line = (from, until, dashed) => {
+      context.setLineDash(dashed ? [2, 4] : []);
+      context.beginPath();
+      context.moveTo(Math.max(this.left, from), y);
+      context.lineTo(Math.min(this.width, until), y);
+      context.stroke();
+    };
+    context.strokeStyle = this.palette.lane;
+    context.lineWidth = 1;
+    const downs = this.trace.downs[p];
+    let from = this.left;
+    downs.forEach((time, turn) => { const x = this.x(time); line(from, x, turn % 2 === 1); from = x; });
+    line(from, this.width, downs.length % 2 === 1);
+    context.setLineDash([]);
+  }
+
+  isShown(i) {
+    return !Number.isNaN(this.y[this.trace.process[i]]) && this.#isAllowed(i);
+  }
+
+  #isAllowed(i) {
+    if (!this.allowed) return true;
+    const { about, about_start: start } = this.trace;
+    for (let a = start[i]; a < start[i + 1]; a++) if (this.allowed[about[a]]) return true;
+    return false;
+  }
+
+  // Whether an arrow can be seen in the window: its ends as [x0, y0, x1, y1], or null.
+  #ends(a) {
+    const trace = this.trace, from = trace.arrow_from[a], to = trace.arrow_to[a];
+    if (this.hiddenTypes.has(trace.arrowType[a]) || !this.#isAllowed(from)) return null;
+    const y0 = this.y[trace.process[from]], t0 = trace.time[from];
+    if (t0 > this.until) return null;
+    if (to === NONE) {
+      const peer = trace.peer[from];
+      const y1 = peer === NONE ? NaN : this.y[peer];
+      if (t0 < this.from || Number.isNaN(y0) || Number.isNaN(y1) || y0 === y1) return null;
+      const x0 = this.x(t0);
+      return [x0, y0, x0 + 7, y0 + Math.sign(y1 - y0) * Math.min(16, Math.abs(y1 - y0) * 0.6), true];
+    }
+    const t1 = trace.time[to], y1 = this.y[trace.process[to]];
+    if (t1 < this.from || Number.isNaN(y0) || Number.isNaN(y1) || y0 === y1) return null;
+    if ((y0 < AXIS && y1 < AXIS) || (y0 > this.height && y1 > this.height)) return null;
+    return [this.x(t0), y0, this.x(t1), y1, false];
+  }
+
+  #drawArrows(context, budget) {
+    const trace = this.trace, dimmed = this.selected !== null || this.marks.length > 0;
+    let candidates = 0;
+    trace.arrowsBetween(this.from, this.until, () => { candidates++; });
+    let shift = 32; // one arrow in 2 ** (32 - shift) is drawn
+    while (candidates / 2 ** (32 - shift) > budget) shift--;
+    this.sampled = 2 ** (32 - shift);
+    const heads = candidates <= 2500 && !dimmed;
+    const lines = Array.from({ length: SERIES }, () => new Path2D());
+    const tips = Array.from({ length: SERIES }, () => new Path2D());
+    trace.arrowsBetween(this.from, this.until, (a) => {
+      if (shift < 32 && Math.imul(a + 1, 0x9E3779B1) >>> shift !== 0) return;
+      const ends = this.#ends(a);
+      if (!ends || (ends[4] && this.sampled > 1)) return;
+      const series = this.typeColour[trace.arrowType[a]];
+      addLine(lines[series], ends);
+      if (heads) addHead(tips[series], ends);
+    });
+    context.lineWidth = candidates > 600 ? 0.8 : 1.2;
+    context.globalAlpha = dimmed ? (candidates < 200 ? 0.45 : 0.16) : candidates > 6000 ? 0.5 : 0.9;
+    if (trace.abstract && candidates < 600) context.setLineDash([5, 4]);
+    for (let series = 0; series < SERIES; series++) {
+      context.strokeStyle = context.fillStyle = this.palette.series[series];
+      context.stroke(lines[series]);
+      if (heads) context.fill(tips[series]);
+    }
+    context.setLineDash([]);
+    context.globalAlpha = 1;
+  }
+
+  #drawDensity(context, first, last) {
+    const trace = this.trace, columns = Math.ceil((this.width - this.left) / 2);
+    const counts = new Uint16Array(this.lanes.length * columns), row = new Map(this.lanes.map((p, place) => [p, place]));
+    const rowOf = new Int32Array(trace.processes.length).fill(-1);
+    for (const [p, place] of row) rowOf[p] = place;
+    const scale = columns / this.span, offset = this.from;
+    let most = 1;
+    for (let i = first; i < last; i++) {
+      const place = rowOf[trace.process[i]];
+      if (place < 0 || (this.allowed && !this.#isAllowed(i))) continue;
+      const at = place * columns + Math.min(columns - 1, (trace.time[i] - offset) * scale | 0);
+      if (++counts[at] > most) most = counts[at];
+    }
+    context.fillStyle = this.palette.deliver;
+    const tall = Math.min(this.lane * 0.7, 18);
+    this.lanes.forEach((p, place) => {
+      if (this.y[p] < AXIS || this.y[p] > this.height) return;
+      for (let column = 0; column < columns; column++) {
+        const count = counts[place * columns + column];
+        if (!count) continue;
+        const high = Math.max(2, tall * Math.sqrt(count / most));
+        context.fillRect(this.left + column * 2, this.y[p] - high / 2, 2, high);
+      }
+    });
+  }
+
+  #drawEvents(context, first, last) {
+    const trace = this.trace, { deliver, multicast, optdeliver, send, receive } = trace.kindNumber;
+    const delivered = new Path2D(), called = new Path2D(), early = new Path2D(), dots = new Path2D();
+    const every = this.visible < 1500, taken = new Uint8Array(Math.ceil(this.width + 1) * this.lanes.length);
+    const rowOf = new Map(this.lanes.map((p, place) => [p, place]));
+    const size = this.lane > 24 ? 4.5 : 3.5;
+    const labels = [];
+    for (let i = first; i < last; i++) {
+      const kind = trace.kind[i];
+      if (kind !== deliver && kind !== multicast && kind !== optdeliver && !(every && (kind === send || kind === receive))) continue;
+      if (!this.isShown(i)) continue;
+      const x = this.x(trace.time[i]), y = this.y[trace.process[i]];
+      if (y < AXIS - 8 || y > this.height + 8) continue;
+      if (kind === send || kind === receive) { dots.rect(x - 1.2, y - 1.2, 2.4, 2.4); continue; }
+      const place = rowOf.get(trace.process[i]) * Math.ceil(this.width + 1) + Math.max(0, x | 0);
+      if (!every && taken[place]) continue;
+      taken[place] = 1;
+      if (kind === deliver) addDiamond(delivered, x, y, size);
+      else if (kind === optdeliver) addDiamond(early, x, y, size);
+      else { called.moveTo(x + size, y); called.arc(x, y, size, 0, 7); }
+      if (labels.length < 400 && !this.marks.includes(i)) labels.push([x, y, i]);
+    }
+    context.fillStyle = this.palette.muted;
+    context.fill(dots);
+    context.globalAlpha = this.selected !== null || this.marks.length ? 0.35 : 1;
+    context.fillStyle = this.palette.deliver;
+    context.fill(delivered);
+    context.strokeStyle = this.palette.deliver;
+    context.lineWidth = 1.4;
+    context.stroke(early);
+    context.fillStyle = this.palette.page;
+    context.strokeStyle = this.palette.ink;
+    context.fill(called);
+    context.stroke(called);
+    if (labels.length < 400 && this.lane >= 22) this.#drawLabels(context, labels);
+    context.globalAlpha = 1;
+  }
+
+  // Names of messages above their marks, where there is room.
+  #drawLabels(context, labels) {
+    const free = new Map();
+    context.font = "11px system-ui, sans-serif";
+    context.textAlign = "center";
+    context.textBaseline = "alphabetic";
+    context.fillStyle = this.palette.ink;
+    for (const [x, y, i] of labels) {
+      const text = this.trace.messages[this.trace.aboutOf(i)[0]];
+      const half = context.measureText(text).width / 2 + 3;
+      if (x - half < (free.get(y) ?? this.left)) continue;
+      context.fillText(text, x, y - 8);
+      free.set(y, x + half);
+    }
+  }
+
+  #drawRare(context) {
+    const trace = this.trace, { palette } = this;
+    for (const i of trace.rare) {
+      const time = trace.time[i], y = this.y[trace.process[i]];
+      if (time < this.from || time > this.until || Number.isNaN(y)) continue;
+      const x = this.x(time), kind = trace.kindName(i);
+      context.lineWidth = 2.5;
+      context.beginPath();
+      if (kind === "crash") {
+        context.strokeStyle = palette.bad;
+        context.moveTo(x - 6, y - 6); context.lineTo(x + 6, y + 6);
+        context.moveTo(x + 6, y - 6); context.lineTo(x - 6, y + 6);
+        context.stroke();
+      } else if (kind === "restart") {
+        context.strokeStyle = palette.good;
+        context.arc(x, y, 6, 0, 7);
+        context.stroke();
+      } else if (kind === "leader") {
+        context.fillStyle = palette.unsure;
+        context.moveTo(x, y - 3); context.lineTo(x - 5, y - 12); context.lineTo(x + 5, y - 12);
+        context.fill();
+      } else {
+        context.fillStyle = palette.muted;
+        context.font = "bold 12px system-ui, sans-serif";
+        context.textAlign = "center";
+        context.textBaseline = "middle";
+        context.fillText({ suspect: "?", trust: "✓" }[kind] ?? "◆", x, y - 9);
+      }
+    }
+  }
+
+  #drawEmphasis(context) {
+    const trace = this.trace, { palette } = this;
+    if (this.selected !== null) this.#drawLife(context);
+    const ring = (i, style, size, wide) => {
+      const y = this.y[trace.process[i]];
+      if (Number.isNaN(y)) return;
+      context.strokeStyle = style;
+      context.lineWidth = wide;
+      context.beginPath();
+      context.arc(this.x(trace.time[i]), y, size, 0, 7);
+      context.stroke();
+    };
+    this.marks.forEach((i, place) => {
+      if (Number.isNaN(this.y[trace.process[i]])) return;
+      const x = this.x(trace.time[i]), y = this.y[trace.process[i]];
+      if (trace.kindName(i) === "deliver") {
+        const shape = new Path2D();
+        addDiamond(shape, x, y, 6);
+        context.fillStyle = palette.bad;
+        context.fill(shape);
+      }
+      ring(i, palette.bad, 10, 2.5);
+      const message = trace.aboutOf(i).length ? ` ${trace.messages[trace.aboutOf(i)[0]]}` : "";
+      context.font = "bold 12px system-ui, sans-serif";
+      context.textAlign = "left";
+      context.textBaseline = "middle";
+      context.fillStyle = palette.bad;
+      context.fillText(`${place + 1}.${message}`, x + 13, y - 9);
+    });
+    if (this.cursor !== null) ring(this.cursor, palette.focus, 13, 2);
+  }
+
+  #drawLife(context) {
+    const trace = this.trace, life = trace.lifeOf(this.selected);
+    const onPath = new Set(this.path.filter((step) => step.kind === "message").map((step) => step.from));
+    const { deliver, multicast } = trace.kindNumber;
+    for (const i of life) {
+      const arrows = trace.abstract ? [trace.arrowOfReceive.get(i)] : [trace.arrowOfSend.get(i)];
+      for (const a of arrows) {
+        if (a === undefined) continue;
+        const ends = this.#ends(a);
+        if (!ends) continue;
+        const line = new Path2D(), tip = new Path2D();
+        addLine(line, ends);
+        addHead(tip, ends, 7);
+        context.strokeStyle = context.fillStyle = this.palette.series[this.typeColour[trace.arrowType[a]]];
+        context.lineWidth = onPath.has(i) ? 3 : 1.4;
+        context.stroke(line);
+        context.fill(tip);
+      }
+    }
+    for (const i of life) {
+      if (trace.kind[i] !== deliver && trace.kind[i] !== multicast) continue;
+      const y = this.y[trace.process[i]];
+      if (Number.isNaN(y)) continue;
+      const shape = new Path2D();
+      if (trace.kind[i] === deliver) addDiamond(shape, this.x(trace.time[i]), y, 6.5);
+      else shape.arc(this.x(trace.time[i]), y, 6, 0, 7);
+      context.fillStyle = trace.kind[i] === deliver ? this.palette.deliver : this.palette.ink;
+      context.fill(shape);
+    }
+  }
+
+  #drawNames(context) {
+    const { palette } = this;
+    context.save();
+    context.beginPath();
+    context.rect(0, AXIS, this.width, this.height - AXIS);
+    context.clip();
+    context.textBaseline = "middle";
+    context.textAlign = "left";
+    this.bands.forEach((band, place) => {
+      if (band.bottom < AXIS || band.top > this.height) return;
+      context.fillStyle = place % 2 === 0 ? palette.band : palette.page;
+      context.fillRect(0, band.top, this.left, band.bottom - band.top);
+      context.fillStyle = palette.muted;
+      context.font = "600 11px system-ui, sans-serif";
+      context.fillText(this.#bandName(band), 8, band.top + 10, this.left - 12);
+      context.font = "12px system-ui, sans-serif";
+      context.fillStyle = palette.ink;
+      for (const p of band.lanes) context.fillText(this.trace.processes[p], 8, this.y[p], this.left - 12);
+    });
+    context.restore();
+    context.fillStyle = palette.line;
+    context.fillRect(Math.round(this.left) - 1, AXIS, 1, this.height - AXIS);
+  }
+
+  // How far down we are, where not all lines fit.
+  #drawScroll(context) {
+    const room = this.height - AXIS;
+    if (this.total <= room) return;
+    context.fillStyle = this.palette.muted;
+    context.globalAlpha = 0.6;
+    context.fillRect(this.width - 7, AXIS + this.scroll / this.total * room, 5, room / this.total * room);
+    context.globalAlpha = 1;
+  }
+
+  #drawAxis(context) {
+    const { palette } = this;
+    context.fillStyle = palette.raised;
+    context.fillRect(0, 0, this.width, AXIS);
+    context.font = "11px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    context.textAlign = "center";
+    context.fillStyle = palette.muted;
+    const step = tickStep(this.span, Math.max(2, (this.width - this.left) / 110), this.trace.steps);
+    context.strokeStyle = palette.line;
+    context.lineWidth = 1;
+    context.beginPath();
+    for (let tick = Math.ceil(this.from / step) * step; tick <= this.until; tick += step) {
+      const x = Math.round(this.x(tick)) + 0.5;
+      if (x < this.left + 18) continue;
+      context.moveTo(x, AXIS - 5);
+      context.lineTo(x, AXIS);
+      context.fillText(tickLabel(tick, step, this.trace.steps), x, AXIS / 2 - 1);
+    }
+    context.stroke();
+    context.textAlign = "left";
+    context.fillText(this.trace.steps ? "step" : "time", 8, AXIS / 2 - 1);
+  }
+
+  // ------------------------------------------------------------ what is under the pointer
+
+  at(x, y) {
+    if (x < this.left || y < AXIS) return null;
+    const trace = this.trace, reach = 10, { send, receive } = trace.kindNumber;
+    let first = trace.firstEventFrom(this.timeAt(x - reach)), last = trace.firstEventFrom(this.timeAt(x + reach));
+    let best = null, least = reach;
+    for (let i = first; i < last && i < first + 20000; i++) {
+      const distance = Math.hypot(this.x(trace.time[i]) - x, this.y[trace.process[i]] - y);
+      const minor = trace.kind[i] === send || trace.kind[i] === receive;
+      if (distance + 4 * minor <= least && this.isShown(i) && !(minor && this.visible > 1500)) { best = i; least = distance + 4 * minor; }
+    }
+    if (best !== null) return { event: best };
+    let arrow = null, near = 5;
+    trace.arrowsBetween(this.timeAt(x), this.timeAt(x), (a) => {
+      const ends = this.#ends(a);
+      const distance = ends ? distanceTo(ends, x, y) : near;
+      if (distance < near) { near = distance; arrow = a; }
+    });
+    return arrow === null ? null : { arrow, event: trace.arrow_from[arrow] };
+  }
+
+  #listen() {
+    const { canvas } = this, pointers = new Map();
+    let travelled = 0, pinch = 0;
+    const place = (event) => { const box = canvas.getBoundingClientRect(); return [event.clientX - box.left, event.clientY - box.top]; };
+    canvas.addEventListener("pointerdown", (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      pointers.set(event.pointerId, place(event));
+      travelled = pointers.size > 1 ? 100 : 0;
+      pinch = spread(pointers);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const [x, y] = place(event), before = pointers.get(event.pointerId);
+      if (!before) { this.#hover(x, y, event); return; }
+      pointers.set(event.pointerId, [x, y]);
+      travelled += Math.abs(x - before[0]) + Math.abs(y - before[1]);
+      if (pointers.size === 2) {
+        const now = spread(pointers), middle = [...pointers.values()].reduce((sum, [px]) => sum + px / 2, 0);
+        if (pinch > 0 && now > 0) this.zoom(pinch / now, middle);
+        pinch = now;
+      } else if (travelled > 4) {
+        this.onHover(null);
+        canvas.classList.add("dragging");
+        const shift = (before[0] - x) / (this.width - this.left) * this.span;
+        this.scroll += before[1] - y;
+        this.look(this.from + shift, this.until + shift);
+      }
+    });
+    const release = (event) => {
+      if (!pointers.delete(event.pointerId)) return;
+      canvas.classList.remove("dragging");
+      if (event.type === "pointerup" && travelled <= 4) this.onPick(this.at(...place(event)));
+    };
+    canvas.addEventListener("pointerup", release);
+    canvas.addEventListener("pointercancel", release);
+    canvas.addEventListener("pointerleave", () => this.onHover(null));
+    canvas.addEventListener("dblclick", (event) => this.zoom(0.4, place(event)[0]));
+    canvas.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      const size = event.deltaMode === 1 ? 16 : 1;
+      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+        this.pan((event.deltaX || event.deltaY) * size / (this.width - this.left));
+      } else if (event.altKey) this.scrollBy(event.deltaY * size);
+      else this.zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY * size)) * 0.008), Math.max(this.left, place(event)[0]));
+    }, { passive: false });
+  }
+
+  #hover(x, y, event) {
+    if (!this.trace || this.hovering) return;
+    this.hovering = requestAnimationFrame(() => {
+      this.hovering = 0;
+      const found = this.at(x, y);
+      this.canvas.classList.toggle("pointing", found !== null);
+      this.onHover(found, event.clientX, event.clientY);
+    });
+  }
+}
+
+function spread(pointers) {
+  if (pointers.size !== 2) return 0;
+  const [[ax, ay], [bx, by]] = [...pointers.values()];
+  return Math.hypot(ax - bx, ay - by);
+}
+
+function addLine(path, [x0, y0, x1, y1, lost]) {
+  path.moveTo(x0, y0);
+  path.lineTo(x1, y1);
+  if (lost) {
+    path.moveTo(x1 - 3, y1 - 3); path.lineTo(x1 + 3, y1 + 3);
+    path.moveTo(x1 + 3, y1 - 3); path.lineTo(x1 - 3, y1 + 3);
+  }
+}
+
+function addHead(path, [x0, y0, x1, y1, lost], size = 5.5) {
+  const length = Math.hypot(x1 - x0, y1 - y0);
+  if (lost || length < 8) return;
+  const ux = (x1 - x0) / length, uy = (y1 - y0) / length;
+  path.moveTo(x1, y1);
+  path.lineTo(x1 - size * ux - size * 0.45 * uy, y1 - size * uy + size * 0.45 * ux);
+  path.lineTo(x1 - size * ux + size * 0.45 * uy, y1 - size * uy - size * 0.45 * ux);
+  path.closePath();
+}
+
+function addDiamond(path, x, y, size) {
+  path.moveTo(x, y - size); path.lineTo(x + size, y); path.lineTo(x, y + size); path.lineTo(x - size, y);
+  path.closePath();
+}
+
+function distanceTo([x0, y0, x1, y1], x, y) {
+  const dx = x1 - x0, dy = y1 - y0;
+  const share = Math.max(0, Math.min(1, ((x - x0) * dx + (y - y0) * dy) / (dx * dx + dy * dy || 1)));
+  return Math.hypot(x0 + share * dx - x, y0 + share * dy - y);
+}
+
+function tickStep(span, wanted, whole) {
+  const step = niceStep(span, wanted);
+  return whole ? Math.max(1, Math.round(step)) : step;
+}
+
+// A time with as many digits as tell it from the next one that is a step away.
+export function tickLabel(tick, step, steps) {
+  if (steps) return String(Math.round(tick));
+  const [unit, scale] = step >= 1e8 ? ["s", 1e9] : step >= 1e5 ? ["ms", 1e6] : step >= 100 ? ["µs", 1e3] : ["ns", 1];
+  return `${(tick / scale).toFixed(Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9)))} ${unit}`;
+}
+
+let palette = null;
+onTheme(() => { palette = null; });
+
+export function readPalette() {
+  if (palette) return palette;
+  palette = { series: Array.from({ length: SERIES }, (_, n) => colour(`series-${n}`)) };
+  for (const name of ["page", "band", "raised", "line", "lane", "ink", "muted", "good", "bad", "unsure", "deliver", "focus"]) {
+    palette[name] = colour(name);
+  }
+  return palette;
+}

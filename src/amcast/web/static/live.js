@@ -1,0 +1,89 @@
+// The page about a running cluster: asks our server once a second, which asks the nodes.
+
+import { Chart, amount } from "./chart.js";
+import { element, themeButton } from "./screen.js";
+
+const at = (id) => document.getElementById(id);
+const EVERY = 1000;
+const ago = (seconds) => seconds > -0.5 ? "now" : seconds > -120 ? `${Math.round(seconds)} s` : `${Math.round(seconds / 60)} min`;
+const seconds = (value) => value === null || value === undefined ? "–" : value >= 1 ? `${+value.toPrecision(3)} s` : `${+(value * 1000).toPrecision(3)} ms`;
+
+const rates = new Chart(at("charts"), "Deliveries per second, by group", { xText: ago, yText: amount, empty: "no rate yet" });
+const lags = new Chart(at("charts"), "Messages that the slowest replica is behind, by group", { xText: ago, yText: amount, empty: "nothing yet" });
+let paused = false;
+
+async function look() {
+  if (!paused) {
+    try {
+      const answer = await fetch("live");
+      if (!answer.ok) throw new Error(await answer.text());
+      show(await answer.json());
+      at("problem").hidden = true;
+    } catch (problem) {
+      at("problem").textContent = problem instanceof TypeError ? "amcast view has ended: this is the last that it saw" : problem.message;
+      at("problem").hidden = false;
+    }
+  }
+  setTimeout(look, EVERY);
+}
+
+function show(seen) {
+  const ready = seen.nodes.filter((node) => node.state === "ready").length;
+  document.title = `${seen.cluster}: ${ready} of ${seen.nodes.length} ready`;
+  at("title").textContent = seen.cluster;
+  at("subtitle").textContent = `${seen.protocol}, ${seen.app}, ${seen.durable ? "on disk" : "in memory"}: ${ready} of ${seen.nodes.length} replicas ready`;
+  at("groups").replaceChildren(...seen.groups.map((group) => card(group, seen.nodes)));
+  const line = (group, place, name) => ({ name: group.name, colour: `series-${place % 8}`, points: group[name].map((y, n) => [seen.times[n] - seen.now, y]) });
+  const shown = seen.groups.slice(0, 8);
+  const changes = seen.news.filter((item) => item.tone === "leader" && item.time > seen.times[0]).map((item) => ({ x: item.time - seen.now, colour: "unsure" }));
+  rates.show(shown.map((group, place) => line(group, place, "rate")), changes);
+  lags.show(shown.map((group, place) => line(group, place, "lag")), changes);
+  at("replicas").replaceChildren(heading(), element("tbody", {}, ...seen.nodes.map(row)));
+  at("news").replaceChildren(...(seen.news.length ? seen.news.map((item) => element("li", { class: item.tone },
+    `${new Date(item.time * 1000).toLocaleTimeString("en-GB")}  ${item.text}`)) : [element("li", { class: "muted" }, "nothing since this page was opened")]));
+  document.documentElement.dataset.ready = String(seen.times.length);
+}
+
+function card(group, nodes) {
+  const members = nodes.filter((node) => node.group === group.name), up = members.filter((node) => node.state === "ready").length;
+  const majority = up * 2 > members.length;
+  return element("div", { class: "card" },
+    element("div", { class: "muted" }, `group ${group.name}`),
+    element("strong", {}, group.leader ? `${group.leader} leads` : "no leader known"),
+    element("div", {}, group.leader ? `ballot ${group.ballot}, ` : "", element("span", { class: up === members.length ? "good" : majority ? "unknown" : "bad" }, `${up} of ${members.length} ready`)),
+    element("div", {}, `${amount(group.rate.at(-1))} deliveries/s`));
+}
+
+const COLUMNS = [["replica"], ["state"], ["role"], ["ballot", 1], ["position", 1], ["behind", 1], ["deliveries/s", 1], ["requests/s", 1],
+  ["commit median", 1], ["commit 99 %", 1], ["peers", 1], ["clients", 1], ["up for", 1]];
+
+function heading() {
+  return element("thead", {}, element("tr", {}, ...COLUMNS.map(([text, number]) => element("th", { scope: "col", class: number ? "number" : "" }, text))));
+}
+
+function row(node) {
+  const text = (value) => value === null || value === undefined ? "–" : String(value);
+  const cells = [node.id, node.state, text(node.role), text(node.ballot), node.position === undefined ? "–" : node.position.toLocaleString("en"),
+    amount(node.lag), amount(node.deliveries), amount(node.requests), seconds(node.commit_p50), seconds(node.commit_p99),
+    node.peers ? node.peers.join("/") : "–", text(node.clients), uptime(node.uptime)];
+  return element("tr", { class: node.state === "ready" ? "" : "down" }, ...cells.map((value, place) => {
+    const cell = element("td", { class: COLUMNS[place][1] ? "number" : "" }, value);
+    if (place === 1) cell.classList.add(node.state === "ready" ? "good" : "bad");
+    if (place === 2 && value === "leader") cell.classList.add("status", "leader");
+    return cell;
+  }));
+}
+
+function uptime(value) {
+  if (value === null || value === undefined) return "–";
+  const whole = Math.floor(value), two = (number) => String(number).padStart(2, "0");
+  return `${Math.floor(whole / 3600)}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)}`;
+}
+
+at("pause").addEventListener("click", () => {
+  paused = !paused;
+  at("pause").setAttribute("aria-pressed", String(paused));
+  at("pause").textContent = paused ? "Go on" : "Pause";
+});
+themeButton(at("theme"));
+look();

@@ -1,0 +1,97 @@
+"""The page about a trace: its runs, their columns and their verdicts, each made when it is first asked for."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from amcast.check import check
+from amcast.core.errors import UsageError
+from amcast.web.columns import encode
+from amcast.web.runs import Rows, picture_of, read_runs, run_named
+from amcast.web.server import BINARY, PageServer, Query, as_json, serve
+
+KEPT: Final = 4  # prepared runs in memory
+
+
+def view_trace(
+    trace: Path,
+    port: int = 0,
+    *,
+    since: int | None = None,
+    until: int | None = None,
+    verdicts: Path | None = None,
+    ready: Callable[[str], None],
+) -> None:
+    """Serve the page about a trace until SIGTERM or SIGINT."""
+    shown = ShownTrace(trace, read_runs(trace, since, until), None if verdicts is None else read_verdicts(verdicts))
+    shown.judged_here = since is None and until is None
+    shown.data(None)
+    asyncio.run(serve(PageServer("index.html", shown.sources()), port, ready))
+
+
+class ShownTrace:
+    def __init__(self, trace: Path, runs: dict[str, Rows], verdicts: Sequence[Mapping[str, Any]] | None = None) -> None:
+        self.trace = trace
+        self.runs = runs
+        self.judged_here = True  # a part of a trace cannot be judged: what is missing is not there
+        self._given = verdicts
+        self._data: dict[str, bytes] = {}
+        self._verdicts: dict[str, list[dict[str, Any]]] = {}
+        self._one_at_a_time = asyncio.Lock()
+
+    def sources(self) -> dict[str, Any]:
+        return {"/runs": self._send_runs, "/data": self._send_data, "/verdicts": self._send_verdicts}
+
+    async def _send_runs(self, query: Query) -> tuple[str, bytes]:
+        return as_json(
+            {
+                "trace": str(self.trace),
+                "runs": [{"name": name, "events": len(rows.events)} for name, rows in self.runs.items()],
+            }
+        )
+
+    async def _send_data(self, query: Query) -> tuple[str, bytes]:
+        async with self._one_at_a_time:
+            return BINARY, await asyncio.to_thread(self.data, query.get("run"))
+
+    async def _send_verdicts(self, query: Query) -> tuple[str, bytes]:
+        async with self._one_at_a_time:
+            return as_json(await asyncio.to_thread(self.verdicts, query.get("run")))
+
+    def data(self, name: str | None) -> bytes:
+        """The columns of a run."""
+        rows = run_named(self.runs, name, self.trace)
+        name = rows.events[0].run
+        if name not in self._data:
+            while len(self._data) >= KEPT:
+                del self._data[next(iter(self._data))]
+            self._data[name] = encode(picture_of(rows), str(self.trace))
+        return self._data[name]
+
+    def verdicts(self, name: str | None) -> list[dict[str, Any]]:
+        """What was found about a run, with the rows of counter-examples as process, seq and kind."""
+        rows = run_named(self.runs, name, self.trace)
+        name = rows.events[0].run
+        if self._given is not None:
+            return [dict(verdict) for verdict in self._given if verdict.get("run") == name]
+        if not self.judged_here:
+            return []
+        if name not in self._verdicts:
+            self._verdicts[name] = [verdict.as_dict() for verdict in check(rows.events)]
+        return self._verdicts[name]
+
+
+def read_verdicts(path: Path) -> list[Mapping[str, Any]]:
+    """The verdicts in a file that 'amcast verify' wrote."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["verdicts"]
+        if not all(isinstance(verdict["property"], str) and isinstance(verdict["run"], str) for verdict in found):
+            raise ValueError
+    except OSError as error:
+        wanted = "expected what 'amcast verify --json' prints"
+        raise UsageError(f"{path}: cannot be read ({error.strerror}); {wanted}") from error
+    except (ValueError, TypeError, KeyError):
+        raise UsageError(f"{path}: holds no verdicts; expected what 'amcast verify --json' prints") from None
+    return list(found)

@@ -1,0 +1,52 @@
+"""The protocols whose replicas cannot come back, as real processes: paused, cut off, and a minority killed for good."""
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from amcast.apps import teller
+from amcast.check import check
+from amcast.cli.trial import Trial
+from amcast.tracefile import read_events
+from tests.runtime.faulty import Network, relayed
+
+DEADLINE = 30.0
+OAM = ("baseline", "optimistic")
+ATOMIC = ["integrity", "validity", "order", "agreement", "termination"]  # clients are no members: no promise of fifo
+
+
+def disturb(trial: Trial, network: Network, chance: random.Random) -> None:
+    groups = range(len(trial.config.topology.groups))
+    leader = trial.leader(0)
+    trial.pause(leader)
+    time.sleep(chance.uniform(1.0, 1.5))
+    trial.resume(leader)
+    cut_off = network.around(chance.choice(trial.config.members).name)
+    network.set("held", cut_off)
+    time.sleep(chance.uniform(0.3, 1.0))
+    network.set("open", cut_off)
+    for g in groups:
+        trial.kill(trial.leader(g))
+    time.sleep(1.5)
+
+
+@pytest.mark.parametrize("name", ["ft_skeen", "fastcast", "paxos_amcast", "multi_paxos", *OAM])
+@pytest.mark.timeout(180)
+def test_short_storm(name: str, tmp_path: Path) -> None:
+    groups = 1 if name == "multi_paxos" else 2
+    trial = Trial(tmp_path / "cluster", groups=groups, secure=False, durable=False, protocol_name=name)
+    with relayed(trial) as network:
+        client = trial.client(deadline=DEADLINE)
+        storm = [(0.5, lambda: disturb(trial, network, random.Random(name)))]
+        takings = teller.run(client, 1.0, 150.0, actions=storm, seed=1)
+        assert len(trial.killed) == groups
+        level = trial.finish(tmp_path / "trace")
+    assert level, "a replica did not catch up"
+    assert takings.failed == 0 and takings.done > 100
+    assert takings.total == takings.expected
+    events = list(read_events(tmp_path / "trace"))
+    assert any(event.kind == "optdeliver" for event in events) == (name == "optimistic")
+    for verdict in check(events, ATOMIC if name in OAM else None):
+        assert verdict.status == "ok", f"{verdict.property}: {verdict.reason}"

@@ -1,0 +1,133 @@
+"""`amcast explore` and `amcast replay`: counts, violations that can be replayed, stepping through them."""
+
+import io
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from calling import Amcast
+from tests.mutants import test_skeen
+
+from amcast.protocols import PROTOCOLS
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skeen's protocol without line 15."""
+    mutant = next(mutant for mutant in test_skeen.MUTANTS if mutant.name == "clock_not_raised")
+    monkeypatch.setitem(PROTOCOLS, "skeen", test_skeen.table(mutant))
+
+
+@pytest.fixture
+def replay_file(broken: None, amcast: Amcast, tmp_path: Path) -> Path:
+    amcast("explore", "skeen", "--out", tmp_path / "found")
+    return tmp_path / "found" / "replay.json"
+
+
+def test_every_schedule_of_a_scope(amcast: Amcast) -> None:
+    done = amcast("explore", "skeen", "--json")
+    document = json.loads(done.out)
+    assert done.code == 0 and done.err == ""
+    assert document["complete"] and document["states"] == 543 and document["violation"] is None
+    assert document["sometimes"]["everything is delivered everywhere"] is True
+    told = amcast("explore", "skeen")
+    assert "skeen, scope small (two messages to the same two groups): every schedule\n543 unique states" in told.out
+    assert told.out.endswith("no violation\n")
+
+
+def test_scopes_are_listed(amcast: Amcast) -> None:
+    assert "leader-change" in amcast("explore", "white_box", "--list").out
+    done = amcast("explore", "white_box", "--scope", "nonsense")
+    assert done.code == 2 and "unknown scope 'nonsense' of white_box: expected one of small," in done.err
+
+
+def test_limits_and_random_schedules(amcast: Amcast) -> None:
+    part = amcast("explore", "skeen", "--scope", "cycle", "--states", 200)
+    assert part.code == 0 and "a part of the schedules" in part.out
+    every = json.loads(amcast("explore", "skeen", "--scope", "all", "--states", 100, "--json").out)
+    assert [found["scope"] for found in every] == ["small", "cycle", "overlap", "large"]
+    walks = json.loads(amcast("explore", "skeen", "--scope", "large", "--walks", 5, "--seed", 3, "--json").out)
+    assert walks["schedules"] == 5 and not walks["complete"]
+
+
+def test_a_violation_is_shrunk_and_written(broken: None, amcast: Amcast, tmp_path: Path) -> None:
+    out = tmp_path / "found"
+    done = amcast("explore", "skeen", "--out", out)
+    assert done.code == 1
+    assert "VIOLATED order: no total order is possible" in done.out
+    assert "shortest schedule found (8 moves, from 8):\n    1 deliver c0 g0/0\n" in done.out
+    assert f"replay: amcast replay {out / 'replay.json'}" in done.out
+    judged = amcast("verify", out / "trace", "--properties", "order")
+    assert judged.code == 1 and "violated" in judged.out
+    refused = amcast("explore", "skeen", "--out", out)
+    assert refused.code == 2 and "--force" in refused.err
+    assert amcast("explore", "skeen", "--out", out, "--force").code == 1
+
+
+def test_a_schedule_is_shown_with_messages_and_effects(replay_file: Path, amcast: Amcast) -> None:
+    done = amcast("replay", replay_file, "--to", 6)
+    assert done.code == 0
+    assert "shows that order does not hold" in done.out
+    assert " 6 deliver g1/0 g0/0: Propose(mid=c0:0, g=1, lts=(2, g1))\n      delivers c0:0 at (2, g1)\n" in done.out
+    assert " 7 deliver" not in done.out
+    about = amcast("replay", replay_file, "--message", "c1:0").out
+    assert " 3 deliver c1 g1/0: Multicast(m=c1:0)" in about and " 2 deliver" not in about
+
+
+def test_the_state_of_a_process_beside_the_names_of_the_paper(replay_file: Path, amcast: Amcast) -> None:
+    lines = amcast("replay", replay_file, "--to", 3, "--state", "g1/0").out.splitlines()
+    table = [line.split() for line in lines[lines.index("g1/0 after move 3:") + 1 :]]
+    assert ["clock", "1", "0", "clock"] in table
+    assert ["entries[c1:0].slot.lts", "(1,", "g1)", "-", "LocalTS[m]"] in table
+
+
+def test_stepping(replay_file: Path, amcast: Amcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\nb\nm c1:0\ns g0/0\n6\nc\nl\n99\nm nothing\nwhat\nq\n"))
+    done = amcast("replay", replay_file, "--step")
+    assert done.code == 0
+    parts = re.split(r"\d/8> ", done.out)
+    expected = (
+        "0 start",
+        " 1 deliver c0 g0/0",
+        "0 start",
+        " 3 deliver c1 g1/0",
+        "g0/0 after move 3:",
+        " 6 deliver g1/0 g0/0",
+        "g0/0 entries[c0:0].",
+        "> 6 deliver g1/0 g0/0",
+        "move 99: there are 8",
+        "no later move is about 'nothing'",
+        "Enter, n",
+        "",
+    )
+    assert len(parts) == len(expected)
+    assert [text for text, part in zip(expected, parts, strict=True) if text not in part] == []
+    assert "g0/0 clock: 0 → 1   (clock)" in parts[1]
+
+
+def test_bad_files(amcast: Amcast, replay_file: Path, tmp_path: Path) -> None:
+    def refused(text: str) -> str:
+        path = tmp_path / "bad.json"
+        path.write_text(text)
+        done = amcast("replay", path)
+        assert done.code == 2 and done.err.count("\n") == 1 and done.out == ""
+        return done.err
+
+    good = json.loads(replay_file.read_text())
+    assert "No such file" in amcast("replay", tmp_path / "absent.json").err
+    assert "not JSON" in refused("{")
+    assert "not a schedule" in refused("[]")
+    assert "expected a list of strings" in refused(json.dumps({**good, "moves": [1]}))
+    assert "move 'jump g0/0': expected" in refused(json.dumps({**good, "moves": ["jump g0/0"]}))
+    impossible = {**good, "moves": ["deliver g0/0 g1/0"]}
+    assert "step 1, deliver g0/0 g1/0: not possible there" in refused(json.dumps(impossible))
+    assert "no process 'g7/0'" in refused(json.dumps({**good, "moves": ["crash g7/0"]}))
+    assert "unknown protocol" in refused(json.dumps({**good, "protocol": "nix"}))
+    assert "scope" in refused(json.dumps({**good, "scope": {"name": 1}}))
+    assert "destination groups [5]" in refused(
+        json.dumps({**good, "scope": {**good["scope"], "multicasts": [["c0", [5]]]}})
+    )
+    assert "no process 'x'" in amcast("replay", replay_file, "--state", "x").err
+    assert "--to 99" in amcast("replay", replay_file, "--to", 99).err

@@ -1,0 +1,151 @@
+"""The explorer itself: what it counts, what it leaves out and why that loses nothing."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from amcast.explore.actor import DELTA, Setting
+from amcast.explore.canonical import digest, plain
+from amcast.explore.run import Run
+from amcast.explore.scope import Scope
+from amcast.explore.search import Limits, Search
+from amcast.lab.exploration import explore
+from amcast.lab.properties import Properties
+from amcast.lab.scopes import scope_named, scopes_of
+from amcast.protocols import PROTOCOLS, protocol
+
+# Every state of these scopes is seen: protocol, scope -> unique states, moves. A change of a protocol may change them.
+PINNED = {
+    ("skeen", "small"): (543, 766),
+    ("skeen", "cycle"): (26340, 44630),
+    ("white_box", "small"): (4600, 6938),
+    ("white_box", "conflict"): (1279, 1744),
+    ("ft_skeen", "small"): (2842, 4071),
+    ("ft_skeen_eager", "conflict"): (2567, 3027),
+    ("fastcast", "small"): (2842, 4071),
+    ("fastcast_eager", "conflict"): (5001, 6207),
+    ("multi_paxos", "small"): (9274, 16444),
+    ("paxos_amcast", "conflict"): (69, 78),
+    ("baseline", "conflict"): (474, 566),
+    ("baseline", "reconfiguration"): (104, 147),
+    ("optimistic", "small"): (7095, 14528),
+    ("optimistic", "reconfiguration"): (81, 111),
+}
+
+
+@pytest.mark.parametrize(("name", "scope"), PINNED, ids=["-".join(key) for key in PINNED])
+def test_every_state_is_seen_and_none_violates_a_property(name: str, scope: str) -> None:
+    found = explore(protocol(name), scope_named(protocol(name), scope), follow=100)
+    assert found.violation is None and found.complete
+    assert found.unseen == []
+    assert found.rests > 0
+    assert (found.states, found.transitions) == PINNED[(name, scope)]
+
+
+def test_every_protocol_has_a_pinned_scope_and_a_large_one() -> None:
+    assert {name for name, _ in PINNED} == set(PROTOCOLS)
+    assert all("large" in scopes_of(table) for table in PROTOCOLS.values())
+
+
+@pytest.mark.parametrize("name", ["skeen", "white_box"])
+def test_sleep_sets_leave_out_moves_but_no_state(name: str) -> None:
+    table = protocol(name)
+    scope = scope_named(table, "conflict" if table.elects else "small")
+    asleep, awake = explore(table, scope, follow=0), explore(table, scope, follow=0, sleeping=False)
+    assert asleep.states == awake.states and asleep.rests == awake.rests
+    assert asleep.transitions < awake.transitions
+
+
+def test_a_state_is_the_one_that_its_schedule_leads_real_processes_to() -> None:
+    """What is looked up must be what would happen: for a sample of all states, every process is compared."""
+    setting = Setting.of(protocol("white_box"), scope_named(protocol("white_box"), "small"))
+    properties = Properties(setting)
+    model = properties.model
+    search = Search(model, properties.at_state, lambda state: None)
+    search.run()
+    for end in search.ends()[::40]:
+        run = Run(setting)
+        state = model.initial
+        for move in search.moves_to(end):
+            run.move(move)
+            state, _ = model.after(state, model.number(move))
+        for real, looked_up in zip(run.actors, model.actors(state), strict=True):
+            assert digest(plain(real.process, model.monitor_types)) == digest(
+                plain(looked_up.process, model.monitor_types)
+            )
+            assert real.log == looked_up.log
+        assert run.channels.keys() >= model.under_way(state).keys()
+        assert {ends: list(channel) for ends, channel in run.channels.items() if channel} == {
+            ends: list(channel) for ends, channel in model.under_way(state).items()
+        }
+
+
+def test_limits_stop_a_search_and_it_says_so() -> None:
+    table = protocol("skeen")
+    scope = scope_named(table, "cycle")
+    assert explore(table, scope, Limits(states=500)).states < 600
+    shallow = explore(table, scope, Limits(depth=4))
+    assert shallow.depth == 4 and not shallow.complete
+    assert not explore(table, scope, Limits(seconds=0.1)).complete
+
+
+def test_random_walks_are_repeatable_and_see_less() -> None:
+    table = protocol("white_box")
+    scope = scope_named(table, "leader-change")
+    first, again, other = (explore(table, scope, walks=30, seed=seed) for seed in (1, 1, 2))
+    assert (first.states, first.transitions) == (again.states, again.transitions)
+    assert first.states != other.states
+    assert first.schedules == 30 and not first.complete and first.violation is None
+
+
+def test_crashes_lose_a_suffix_of_each_channel() -> None:
+    """A client sends to two groups and crashes: each of them may get the message, or not."""
+    scope = Scope("lost", "", (1, 1), (("c0", (0, 1)),), crashes=("c0",), at_once=True)
+    setting = Setting.of(protocol("white_box"), scope)
+    run = Run(setting)
+    run.move(("crash", 2))
+    assert run.possible() == [("deliver", 2, 0), ("deliver", 2, 1), ("lose", 2, 0), ("lose", 2, 1)]
+    run.move(("lose", 2, 0))
+    assert run.possible() == [("deliver", 2, 1), ("lose", 2, 1)]
+    found = explore(protocol("white_box"), scope)
+    assert found.violation is None and found.complete and found.unseen == []
+
+
+def test_a_timer_moves_the_clock_of_its_process_alone() -> None:
+    scope = Scope("tick", "", (3,), (("c0", (0,)),), timers=("g0/1",), at_once=True)
+    run = Run(Setting.of(protocol("white_box"), scope))
+    run.move(("timer", 1, "tick"))
+    assert [actor.now > 5 * DELTA for actor in run.actors] == [False, True, False, False]
+    assert ("timer", 1, "tick") not in run.possible()
+
+
+def test_messages_to_oneself_may_be_events_of_their_own() -> None:
+    table = protocol("white_box")
+    scope = scope_named(table, "conflict")
+    assert explore(table, replace(scope, at_once=False), Limits(depth=12), follow=0).violation is None
+    setting = Setting.of(table, replace(scope, at_once=False))
+    run = Run(setting)
+    run.move(("deliver", 2, 0))
+    assert ("deliver", 0, 0) in run.possible()
+
+
+def test_counts_do_not_depend_on_hashes() -> None:
+    code = (
+        "from amcast.lab.exploration import explore; from amcast.lab.scopes import scope_named;"
+        "from amcast.protocols import protocol; t = protocol('ft_skeen');"
+        "found = explore(t, scope_named(t, 'small'), follow=0); print(found.states, found.transitions, found.rests)"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1

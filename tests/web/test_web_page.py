@@ -1,0 +1,310 @@
+"""The page in a real browser: a large trace, the life of a message, a counter-example, a cluster without its leader."""
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import CHROMIUM, Browser
+from pages import long_run, rows_in, rows_of, served, simulated, trace_page
+
+from amcast.cli.cluster_files import create_cluster
+from amcast.cli.cluster_processes import Processes
+from amcast.core.trace import Event
+from amcast.protocols import protocol
+from amcast.service import connect_sync
+from amcast.web.live import Watch
+from amcast.web.server import PageServer
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt install chromium")
+
+LARGE = 100_000
+FIRST_PICTURE_S, FRAME_MS = 2.0, 50.0
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Iterator[Browser]:
+    """Whatever a page complains about, or asks of anybody else, fails the test."""
+    chromium.events.clear()
+    chromium.size(1400, 860)
+    yield chromium
+    assert chromium.complaints() == []
+    assert all(url.startswith("http://127.0.0.1:") for url in chromium.requests())
+
+
+def opened(browser: Browser, url: str) -> None:
+    browser.open(url)
+    browser.until("!!window.amcastView?.trace && amcastView.diagram.drawn > 0")
+    browser.until("!!document.documentElement.dataset.judged")
+    assert f"{url}data?run=" in " ".join(browser.requests())
+    browser.frame()
+
+
+def inks(browser: Browser, canvas: str) -> int:
+    """How many colours a canvas shows."""
+    return int(
+        browser.run(
+            f"""(() => {{ const c = document.querySelector("{canvas}");
+            const data = c.getContext("2d").getImageData(0, 0, c.width, c.height).data, seen = new Set();
+            for (let i = 0; i < data.length; i += 4) seen.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
+            return seen.size; }})()"""
+        )
+    )
+
+
+def window(browser: Browser) -> tuple[float, float]:
+    start, end = browser.run("[amcastView.diagram.from, amcastView.diagram.until]")
+    return start, end
+
+
+def place_of(browser: Browser, script: str) -> tuple[float, float]:
+    """Where an event is on the screen."""
+    x, y = browser.run(
+        f"""(() => {{ const {{diagram, trace}} = amcastView, i = {script};
+        const box = diagram.canvas.getBoundingClientRect();
+        return [box.left + diagram.x(trace.time[i]), box.top + diagram.y[trace.process[i]]]; }})()"""
+    )
+    return x, y
+
+
+def test_a_large_trace_loads_zooms_and_pans(browser: Browser) -> None:
+    events = long_run(LARGE)
+    with trace_page(rows_of(events)) as url:
+        opened(browser, url)
+        assert browser.run("amcastView.trace.size") == len(events) >= LARGE
+        assert inks(browser, "#diagram") > 20 and inks(browser, "#overview") > 3
+        assert "arrows drawn: zoom in for all" in browser.text("#status")
+
+        start, end = window(browser)
+        browser.wheel(700, 400, -400)
+        browser.wheel(700, 400, -400)
+        closer = window(browser)
+        assert start < closer[0] < closer[1] < end and closer[1] - closer[0] < (end - start) / 2
+        browser.drag(700, 400, 500, 400)
+        panned = window(browser)
+        assert panned[0] > closer[0] and panned[1] - panned[0] == pytest.approx(closer[1] - closer[0])
+        browser.run("amcastView.diagram.canvas.focus()")
+        browser.key("ArrowLeft")
+        assert window(browser)[0] < panned[0]
+        for _ in range(25):
+            browser.key("+")
+        assert browser.run("amcastView.diagram.sampled") == 1 and "arrows drawn" not in browser.text("#status")
+        browser.key("0")
+        assert window(browser) == pytest.approx((start, end))
+
+        times = sorted(
+            browser.run(
+                """(async () => { const { diagram } = amcastView, times = [];
+                diagram.zoom(0.5);
+                for (let n = 0; n < 40; n++) {
+                  diagram.pan(n < 20 ? 0.02 : -0.02);
+                  await new Promise((done) => diagram.canvas.addEventListener("drawn", done, { once: true }));
+                  times.push(diagram.drawTime);
+                }
+                return times; })()"""
+            )
+        )
+        assert times[len(times) // 2] < FRAME_MS, f"drawing while panning takes {times[len(times) // 2]} ms (median)"
+        picture = browser.run("performance.getEntriesByName('first picture')[0].startTime / 1000")
+        print(f"first picture after {picture:.2f} s; a frame while panning {times[len(times) // 2]:.1f} ms (median)")
+        assert picture < 5 * FIRST_PICTURE_S  # this machine may be busy
+
+
+def test_the_life_of_a_message(browser: Browser) -> None:
+    events = simulated(60, "uniform:1ms,9ms", crash="g0/0@40ms")
+    message = next(event.message for event in events if event.kind == "multicast" and event.message == "c1:5")
+    sent = next(event for event in events if event.kind == "multicast" and event.message == message)
+    delivered = [event for event in events if event.kind == "deliver" and event.message == message]
+    with trace_page(rows_of(events)) as url:
+        opened(browser, url)
+        browser.key("/")
+        browser.type(str(message))
+        browser.key("Enter")
+        about = sum(message in ((event.message,) if event.message else event.about or ()) for event in events)
+        assert browser.text("#found") == f"1 of {about}"
+        assert browser.run("amcastView.trace.messages[amcastView.diagram.selected]") == message
+        browser.key("Escape")
+        browser.key("Escape")
+        assert browser.run("amcastView.diagram.selected") is None
+
+        number = browser.run(f"amcastView.trace.number.get({json.dumps(message)})")
+        browser.run(f"amcastView.diagram.reveal([...amcastView.trace.lifeOf({number})])")
+        browser.frame()
+        last = f"amcastView.trace.deliveriesOf({number})[0].last"
+        browser.click(*place_of(browser, last))
+        assert browser.run("amcastView.diagram.selected") == number, "a click on a delivery chooses its message"
+        assert f"Message {message}" in browser.text("#details")
+        assert f"All {about} events about it" in browser.text("#details")
+
+        check_steps(browser, number, sent, delivered)
+        browser.click_on("#life li:nth-child(4) button")
+        assert browser.run("amcastView.diagram.cursor") == browser.run(f"amcastView.trace.lifeOf({number})[3]")
+        browser.key("n")
+        assert browser.run("amcastView.diagram.cursor") == browser.run(f"amcastView.trace.lifeOf({number})[4]")
+
+        arrow = browser.run(
+            f"[...amcastView.trace.lifeOf({number})].find((i) => amcastView.trace.kindName(i) === 'send' "
+            "&& amcastView.trace.process[i] !== amcastView.trace.peer[i])"
+        )
+        start, end = (
+            place_of(browser, str(arrow)),
+            place_of(browser, f"amcastView.trace.arrow_to[amcastView.trace.arrowOfSend.get({arrow})]"),
+        )
+        browser.key("Escape")
+        browser.click((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
+        assert browser.run("amcastView.diagram.cursor") is not None, "a click on an arrow chooses something"
+        check_filters(browser, number)
+
+
+def check_steps(browser: Browser, number: int, sent: Event, delivered: list[Event]) -> None:
+    """The steps of the latency to each group follow each other and add up to it."""
+    for row in browser.run(f"amcastView.trace.deliveriesOf({number})"):
+        group = browser.run(f"amcastView.trace.groups[{row['group']}]")
+        first = min((event.time or 0) for event in delivered if event.group == group)
+        steps = browser.run(
+            f"""amcastView.trace.pathTo({number}, {row["first"]}).map(({{kind, from, to}}) =>
+            [kind, amcastView.trace.time[from], amcastView.trace.time[to]])"""
+        )
+        assert steps[0][1] == sent.time and steps[-1][2] == first
+        assert all(before[2] == after[1] for before, after in pairwise(steps)), steps
+        assert sum(kind == "message" for kind, _, _ in steps) >= 3, "multicast, accept and its acknowledgement"
+
+
+def check_filters(browser: Browser, number: int) -> None:
+    browser.key("f")
+    lanes = browser.run("amcastView.diagram.lanes.length")
+    browser.click_on("#groups label:nth-child(2) input")
+    assert browser.run("amcastView.diagram.lanes.length") == lanes - 3
+    browser.click_on("#types label:nth-child(1) input")
+    assert browser.run("amcastView.diagram.hiddenTypes.size") == 1
+    browser.run("document.querySelector('#message-filter').focus()")
+    browser.type("c1:5")
+    assert browser.run("amcastView.diagram.allowed.reduce((sum, one) => sum + one)") >= 1
+    assert browser.run(f"amcastView.diagram.allowed[{number}]") == 1
+    browser.click_on("#filters-reset")
+    assert browser.run("[amcastView.diagram.lanes.length, amcastView.diagram.hiddenTypes.size]") == [lanes, 0]
+
+
+def test_a_counterexample_opens_with_its_rows(browser: Browser) -> None:
+    with trace_page(rows_in("cycle3.jsonl")) as url:
+        opened(browser, url)
+        browser.until("amcastView.diagram.marks.length === 6")
+        said = browser.text("#details")
+        assert "violated order" in said and "no total order is possible" in said
+        rows = ("g0/0", "a"), ("g0/0", "b"), ("g1/0", "b"), ("g1/0", "c"), ("g2/0", "c"), ("g2/0", "a")
+        shown = [line for line in said.splitlines() if "delivers" in line]
+        assert shown == [f"{process} delivers {message}" for process, message in rows]
+        browser.click_on("#details ol li:nth-child(2) button")
+        assert browser.run("amcastView.trace.describe(amcastView.diagram.cursor)") == "g0/0 delivers b"
+        browser.key("Escape")
+        assert browser.run("amcastView.diagram.marks.length") == 0
+        browser.key("v")
+        assert browser.run("amcastView.diagram.marks.length") == 6
+
+
+def test_charts_say_what_the_events_say(browser: Browser) -> None:
+    events = simulated(60, "uniform:1ms,9ms")
+    with trace_page(rows_of(events)) as url:
+        opened(browser, url)
+        browser.key("c")
+        browser.frame()
+        assert inks(browser, "#charts-view canvas") > 3
+        found = {row["message"]: row["latency"] for row in browser.run("amcastView.trace.latencies()")}
+        names = browser.run("amcastView.trace.messages")
+        assert {names[number]: latency for number, latency in found.items()} == latencies(events)
+        assert "median" in browser.text("#charts-view")
+
+
+def latencies(events: list[Event]) -> dict[str, int]:
+    """From each multicast to the first delivery in the last of its groups."""
+    first: dict[tuple[str, str], int] = {}
+    for event in events:
+        if event.kind == "deliver" and event.message is not None and event.group is not None:
+            first.setdefault((event.message, event.group), event.time or 0)
+    return {
+        event.message or "": max(first[event.message or "", group] for group in event.dest or ()) - (event.time or 0)
+        for event in events
+        if event.kind == "multicast"
+    }
+
+
+def test_light_dark_narrow_and_several_runs(browser: Browser) -> None:
+    events = simulated(5)
+    other = [Event("second", event.kind, event.process, event.group, event.seq, event.time, message=event.message,
+                   sender=event.sender, dest=event.dest) for event in events if event.peer is None]  # fmt: skip
+    with trace_page(rows_of([*events, *other]), "<img src=x onerror=alert(1)>") as url:
+        opened(browser, url)
+        assert browser.text("#title") == "<img src=x onerror=alert(1)>", "names are never markup"
+        page = "getComputedStyle(document.body).backgroundColor"
+        assert browser.run(page) == "rgb(255, 255, 255)"
+        browser.size(360, 640, dark=True)
+        browser.frame()
+        assert browser.run(page) == "rgb(20, 23, 26)"
+        assert browser.run("document.documentElement.scrollWidth") <= 360, "nothing sticks out of a narrow window"
+        assert browser.run("document.querySelector('#stage').clientHeight") > 150
+        browser.key("t")
+        assert browser.run(page) == "rgb(255, 255, 255)", "what a person chooses counts"
+        browser.run("localStorage.clear()")
+        browser.run("(() => { const s = document.querySelector('#run'); s.value = 'second'; "
+                    "s.dispatchEvent(new Event('change')); })()")  # fmt: skip
+        browser.until("amcastView.trace.run === 'second'")
+        assert browser.run("amcastView.trace.abstract") is True
+
+
+def test_a_live_cluster_and_the_loss_of_its_leader(browser: Browser, tmp_path: Path) -> None:
+    config = create_cluster(tmp_path, protocol("white_box"), 1, 3, "log", secure=False, durable=True)
+    processes = Processes(config)
+    watch = Watch(config)
+
+    async def send(query: Any) -> tuple[str, bytes]:
+        await watch.look()  # instead of once a second
+        return await watch.send(query)
+
+    try:
+        with processes.alone():
+            for member in config.members:
+                processes.start(member)
+        assert processes.wait_until_ready(config.members, 60) == {f"g0/{n}": None for n in range(3)}
+        with served(PageServer("live.html", {"/live": send})) as url, connect_sync(config.path) as client:
+            browser.open(url)
+            browser.until("document.querySelectorAll('#replicas tbody tr').length === 3")
+            assert "3 of 3 replicas ready" in browser.text("#subtitle")
+            leader = browser.until("document.querySelector('#groups strong')?.innerText.match(/(.*) leads/)?.[1]")
+            for _ in range(5):
+                client.multicast(["g0"], b"x")
+            browser.until("document.querySelector('#replicas').innerText.split('\\t5\\t').length > 2")
+            processes.stop([config.member(leader)])
+            browser.until(f"document.querySelector('#news').innerText.includes('instead of {leader}')")
+            assert f"{leader} does not answer" in browser.text("#news")
+            assert "2 of 3 ready" in browser.text("#groups")
+            assert inks(browser, "#charts canvas") > 1
+    finally:
+        processes.stop(config.members)
+
+
+def test_screenshots_for_a_person(browser: Browser, request: pytest.FixtureRequest) -> None:
+    """`pytest tests/web --screenshots DIR` leaves pictures to look at."""
+    folder = request.config.getoption("--screenshots")
+    if folder is None:
+        pytest.skip("only with --screenshots DIR")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    with trace_page(rows_of(simulated(60, "uniform:1ms,9ms", crash="g0/0@40ms"))) as url:
+        opened(browser, url)
+        browser.run("localStorage.clear()")
+        for name, size in {"wide": (1400, 860, False), "dark": (1400, 860, True), "narrow": (400, 800, False)}.items():
+            browser.size(*size)
+            browser.key("]")
+            browser.key("z")
+            browser.until("performance.now() - amcastView.diagram.moved > 400")
+            browser.screenshot(Path(folder) / f"{name}.png")
+        browser.key("c")
+        browser.screenshot(Path(folder) / "charts.png")
