@@ -49,7 +49,7 @@ def extensions() -> list[Extension]:
     from mypyc.build import mypycify
 
     probe_compiler()
-    found: list[Extension] = mypycify(sources(), opt_level="3", debug_level="0", group_name="amcast")
+    found: list[Extension] = mypycify(sources(), opt_level="1", debug_level="0", group_name="amcast")
     for extension in found:
         extension.optional = WISH != "1"
     return found

@@ -16,7 +16,8 @@ from amcast.lab.swarm import make_trial
 from amcast.protocols import protocol
 
 digest = hashlib.sha256()
-SEEDS = {"skeen": 12, "white_box": 12, "fastcast": 8, "paxos_amcast": 8, "optimistic": 6}
+SEEDS = {"skeen": 12, "white_box": 12, "fastcast": 8, "paxos_amcast": 8, "optimistic": 6,
+         "causal": 3, "allgather": 3, "allconcur": 3, "allconcur_plus_uniform": 3, "allconcur_plus_ea": 3, "lcr": 3}
 for name, seeds in [(name, range(count)) for name, count in SEEDS.items()]:
     for seed in seeds:
         recorder = ListRecorder(full=True)

@@ -14,9 +14,9 @@ REGRESSIONS = {
     "skeen": [],
     "baseline": [3],  # a timestamp used twice
     "optimistic": [14, 50, 146],  # guesses that overtook others
-    "lcr": [228],
-    "causal_stable": [1120, 1340, 1360],
-    "allconcur_plus_uniform": [7, 15, 22, 37],
+    "lcr": [228],  # a client that asked crashed servers one by one for too long
+    "causal_stable": [1120, 1340, 1360],  # a sender held up by a dead group
+    "allconcur_plus_uniform": [7, 15, 22, 37],  # an eon that began to end in the middle of an unreliable round
 }
 BLOCKS = [(name, block) for name in PROTOCOLS for block in range(4 if name in THOROUGH else 1)]
 

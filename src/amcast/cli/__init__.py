@@ -20,6 +20,7 @@ from amcast.cli.demo import demo
 from amcast.cli.explore import explore
 from amcast.cli.export import export
 from amcast.cli.kv import kv
+from amcast.cli.ledger import ledger
 from amcast.cli.maelstrom import maelstrom
 from amcast.cli.metrics import metrics
 from amcast.cli.node import node
@@ -52,6 +53,7 @@ for command in (
 ):  # fmt: skip
     app.command(no_args_is_help=False)(command)
 app.add_typer(cluster, name="cluster")
+app.add_typer(ledger, name="ledger")
 
 
 def show_version(wanted: bool) -> None:

@@ -37,6 +37,7 @@ class App(StrEnum):
     log = "log"
     kv = "kv"
     bank = "bank"
+    ledger = "ledger"
 
 
 def processes_of(folder: Path) -> "Processes":

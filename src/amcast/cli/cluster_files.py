@@ -59,7 +59,7 @@ def refuse_impossible(protocol: Protocol, groups: int, replicas: int, durable: b
         raise UsageError(
             f"{replicas} replicas per group: a group of {protocol.name} is one process; use --replicas 1"
         )
-    if replicas % 2 == 0:
+    if replicas % 2 == 0 and not protocol.broadcast:
         raise UsageError(
             f"{replicas} replicas per group: expected an odd number, for an even one tolerates no more crashes"
         )

@@ -42,4 +42,8 @@ def machine_of(name: str) -> Callable[[int, int], StateMachine] | None:
         from amcast.apps.bank import Bank
 
         return Bank
+    if name == "ledger":
+        from amcast.apps.ledger import Ledger
+
+        return Ledger
     return None

@@ -6,6 +6,8 @@ import typer
 
 from amcast.cli.output import plain_table, print_json, report_console
 
+WIDE = 140  # where nobody's window is too narrow, a line per protocol
+
 
 def protocols(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -33,5 +35,8 @@ def protocols(
     table = plain_table("name", "order", "tolerates", "leader / follower", "restart")
     for p in PROTOCOLS.values():
         table.add_row(p.name, p.order, p.tolerates, p.latency, "from disk" if p.durable else "crash-stop")
-    report_console().print(table)
+    console = report_console()
+    if not console.is_terminal:
+        console.width = WIDE
+    console.print(table)
     return 0

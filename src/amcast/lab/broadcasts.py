@@ -81,11 +81,15 @@ def broadcast_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Tr
     n = SIZES[choices.below(len(SIZES))]
     eons = table.name.startswith("allconcur") and choices.chance(30)
     spare = choices.below(3) if eons else 0
-    topology = Topology((n + spare,), choices.below(4))
+    clients = choices.below(4)
     calm_at = (20 + choices.below(200)) * DELTA
     network = draw_network(choices)
     messages = 3 + choices.below(50)
     weather = draw_weather(table, n, choices)
+    uniform = table.uniform and not weather.early
+    if weather.crashes and not uniform:
+        clients = 0  # what a server replies to a client before it crashes binds nobody
+    topology = Topology((n + spare,), clients)
     patience = (6 + choices.below(20) if weather.wild else 2 * LONGEST + 6) * DELTA
     world = World(
         table,
@@ -104,7 +108,6 @@ def broadcast_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Tr
         plan.append((choices.below(calm_at), Reconfigure(tuple(range(n, n + spare)), leave)))
     for time, action in plan:
         world.at(time, action)
-    uniform = table.uniform and not weather.early
     world.obligations.uniform = uniform
     properties = ["integrity", "validity", "order", "genuine"]
     if not weather.wild:

@@ -7,7 +7,7 @@ from amcast.core.wire import Message
 from amcast.protocols import allconcur, allconcur_messages, allconcur_plus, allgather, lcr
 from amcast.protocols.rounds import RoundClient
 
-F_CRASHES: Final = "fewer crashes than the degree of G_R"
+F_CRASHES: Final = "f crashes, G_R of degree f + 1"
 
 
 def row(
@@ -39,31 +39,31 @@ def row(
 
 PLUS: Final = allconcur_messages.MESSAGES
 ROWS: Final = (
-    row("allgather", "AllGather", allgather.AllGather, allgather.MESSAGES, "no failure", "depth of the tree", ""),
+    row("allgather", "AllGather", allgather.AllGather, allgather.MESSAGES, "no failure", "tree depth", ""),
     row("allconcur", "AllConcur", allconcur.AllConcur, PLUS, F_CRASHES, "diameter of G_R", "P"),
     row(
         "allconcur_ea", "AllConcur with eventual accuracy", allconcur.AllConcurEA, allconcur.MESSAGES,
-        f"{F_CRASHES}, wrong suspicions, while a majority is connected", "twice the diameter of G_R", "◇P",
+        f"{F_CRASHES}; suspicions", "2 diameters of G_R", "◇P",
     ),
     row(
         "allconcur_plus", "AllConcur+", allconcur_plus.AllConcurPlus, PLUS,
-        f"{F_CRASHES}; not uniform", "twice the depth of the tree", "P", uniform=False,
+        f"{F_CRASHES}; not uniform", "2 tree depths", "P", uniform=False,
     ),
     row(
         "allconcur_plus_uniform", "AllConcur+, uniform", allconcur_plus.AllConcurPlusUniform, PLUS,
-        f"{F_CRASHES}, and of a minority", "twice the depth of the tree and 1", "P",
+        f"{F_CRASHES}, a minority", "2 tree depths + 1", "P",
     ),
     row(
         "allconcur_plus_rerun", "AllConcur+, rerunning reliably", allconcur_plus.AllConcurPlusRerun, PLUS,
-        f"{F_CRASHES}; not uniform", "twice the depth of the tree", "P", uniform=False,
+        f"{F_CRASHES}; not uniform", "2 tree depths", "P", uniform=False,
     ),
     row(
         "allconcur_plus_merge", "AllConcur+, rerunning in one round", allconcur_plus.AllConcurPlusMerge, PLUS,
-        f"{F_CRASHES}; not uniform", "twice the depth of the tree", "P", uniform=False,
+        f"{F_CRASHES}; not uniform", "2 tree depths", "P", uniform=False,
     ),
     row(
         "allconcur_plus_ea", "AllConcur+ with eventual accuracy", allconcur.AllConcurPlusEA, allconcur.MESSAGES,
-        f"{F_CRASHES}, wrong suspicions, while a majority is connected", "twice the depth of the tree and more", "◇P",
+        f"{F_CRASHES}; suspicions", "2 tree depths and more", "◇P",
     ),
     row("lcr", "LCR", lcr.Lcr, lcr.MESSAGES, "any number of crashes, with P", "2(n - 1)", "P"),
 )  # fmt: skip

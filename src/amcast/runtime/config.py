@@ -3,7 +3,7 @@
     [cluster]
     name = "amcast-7f3a91"        # part of every certificate and data folder
     protocol = "white_box"
-    app = "kv"                    # log, kv or bank
+    app = "kv"                    # log, kv, bank or ledger
     durable = true                # false: a replica that stops is lost
 
     [timing]                      # all of it may be left out
@@ -44,7 +44,7 @@ from amcast.core.errors import UsageError
 from amcast.core.process import Params
 from amcast.core.topology import Topology
 
-APPS: Final = ("log", "kv", "bank")
+APPS: Final = ("log", "kv", "bank", "ledger")
 MS: Final = 1_000_000  # nanoseconds
 LARGEST_MESSAGE: Final = 2**20
 LARGEST_OF_ALL: Final = 2**28
