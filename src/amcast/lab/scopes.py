@@ -62,6 +62,8 @@ OPEN = (  # for senders outside of all groups, and orders that are not total
           at_once=True, orders=False),
     Scope("crash", "a sender crashes between its sends", (2, 1), FIFO[:2], crashes=("c0",), open_loop=True,
           at_once=True, mute=("Reply",), orders=False),
+    Scope("tiny", "a sender's two messages, one to both groups", (1, 1), FIFO[:2], open_loop=True, at_once=True,
+          orders=False),
     Scope("large", "members multicast, too", (2, 1), (*FIFO, ("g0/0", (0, 1)), ("g1/0", (0,))), open_loop=True,
           at_once=True, mute=("Reply",), orders=False),
 )  # fmt: skip
@@ -69,6 +71,7 @@ OPEN = (  # for senders outside of all groups, and orders that are not total
 BROADCAST = (  # to one group, by its members
     Scope("small", "two of three members broadcast", (3,), (("g0/0", (0,)), ("g0/1", (0,))), at_once=True,
           orders=False),
+    Scope("tiny", "one of two members broadcasts", (2,), (("g0/0", (0,)),), at_once=True, orders=False),
     Scope("large", "three of four members broadcast", (4,), (("g0/0", (0,)), ("g0/1", (0,)), ("g0/2", (0,))),
           at_once=True, orders=False),
 )  # fmt: skip
