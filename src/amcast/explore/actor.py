@@ -95,6 +95,7 @@ class Actor:
         self.unsure: list[Entry] = []  # delivered, with a record that a crash would lose
         scope = setting.scope
         self.restarts = setting.allowed(scope.restarts, pid)
+        self.may_restart = self.restarts > 0
         self.elections = setting.allowed(scope.elections, pid)
         self.timers = setting.allowed(scope.timers, pid)
         name = setting.topology.names[pid]
