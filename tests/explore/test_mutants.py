@@ -4,7 +4,9 @@ import os
 
 import pytest
 
-from tests.explore.hunting import TABLES, hunt
+from amcast.lab.exploration import explore
+from amcast.protocols import protocol
+from tests.explore.hunting import TABLES, hunt, scopes_for
 
 # Found within a second or so: mutant -> scope.
 QUICK = {
@@ -35,6 +37,13 @@ def test_mutant_is_found(name: str) -> None:
 @pytest.mark.parametrize("name", FOUND)
 def test_mutant_is_found_at_leisure(name: str) -> None:
     is_found(name, FOUND[name])
+
+
+@pytest.mark.parametrize("name", ["skeen", "white_box", "fastcast", "paxos_amcast", "baseline"])
+def test_unbroken_protocols_pass_the_scopes_of_the_hunt(name: str) -> None:
+    for scope in scopes_for(protocol(name)):
+        found = explore(protocol(name), scope, walks=3)
+        assert found.violation is None, f"{scope.name}: {found.violation}"
 
 
 def test_the_names_are_those_of_mutants() -> None:
