@@ -48,7 +48,6 @@ PINNED = {
     ("lcr", "small"): (256, 425),
     ("lcr", "crash"): (448, 937),
 }
-PINNED = {key: counts for key, counts in PINNED.items() if key[0] in PROTOCOLS}
 
 
 @pytest.mark.parametrize(("name", "scope"), PINNED, ids=["-".join(key) for key in PINNED])

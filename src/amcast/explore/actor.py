@@ -37,7 +37,7 @@ class Setting:
     @property
     def loses(self) -> bool:
         """What a process had under way when it crashed may be lost."""
-        return not getattr(self.protocol, "reliable_links", False)
+        return not self.protocol.reliable_links
 
     def works(self, pid: int) -> tuple[tuple[int, ...], ...]:
         """The destinations of what this process multicasts."""
@@ -226,7 +226,7 @@ class Actor:
                 self.write(step, ("deliver", m.mid, ts))
         for mid in out.refused:
             self.write(step, ("reconfigure", mid, REFUSED))
-        halted = getattr(out, "halted", False)
+        halted = out.halted
         completed = len(out.completed) + len([mid for mid in out.refused if sender_of(mid) == self.pid])
         out.clear()
         if halted:  # it must stop for good

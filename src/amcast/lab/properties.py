@@ -28,7 +28,7 @@ class Properties:
         self.topology = setting.topology
         self.safety = safety_of(setting.protocol)
         self.genuine = setting.protocol.genuine
-        self.uniform = getattr(setting.protocol, "uniform", True)
+        self.uniform = setting.protocol.uniform
         self.dests: dict[Mid, tuple[int, ...]] = {
             message_id(pid, seq): dest
             for pid in range(self.topology.size)

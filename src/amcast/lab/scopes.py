@@ -84,8 +84,8 @@ DETECTED = (
 def scopes_of(table: Protocol) -> dict[str, Scope]:
     """By name, the smallest first."""
     scopes: tuple[Scope, ...] = SINGLE if table.single_replica else ONE_GROUP if table.single_group else GROUPS
-    if getattr(table, "broadcast", False):
-        scopes = BROADCAST + (DETECTED if getattr(table, "detector", "") else ())
+    if table.broadcast:
+        scopes = BROADCAST + (DETECTED if table.detector else ())
     elif "total" not in table.order:
         scopes = OPEN
     if table.durable:
