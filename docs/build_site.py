@@ -32,6 +32,7 @@ PAGES = {  # file -> what the list of pages calls it
     "docs/results.md": "Results explained",
     "docs/other-systems.md": "Logs of other systems",
     "docs/view.md": "Seeing a run",
+    "docs/explore.md": "Every schedule",
     "docs/maelstrom.md": "Maelstrom",
     "docs/adding-a-protocol.md": "Adding a protocol",
     "docs/security.md": "Security",
