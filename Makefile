@@ -20,7 +20,7 @@ help:
 	@echo "make check    ruff, mypy, import-linter"
 	@echo "make bench    simulator beside SimPy, sweeps beside a process pool, Spark beside memory, a cluster beside peers"
 	@echo "make swarm    SEEDS=$(SEEDS) random runs of each protocol"
-	@echo "make explore  every schedule of every scope of each protocol, up to STATES=$(STATES) states"
+	@echo "make explore  every schedule of each protocol in its scopes, up to STATES=$(STATES) states; mutants"
 	@echo "make chaos    ROUNDS=$(ROUNDS) kills and pauses of real processes under load, judged by their trace"
 	@echo "make docs     the documentation as a site in build/docs, with a page per protocol"
 	@echo "make compile  compile core, protocols and sim in place if they changed"
@@ -32,7 +32,8 @@ help:
 demo: compile
 	@$(BIN)/amcast demo
 
-test: check compile
+test: $(INSTALLED)
+	@$(MAKE) --no-print-directory -j 2 check compile
 	@echo "== tests ($$($(BIN)/python -c 'import amcast; print("compiled" if amcast.compiled() else "plain Python")'))"
 	@$(BIN)/python -m pytest -q -n $(JOBS)
 
@@ -57,6 +58,7 @@ explore: compile
 	@$(BIN)/amcast explore white_box --scope large --states $(STATES)
 	@for protocol in $$($(BIN)/python -c 'from amcast.protocols import PROTOCOLS; print(*PROTOCOLS)'); \
 	do $(BIN)/amcast explore $$protocol --scope all --states $$(($(STATES) / 20)) --follow 2000 || exit 1; done
+	@EXPLORE_ALL=1 $(BIN)/python -m pytest -q tests/explore/test_mutants.py
 
 chaos: compile
 	@CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -s tests/chaos

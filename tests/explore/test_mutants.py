@@ -4,7 +4,9 @@ import os
 
 import pytest
 
-from tests.explore.hunting import TABLES, hunt
+from amcast.lab.exploration import explore
+from amcast.protocols import protocol
+from tests.explore.hunting import TABLES, hunt, scopes_for
 
 # Found within a second or so: mutant -> scope.
 QUICK = {
@@ -16,7 +18,52 @@ QUICK = {
     "white_box: old_ballot_joined": "fallen",
 }
 # What else is found: `make explore` looks for all of them.
-FOUND: dict[str, str] = {}
+FOUND = {
+    "white_box: delivered_not_cleared_at_a_new_leader": "ticks",
+    "white_box: acks_counted_without_comparing_vectors": "storm",
+    "white_box: third_vote_counts": "fallen",
+    "white_box: no_retry_after_recovery": "ticks",
+    "white_box: accepts_of_other_ballots_taken": "ticks",
+    "white_box: delivered_twice": "fallen",
+    "white_box: timestamp_used_twice": "pair",
+    "white_box: committed_forgotten_at_a_new_state": "ticks",
+    "multi_paxos: any_log_of_the_highest_ballot": "fallen",
+    "multi_paxos: quorum_too_small": "ticks",
+    "paxos_amcast: log_not_announced_again": "ticks",
+    "paxos_amcast: old_ballot_appends_stored": "ticks",
+    "paxos_amcast: second_place_for_a_repeated_message": "ticks",
+    "paxos_amcast: forgotten_before_all_learned": "ticks",
+    "paxos_amcast: delivered_everywhere": "chain",
+    "ft_skeen: any_log_of_the_highest_ballot": "storm",
+    "ft_skeen: third_vote_counts": "fallen",
+    "ft_skeen: clock_not_raised": "pair",
+    "ft_skeen: clock_not_recovered": "ticks",
+    "ft_skeen: timestamp_used_twice": "pair",
+    "ft_skeen: one_group_missing": "pair",
+    "ft_skeen: lowest_timestamp_wins": "pair",
+    "ft_skeen: committed_messages_wait_for_nobody": "pair",
+    "ft_skeen: hard_before_it_is_decided": "storm",
+    "ft_skeen: no_retry_after_recovery": "storm",
+    "ft_skeen: no_retry_by_timer": "pair",
+    "ft_skeen: delivered_twice": "fallen",
+    "ft_skeen: pending_messages_not_recovered": "storm",
+    "fastcast: soft_taken_for_hard": "storm",
+    "baseline: timestamp_used_twice": "pair",
+    "baseline: waits_for_the_next_message": "pair",
+    "baseline: own_group_does_not_count": "chain",
+    "baseline: no_barrier_needed": "pair",
+    "baseline: nobody_asks_for_missing_barriers": "storm",
+    "baseline: new_leader_proposes_nothing": "ticks",
+    "baseline: ordered_twice_delivered_twice": "ticks",
+    "baseline: quorum_too_small": "ticks",
+    "baseline: announced_to_the_group_only": "pair",
+    "optimistic: guessed_twice": "pair",
+    "white_box: duplicates_forgotten_too_early": "disk",
+    "white_box: stuck_follower_not_heard": "disk",
+    "white_box: promise_not_durable": "disk",
+    "white_box: acceptance_not_durable": "disk",
+    "white_box: delivery_not_durable": "disk",
+}
 
 
 def is_found(name: str, scope: str) -> None:
@@ -35,6 +82,13 @@ def test_mutant_is_found(name: str) -> None:
 @pytest.mark.parametrize("name", FOUND)
 def test_mutant_is_found_at_leisure(name: str) -> None:
     is_found(name, FOUND[name])
+
+
+@pytest.mark.parametrize("name", ["skeen", "white_box", "fastcast", "paxos_amcast", "baseline"])
+def test_unbroken_protocols_pass_the_scopes_of_the_hunt(name: str) -> None:
+    for scope in scopes_for(protocol(name)):
+        found = explore(protocol(name), scope, walks=3)
+        assert found.violation is None, f"{scope.name}: {found.violation}"
 
 
 def test_the_names_are_those_of_mutants() -> None:

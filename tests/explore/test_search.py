@@ -33,6 +33,20 @@ PINNED = {
     ("baseline", "reconfiguration"): (104, 147),
     ("optimistic", "small"): (7095, 14528),
     ("optimistic", "reconfiguration"): (81, 111),
+    ("fifo", "small"): (2868, 6706),
+    ("causal", "small"): (2868, 6706),
+    ("causal_stable", "tiny"): (280, 500),
+    ("allgather", "small"): (52, 73),
+    ("allconcur", "tiny"): (9, 8),
+    ("allconcur_ea", "tiny"): (29, 28),
+    ("allconcur_plus", "small"): (812, 1396),
+    ("allconcur_plus_uniform", "small"): (947, 1666),
+    ("allconcur_plus_uniform", "crash"): (1613, 3560),
+    ("allconcur_plus_rerun", "small"): (812, 1396),
+    ("allconcur_plus_merge", "small"): (812, 1396),
+    ("allconcur_plus_ea", "small"): (947, 1666),
+    ("lcr", "small"): (256, 425),
+    ("lcr", "crash"): (448, 937),
 }
 
 

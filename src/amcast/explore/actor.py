@@ -34,6 +34,11 @@ class Setting:
     def of(cls, protocol: Protocol, scope: Scope) -> "Setting":
         return cls(protocol, scope, scope.topology(), Params(DELTA, checked=True, durable=bool(scope.restarts)))
 
+    @property
+    def loses(self) -> bool:
+        """What a process had under way when it crashed may be lost."""
+        return not self.protocol.reliable_links
+
     def works(self, pid: int) -> tuple[tuple[int, ...], ...]:
         """The destinations of what this process multicasts."""
         name = self.topology.names[pid]
@@ -90,6 +95,7 @@ class Actor:
         self.unsure: list[Entry] = []  # delivered, with a record that a crash would lose
         scope = setting.scope
         self.restarts = setting.allowed(scope.restarts, pid)
+        self.may_restart = self.restarts > 0
         self.elections = setting.allowed(scope.elections, pid)
         self.timers = setting.allowed(scope.timers, pid)
         name = setting.topology.names[pid]
@@ -220,8 +226,12 @@ class Actor:
                 self.write(step, ("deliver", m.mid, ts))
         for mid in out.refused:
             self.write(step, ("reconfigure", mid, REFUSED))
+        halted = out.halted
         completed = len(out.completed) + len([mid for mid in out.refused if sender_of(mid) == self.pid])
         out.clear()
+        if halted:  # it must stop for good
+            self.inbox.clear()
+            self.crash(step)
         for _ in range(completed):
             self.multicast(step)
 

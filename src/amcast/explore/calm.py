@@ -29,9 +29,24 @@ class Calm:
             due, actor.due = actor.due, []
             for name, _, latest in due:
                 self.push(max(self.time, latest), actor.pid, name)
+        back = [actor for actor in actors if actor.crashed and actor.may_restart]
         for (sender, dest), messages in channels.items():
-            for msg in messages:
+            for msg in messages if actors[sender] not in back else ():
                 self.push(self.time + (DELTA if dest != sender else 0), dest, (sender, msg))
+        for actor in back:  # whoever may come back, does
+            actor.now = self.time
+            actor.restarts += 1
+            self.follow(actor, watched(actor, lambda actor=actor: actor.do(("restart",))))  # type: ignore[misc]
+
+    def follow(self, actor: Actor, step: Step, heard: tuple[int, Message] | None = None) -> None:
+        """What a step led to is under way."""
+        if self.note is not None:
+            self.note(self.time - self.began, actor.pid, heard, step)
+        for dest, msg in step.sends:
+            self.push(self.time + (DELTA if dest != actor.pid else 0), dest, (actor.pid, msg))
+        for name, _, latest in actor.due:
+            self.push(latest, actor.pid, name)
+        actor.due = []
 
     def push(self, time: int, pid: int, what: object) -> None:
         self.count += 1
@@ -49,14 +64,7 @@ class Calm:
             before = len(actor.log)
             step = Step()
             actor.now = self.time
-            heard = self.handle(actor, what, step)
-            if self.note is not None:
-                self.note(self.time - self.began, pid, heard, step)
-            for dest, msg in step.sends:
-                self.push(self.time + (DELTA if dest != pid else 0), dest, (pid, msg))
-            for name, _, latest in actor.due:
-                self.push(latest, pid, name)
-            actor.due = []
+            self.follow(actor, step, self.handle(actor, what, step))
             if len(actor.log) != before:
                 waiting = self.waiting()
         for actor in self.actors:

@@ -55,7 +55,7 @@ def _plain(value: object, skip: tuple[type, ...], seen: dict[int, int]) -> objec
         if known is not None:
             return ("=", known)
         seen[id(value)] = len(seen)
-    if kind is list or kind is deque or kind.__name__ == "vec":
+    if kind is list or kind is deque or kind.__name__.startswith("vec"):
         return [item if type(item) in ATOMS else _plain(item, skip, seen) for item in value]  # type: ignore[attr-defined]
     if kind is dict:
         return [(_plain(k, skip, seen), _plain(v, skip, seen)) for k, v in value.items()]  # type: ignore[attr-defined]

@@ -224,7 +224,7 @@ class Model:
             bits |= local.moves
             if local.crashed:
                 crashed += 1
-                for dest in range(n):
+                for dest in range(n) if self.setting.loses else ():
                     if state[n + pid * n + dest]:
                         bits |= 1 << self._lose[pid * n + dest]
         if crashed >= self.setting.scope.most_crashes:
@@ -253,11 +253,11 @@ class Model:
             pid = self.home[move]
             msg = -1
         new[pid], sends, grew = self.outcome(state[pid], move, msg)
-        if kind == "crash":
+        if kind == "restart":
+            new[n + pid * n : n + pid * n + n] = [0] * n
+        elif self.locals[new[pid]].crashed:
             for sender in range(n):
                 new[n + sender * n + pid] = 0
-        elif kind == "restart":
-            new[n + pid * n : n + pid * n + n] = [0] * n
         if sends:
             self.send(new, pid, sends)
         return tuple(new), grew

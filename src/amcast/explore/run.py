@@ -36,6 +36,10 @@ class Run:
     def act(self, actor: Actor, happening: Happening) -> Step:
         step = watched(actor, lambda: actor.do(happening))
         self.write(actor.pid, step)
+        if actor.crashed:
+            for ends, channel in self.channels.items():
+                if ends[1] == actor.pid:
+                    channel.clear()
         mute = self.setting.scope.mute
         for dest, msg in step.sends:
             if not self.actors_crashed(dest) and type(msg).__name__ not in mute:
@@ -63,7 +67,7 @@ class Run:
         found: list[Move] = [("deliver", *ends) for ends in sorted(self.channels) if self.channels[ends]]
         crashed = sum(actor.crashed for actor in self.actors)
         for actor in self.actors:
-            if actor.crashed:
+            if actor.crashed and self.setting.loses:
                 found += [("lose", s, d) for s, d in sorted(self.channels) if s == actor.pid and self.channels[(s, d)]]
             found += own_moves(actor)
         if crashed >= self.setting.scope.most_crashes:
@@ -93,9 +97,9 @@ class Run:
             if self.full and self.tracer is not None and at != dest:
                 self.tracer.message(self.now, dest, "receive", at, msg)
             return self.act(self.actors[dest], ("receive", at, msg))
-        if kind == "crash" or kind == "restart":  # what comes to it is lost; what it sent in its former life, too
+        if kind == "restart":  # what it sent in its former life is lost
             for ends, channel in self.channels.items():
-                if ends[1 if kind == "crash" else 0] == at:
+                if ends[0] == at:
                     channel.clear()
         return self.act(self.actors[at], (kind, *move[2:]))
 

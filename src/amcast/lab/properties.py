@@ -28,6 +28,7 @@ class Properties:
         self.topology = setting.topology
         self.safety = safety_of(setting.protocol)
         self.genuine = setting.protocol.genuine
+        self.uniform = setting.protocol.uniform
         self.dests: dict[Mid, tuple[int, ...]] = {
             message_id(pid, seq): dest
             for pid in range(self.topology.size)
@@ -63,7 +64,8 @@ class Properties:
 
     def at_end(self, actors: Sequence[Actor]) -> None:
         """Nothing more will happen."""
-        self.judge(self.events([actor.log for actor in actors], ended=True), [*self.safety, "agreement", "termination"])
+        events = self.events([actor.log for actor in actors], ended=True)
+        self.judge(events, [*self.safety, "agreement" if self.uniform else "agreement-nonuniform", "termination"])
         for actor in actors:
             if actor.left:
                 who = self.topology.names[actor.pid]
@@ -90,6 +92,9 @@ class Properties:
         refused = {e.message for e in events if e.kind == "reconfigure" and e.message is not None}
         if refused:
             events = [e for e in events if e.message is None or e.message not in refused]
+        if not self.uniform:  # what a process delivered that crashed later does not count
+            crashed = {e.process for e in events if e.kind == "crash"}
+            events = [e for e in events if e.kind != "deliver" or e.process not in crashed]
         if any(event.kind == "optdeliver" for event in events):
             properties = [*properties, "optimistic"]
         for verdict in check(events, properties):

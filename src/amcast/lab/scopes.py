@@ -56,9 +56,38 @@ RECONFIGURABLE = (
 )  # fmt: skip
 
 
+FIFO = (("c0", (0, 1)), ("c0", (1,)), ("c1", (0, 1)))
+OPEN = (  # for senders outside of all groups, and orders that are not total
+    Scope("small", "a sender's two messages to groups that overlap, beside another's", (1, 1), FIFO, open_loop=True,
+          at_once=True, orders=False),
+    Scope("crash", "a sender crashes between its sends", (2, 1), FIFO[:2], crashes=("c0",), open_loop=True,
+          at_once=True, mute=("Reply",), orders=False),
+    Scope("tiny", "a sender's two messages, one to both groups", (1, 1), FIFO[:2], open_loop=True, at_once=True,
+          orders=False),
+    Scope("large", "members multicast, too", (2, 1), (*FIFO, ("g0/0", (0, 1)), ("g1/0", (0,))), open_loop=True,
+          at_once=True, mute=("Reply",), orders=False),
+)  # fmt: skip
+
+BROADCAST = (  # to one group, by its members
+    Scope("small", "two of three members broadcast", (3,), (("g0/0", (0,)), ("g0/1", (0,))), at_once=True,
+          orders=False),
+    Scope("tiny", "one of two members broadcasts", (2,), (("g0/0", (0,)),), at_once=True, orders=False),
+    Scope("large", "three of four members broadcast", (4,), (("g0/0", (0,)), ("g0/1", (0,)), ("g0/2", (0,))),
+          at_once=True, orders=False),
+)  # fmt: skip
+DETECTED = (
+    Scope("crash", "a member crashes while it broadcasts, and so does another", (3,),
+          (("g0/0", (0,)), ("g0/1", (0,))), crashes=("g0/0", "g0/2"), at_once=True, orders=False),
+)  # fmt: skip
+
+
 def scopes_of(table: Protocol) -> dict[str, Scope]:
     """By name, the smallest first."""
     scopes: tuple[Scope, ...] = SINGLE if table.single_replica else ONE_GROUP if table.single_group else GROUPS
+    if table.broadcast:
+        scopes = BROADCAST + (DETECTED if table.detector else ())
+    elif "total" not in table.order:
+        scopes = OPEN
     if table.durable:
         scopes += DURABLE
     if table.name in ("baseline", "optimistic"):
