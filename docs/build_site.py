@@ -32,12 +32,8 @@ PAGES = {  # file -> what the list of pages calls it
     "docs/results.md": "Results explained",
     "docs/other-systems.md": "Logs of other systems",
     "docs/view.md": "Seeing a run",
-<<<<<<< HEAD
-    "docs/explore.md": "Exploring schedules",
-    "docs/optimistic.md": "Optimistic delivery",
-=======
     "docs/explore.md": "Every schedule",
->>>>>>> refs/remotes/h8a/main
+    "docs/optimistic.md": "Optimistic delivery",
     "docs/maelstrom.md": "Maelstrom",
     "docs/adding-a-protocol.md": "Adding a protocol",
     "docs/security.md": "Security",
