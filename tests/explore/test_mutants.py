@@ -68,6 +68,7 @@ FOUND = {
     "white_box: a_member_that_missed_a_delivery_is_not_helped": "disk",
     "white_box: a_member_that_missed_the_new_state_is_not_helped": "disk",
     "optimistic: never_guessed_if_ordered_first": "ticks",
+    "optimistic: no_window": "chain",
 }
 
 
