@@ -129,5 +129,12 @@ def test_bad_files(amcast: Amcast, replay_file: Path, tmp_path: Path) -> None:
     assert "destination groups [5]" in refused(
         json.dumps({**good, "scope": {**good["scope"], "multicasts": [["c0", [5]]]}})
     )
+    assert "at most 64 processes" in refused(json.dumps({**good, "scope": {**good["scope"], "groups": [10**9, 1]}}))
+    assert "at most 64 processes" in refused(
+        json.dumps({**good, "scope": {**good["scope"], "multicasts": [["c999999999", [0]]]}})
+    )
+    assert "expected join or leave" in refused(
+        json.dumps({**good, "scope": {**good["scope"], "reconfigurations": [["g0/0", "visit", "g1"]]}})
+    )
     assert "no process 'x'" in amcast("replay", replay_file, "--state", "x").err
     assert "--to 99" in amcast("replay", replay_file, "--to", 99).err

@@ -27,6 +27,7 @@ FOUND = {
     "white_box: delivered_twice": "fallen",
     "white_box: timestamp_used_twice": "pair",
     "white_box: committed_forgotten_at_a_new_state": "ticks",
+    "white_box: collection_by_own_floor": "storm",
     "multi_paxos: any_log_of_the_highest_ballot": "fallen",
     "multi_paxos: quorum_too_small": "ticks",
     "paxos_amcast: log_not_announced_again": "ticks",
@@ -63,6 +64,11 @@ FOUND = {
     "white_box: promise_not_durable": "disk",
     "white_box: acceptance_not_durable": "disk",
     "white_box: delivery_not_durable": "disk",
+    "white_box: leads_on_after_a_restart": "disk",
+    "white_box: a_member_that_missed_a_delivery_is_not_helped": "disk",
+    "white_box: a_member_that_missed_the_new_state_is_not_helped": "disk",
+    "optimistic: never_guessed_if_ordered_first": "ticks",
+    "optimistic: no_window": "chain",
 }
 
 

@@ -138,7 +138,7 @@ class Model:
     def local(self, actor: Actor, before: int, happening: Happening) -> int:
         log = tuple(actor.log)
         rest = () if actor.crashed else (plain(actor.process, self.monitor_types), actor.now, actor.due, actor.left)
-        disk = (actor.restarts, actor.durable, actor.unsynced) if actor.restarts > 0 else ()
+        disk = (actor.restarts, actor.durable, actor.unsynced) if actor.may_restart else ()
         key = digest((actor.pid, rest, actor.elections, actor.timers, actor.changes, disk, actor.unsure, log))
         found = self._local_of.get(key)
         if found is None:

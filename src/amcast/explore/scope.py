@@ -7,6 +7,8 @@ import msgspec
 from amcast.core.errors import UsageError
 from amcast.core.topology import Topology
 
+MOST = 64  # processes: more cannot be explored
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -39,12 +41,18 @@ def scope_from(fields: object) -> Scope:
     """The scope that `as_dict` described."""
     try:
         scope = msgspec.convert(fields, Scope)
+        clients = [int(who[1:]) for who, _ in scope.multicasts if who.startswith("c")]
+        if sum(scope.groups) + max(clients, default=-1) + 1 > MOST or min((*scope.groups, *clients), default=0) < 0:
+            raise UsageError(f"scope: groups of {list(scope.groups)} and clients: expected at most {MOST} processes")
         topology = scope.topology()
         named = [who for who, _ in scope.multicasts] + list(scope.elections + scope.timers)
         named += scope.crashes + scope.restarts
         named += [who for who, _, _ in scope.reconfigurations]
         for who in named:
             topology.pid(who)
+        for who, wish, group in scope.reconfigurations:
+            if wish not in ("join", "leave") or group not in [f"g{g}" for g in range(len(scope.groups))]:
+                raise UsageError(f"reconfiguration {who} {wish} {group}: expected join or leave, and a group")
         for _, dest in scope.multicasts:
             if not dest or list(dest) != sorted(set(dest)) or dest[0] < 0 or dest[-1] >= len(scope.groups):
                 most = len(scope.groups) - 1

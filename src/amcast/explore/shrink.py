@@ -35,7 +35,11 @@ def shrink(setting: Setting, found: Found, at_state: Judge, at_end: Judge) -> Fo
 
     On real processes an invariant may be violated before what was found: then that is what is shown.
     """
-    best = retrace(setting, found.moves, found.calm, at_state, at_end) or found
+    shown = retrace(setting, found.moves, found.calm, at_state, at_end)
+    if shown is None and found.property == "genuine":  # of a message, and not of the logs that are judged here
+        return found
+    assert shown is not None, f"real processes do not show this after {len(found.moves)} moves: {found.problem}"
+    best = shown
     property, calm = best.property, best.calm
 
     def attempt(moves: Sequence[Move]) -> Found | None:
