@@ -8,8 +8,8 @@ lost (early termination by tracking), and delivered at once. Who is silent in a 
 Paper: Poke, Glass, "A Dual Digraph Approach for Leaderless Atomic Broadcast" (extended), Algorithms 1 to 6 and Table I;
 `# l.N` is a line there. Transitions: T_UU, T_R▷ (no failure), T_UR, T_▷R, T_RR (failure), T_Sk (skip).
 
-Latency in message delays: twice the depth of the tree; every server receives each message once. Not uniform: what a server
-delivers, and replies to a client, before it crashes binds nobody else.
+Latency in message delays: twice the depth of the tree; every server receives each message once. Not uniform: what a
+server delivers, and replies to a client, before it crashes binds nobody else.
 
 Departures: duplicates of notifications and premature messages are dropped (l.28, l.45 would forward for ever); l.73
 empties M^prev; completion is tried again until nothing completes; a server sends an empty message where others could
