@@ -3,7 +3,6 @@
 A link that leads nowhere is an error. Nothing is loaded from anywhere else.
 """
 
-import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -118,8 +117,7 @@ def framed(title: str, body: str, here: str) -> str:
 
 
 def protocol_page(table: Protocol, claims: Sequence[Claim]) -> str:
-    module = sys.modules[table.replica.__module__]
-    source = Path(inspect.getsourcefile(module) or "").with_suffix(".py")
+    source = ROOT / "src" / f"{table.replica.__module__.replace('.', '/')}.py"
     rows = "".join(
         f"<tr><td>{escape(claim.claim)}</td><td>{escape(claim.section)}</td><td>{escape(claim.expected)}</td>"
         f"<td>{escape(claim.measured)}</td></tr>"
@@ -131,7 +129,7 @@ def protocol_page(table: Protocol, claims: Sequence[Claim]) -> str:
             f"<h1>{escape(table.title)}</h1>",
             f"<p><code>{table.name}</code>: order {escape(table.order)}; tolerates {escape(table.tolerates)}; ",
             f"latency in message delays: {escape(table.latency)}.</p>",
-            f"<pre>{escape((module.__doc__ or '').strip())}</pre>",
+            f"<pre>{escape((sys.modules[table.replica.__module__].__doc__ or '').strip())}</pre>",
             f"<h2>Stated and measured</h2><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
             if claims
             else "",

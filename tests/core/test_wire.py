@@ -23,6 +23,8 @@ def values(kind: object) -> st.SearchStrategy[object]:
     """Values of a wire type."""
     if kind is int:
         return st.integers(-1, 2**62)
+    if kind is bool:
+        return st.booleans()
     if kind is AppMessage:
         return app_messages
     if getattr(kind, "__origin__", None) is tuple:
