@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 from math import nan
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Final
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -16,8 +17,10 @@ LABELS: Final = {
     "messages_per_second": "throughput, messages/s",
     "first_ms_mean": "mean latency to the first delivery in a group, ms",
     "complete_ms_mean": "mean latency until delivered in every group, ms",
+    "last_ms_p95": "95th percentile of latency, ms",
     "dest_groups": "destination groups",
 }
+GUESSES: Final = {"last_ms_p95": "optimistic_ms_p95"}  # what to draw beside, where it was measured
 MARKERS: Final = "osD^vP*X"
 DPI: Final = 150
 MOST_COLUMNS: Final = 3
@@ -31,21 +34,31 @@ def draw_curves(path: Path, title: str, plot: Plot, rows: Rows) -> None:
     columns = 2 if len(panels) == 4 else min(MOST_COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
     names = sorted({line_name(row, plot) for row in rows})
-    sheet = Sheet(figsize=(4.2 * columns, 3.4 * lines + 0.8), layout="constrained")
+    sheet = Sheet(figsize=(max(6.5, 4.2 * columns), 3.4 * lines + 0.8), layout="constrained")
+    guess = GUESSES.get(plot.y, "")
     for number, panel in enumerate(panels, start=1):
         axes = sheet.add_subplot(lines, columns, number)
         here = [row for row in rows if row[plot.panel] == panel]
         for marker, name in zip(cycle(MARKERS), names, strict=False):
             points = sorted((row for row in here if line_name(row, plot) == name), key=lambda row: row[plot.along])
-            axes.plot([row[plot.x] for row in points], [row[plot.y] for row in points], marker=marker, label=name)
+            (line,) = axes.plot(
+                [row[plot.x] for row in points], [row[plot.y] for row in points], marker=marker, label=name
+            )  # fmt: skip
+            guessed = [row for row in points if row.get(guess) is not None]
+            if guessed:
+                style: dict[str, Any] = {"marker": marker, "linestyle": "--", "color": line.get_color()}
+                label = f"{name}: optimistic deliveries"
+                axes.plot([row[plot.x] for row in guessed], [row[guess] for row in guessed], label=label, **style)
         axes.set_title(f"{LABELS.get(plot.panel, plot.panel)}: {panel}", fontsize=10)
         axes.set_xlim(0, 1.08 * max(row[plot.x] for row in here))
         axes.set_ylim(0, 1.15 * max(row[plot.y] for row in here))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.grid(alpha=0.3)
-    sheet.legend(*sheet.axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=4, frameon=False)
-    sheet.suptitle(title)
-    sheet.supxlabel(LABELS.get(plot.x, plot.x), fontsize=9)
+        if number > len(panels) - columns:
+            axes.set_xlabel(LABELS.get(plot.x, plot.x), fontsize=9)
+    handles = sheet.axes[0].get_legend_handles_labels()
+    sheet.legend(*handles, loc="outside lower left", ncols=2 * columns, frameon=False, fontsize=9)
+    sheet.suptitle("\n".join(wrap(title, 40 + 30 * columns)), fontsize=11)
     sheet.supylabel(LABELS.get(plot.y, plot.y), fontsize=9)
     save(sheet, path)
 

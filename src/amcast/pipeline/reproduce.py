@@ -113,6 +113,8 @@ def draw_curves(
 
     plot = figure.plot
     columns = dict.fromkeys((plot.panel, *plot.line, plot.along, "seed", "status", plot.x, plot.y, "first_ms_mean"))
+    if plot.y in drawing.GUESSES:
+        columns[drawing.GUESSES[plot.y]] = None
     of_sweep = runs[plot.sweep or only(figure)]
     rows = [{name: row[name] for name in columns} for row in of_sweep]
     rows.sort(key=lambda row: tuple(row[name] for name in (plot.panel, *plot.line, plot.along, "seed")))
