@@ -61,7 +61,7 @@ explore: compile
 	@EXPLORE_ALL=1 $(BIN)/python -m pytest -q tests/explore/test_mutants.py
 
 chaos: compile
-	@CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -s tests/chaos
+	@CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -s tests/chaos tests/pipeline/test_verify_cluster.py
 
 # A compiled module shadows the source beside it. So build/compiled holds a checksum of all sources, taken before they were
 # compiled, and of what came out: an edited, deleted or switched file on either side is seen, whatever its date.

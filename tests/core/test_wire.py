@@ -25,6 +25,8 @@ def values(kind: object) -> st.SearchStrategy[object]:
         return st.integers(-1, 2**62)
     if kind is bool:
         return st.booleans()
+    if kind is bytes:
+        return st.binary(max_size=40)
     if kind is AppMessage:
         return app_messages
     if getattr(kind, "__origin__", None) is tuple:
