@@ -156,5 +156,5 @@ def on_spark(trace: Path) -> "tuple[list[Verdict], Path]":
             bar.update(task, description="verifying on Spark")
             verdicts = verify_trace(spark, str(trace.absolute()))
             bar.update(task, description="writing the report")
-            done = report(trace, verdicts=[verdict.as_dict() for verdict in verdicts])
-    return verdicts, done.page
+            done = report(trace.absolute(), verdicts=[verdict.as_dict() for verdict in verdicts])
+    return verdicts, trace.with_name(done.page.name)
