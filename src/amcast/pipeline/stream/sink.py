@@ -16,7 +16,6 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
 
 from amcast.core.errors import UsageError
-from amcast.runtime.client import SyncClient
 from amcast.runtime.config import ClusterConfig
 from amcast.service import connect_sync, load
 
@@ -56,11 +55,7 @@ class Sink:
         with connect_sync(
             self.path, self.name, deadline=self.deadline, session=number, first=batch << ROW_BITS
         ) as client:
-            multicast(client, runs(batches, config))
-
-
-def multicast(client: SyncClient, found: Iterator[Run]) -> None:
-    client.multicast_runs(found)
+            client.multicast_runs(runs(batches, config))
 
 
 def runs(batches: Iterator[pa.RecordBatch], config: ClusterConfig) -> Iterator[Run]:
