@@ -20,7 +20,7 @@ def test_package() -> None:
 def test_protocol_interface() -> None:
     verbs = (
         "start", "receive", "timer", "multicast", "recover", "absent", "rejoin", "suspect", "abandon", "detect",
-        "reconfigure", "change_members",
+        "reconfigure", "change_members", "join_group", "leave_group",
     )  # fmt: skip
     hooks = tuple(f"on_{name}" for name in (*verbs, "message", "observe") if name != "receive")
     says = ("send", "send_one", "set_timer", "deliver", "note", "idle", "footprint", "snapshot", "condition")

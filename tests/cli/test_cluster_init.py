@@ -112,3 +112,20 @@ def test_a_mistake_is_one_line(amcast: Amcast, tmp_path: Path, monkeypatch: pyte
     assert done.code == 2 and done.out == ""
     assert done.err.startswith("amcast: ") and done.err.count("\n") == 1 and MISTAKES[typed] in done.err
     assert not (tmp_path / "NEW").exists()
+
+
+def test_spare_replicas(amcast: Amcast, tmp_path: Path) -> None:
+    options = "--groups 1 --replicas 4 --spare 2 --protocol allconcur --app ledger --memory-only --insecure-dev".split()
+    done = amcast("cluster", "init", tmp_path / "a", *options)
+    assert done.code == 0 and "1 group of 4 replicas and 2 to join" in done.out
+    config = load_config(tmp_path / "a" / "cluster.toml")
+    assert [member.name for member in config.members if config.is_spare(member)] == ["g0/4", "g0/5"]
+    done = amcast("cluster", "init", tmp_path / "b", "--spare", 1)
+    assert done.code == 2 and "white_box has fixed members" in done.err and not (tmp_path / "b").exists()
+    done = amcast("cluster", "join", "g0/1", "--dir", tmp_path / "a")
+    assert done.code == 2 and "g0/1 is a member from the start" in done.err
+    done = amcast("cluster", "leave", "g0/1", "--dir", tmp_path / "a")
+    assert done.code == 2 and "g0/1 is not running" in done.err
+    amcast("cluster", "init", tmp_path / "c", "--groups", 1)
+    done = amcast("cluster", "leave", "g0/1", "--dir", tmp_path / "c")
+    assert done.code == 2 and "white_box has fixed members" in done.err

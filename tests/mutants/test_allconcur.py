@@ -6,7 +6,17 @@ import sys
 import pytest
 
 from amcast.core.process import Protocol
-from amcast.protocols import allconcur, allconcur_messages, allconcur_plus, allgather, lcr, overlay, protocol, rounds
+from amcast.protocols import (
+    allconcur,
+    allconcur_messages,
+    allconcur_plus,
+    allgather,
+    joining,
+    lcr,
+    overlay,
+    protocol,
+    rounds,
+)
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.scenarios import test_allconcur as scenarios
 
@@ -46,7 +56,13 @@ PLUS = [
     mutant("marker_kept", ("        if not self.reconfiguration and self.r >= self.marker:\n            self.marker = 0\n", "")),
     mutant("no_marker", ("                self.marker = r\n                self.send(self.successors, Eon(self.eon, r))\n", "")),
     mutant("early_messages_of_an_eon_lost", ("            self.early.append((sender, msg))", "            pass")),
-    mutant("newcomers_without_a_past", ("        for m in msg.log:\n            if sender", "        for m in ():\n            if sender")),
+    mutant("newcomers_without_a_past", ("                self.deliver_past(m)\n", "                pass\n")),
+    mutant("past_of_several_members", ("        if self.eon > 0 or msg.first != len(self.log):", "        if self.eon > 0:")),
+    mutant("joins_before_it_has_all", ("        if len(self.log) == msg.past:\n            self.enter", "        if True:\n            self.enter")),
+    mutant("no_sign_of_life_before_it_enters", ("        self.successors = overlay_of(msg.members, msg.members, self.replicas).successors[self.pid]\n", "")),
+    mutant("asks_once", ("            if self.had == len(self.log):\n                self.ask_another()\n", "            pass\n")),
+    mutant("proposal_of_an_older_eon", ("        self.wanted = ()  # was meant", "        pass  # was meant")),
+    mutant("leaving_asked_once", ("            if self.leaves:\n                self.on_leave_group()\n", "            pass\n")),
     mutant("twice_for_a_client", ("            if not self.done.contains(m.mid):\n                self.done.add(m)\n                self.deliver(m)\n            if origin", "            self.done.add(m)\n            self.deliver(m)\n            if origin")),
 ]
 
@@ -58,13 +74,17 @@ UNIFORM = [
     mutant("marker_forgotten", ("                if self.marker:\n                    return True\n", "")),
 ]
 
+ANY = [m for m in PLUS if m.name in ("own_message_redrawn", "previous_round_delivered_again", "no_rollback", "stash_lost")]
+
 RERUN = [
     mutant("each_decides_alone", ("self.r <= highest_started(done)", "self.r <= self.started")),
+    *ANY,
 ]
 
 MERGE = [
     mutant("second_round_twice", ("        if self.rerun_in_one:\n            self.own.pop(self.r + 1, None)", "        if False:\n            self.own.pop(self.r + 1, None)")),
     mutant("second_round_lost", ("            return own[0] + second[0], own[1] + second[1]", "            return own")),
+    *ANY,
 ]
 
 EA = [
@@ -92,6 +112,7 @@ RING = [
 ]
 
 ALLCONCUR_EA = [
+    *[m for m in EA if m.name not in ("skipped_round_forgotten", "deaf_for_ever")],
     mutant("any_vote_counts", ("        return self.votes.get((self.e, self.r, p, backward)) == self.origins", "        return (self.e, self.r, p, backward) in self.votes")),
 ]
 
@@ -111,7 +132,7 @@ def table_of(name: str, broken: Mutant) -> Protocol:
         module = load(broken, rounds, lcr)
         replica, messages = module.Lcr, module.MESSAGES
     else:
-        module = load(broken, rounds, overlay, allconcur_messages, allconcur_plus, allconcur)
+        module = load(broken, rounds, overlay, joining, allconcur_messages, allconcur_plus, allconcur)
         plus = sys.modules[f"mutant_{broken.name}_allconcur_plus"]
         replica = getattr(module, ROLES[name], None) or getattr(plus, ROLES[name])
         messages = module.MESSAGES

@@ -16,10 +16,11 @@ from librt.strings import BytesWriter
 from amcast.core.engine import ClientEngine, Engine, pack_rows, unpack_rows
 from amcast.core.errors import UsageError, WireError
 from amcast.core.process import Params
-from amcast.core.requests import ANSWERS, ANSWERS_PACKED, NOTHING, REQUESTS, Hint, Multicast, Reply
+from amcast.core.requests import ANSWERS, REQUESTS, Hint, Multicast, Reply, codec_of
 from amcast.core.topology import Topology, message_id
 from amcast.core.wire import AppMessage, Codec, Message, joined, pack_blob
 from amcast.protocols import PROTOCOLS
+from amcast.protocols.fifo import ASKED, Again, Cast, Numbered
 from amcast.protocols.leader_election import Heartbeat
 from amcast.protocols.white_box_messages import Accept, AcceptAck, Deliver, NewLeaderAck, NewState
 from amcast.protocols.white_box_records import RECORDS, Accepted, Adopted, Delivered, Held, Summary
@@ -83,8 +84,8 @@ def changed(good: bytes) -> st.SearchStrategy[bytes]:
 WHITE_BOX, SKEEN = (
     Codec(PROTOCOLS[name].messages, PROTOCOLS[name].packed, GROUPS) for name in ("white_box", "skeen")
 )
-REQUESTED = Codec(REQUESTS, (Multicast(NOTHING),), GROUPS)
-ANSWERED = Codec(ANSWERS, ANSWERS_PACKED, GROUPS)
+REQUESTED = codec_of(REQUESTS, GROUPS)
+ANSWERED = codec_of(ANSWERS, GROUPS)
 CODECS = {
     "white_box": (WHITE_BOX, MESSAGES),
     "skeen": (SKEEN, [Multicast(APP)]),
@@ -145,6 +146,25 @@ def test_requests_of_a_client(data: bytes) -> None:
     engine.ask(1, SESSION, wanted + unwanted)
     engine.drain(1)
     assert all(len(m.payload) <= 100 for msg in wanted if isinstance(msg, Multicast) for m in msg.m.messages())
+
+
+NUMBERED = (Cast(APP, (1, 2), (0, 7, 1)), Again(RUN, (2, 3), ()))
+
+
+@settings(max_examples=300, deadline=None)
+@example(batch(codec_of(ASKED, GROUPS), [Cast(APP, (1,), ()), Cast(APP, (1, 0), ()), Cast(APP, (1, 1), (0, 7))]))
+@example(batch(codec_of(ASKED, GROUPS), [Cast(APP, (1, 1), (GROUPS, 7, 1))]))
+@given(changed(batch(codec_of(ASKED, GROUPS), list(NUMBERED))))
+def test_requests_of_a_causal_client(data: bytes) -> None:
+    engine = Engine(PROTOCOLS["causal"], 0, TOPOLOGY, PARAMS)
+    engine.start(0, None)
+    try:
+        wanted, _ = engine.requests(data, SESSION, {(0, 1): True}, 100)
+    except WireError:
+        return
+    assert all(isinstance(msg, Numbered) and len(msg.seqs) == 2 and min(msg.seqs) > 0 for msg in wanted)
+    engine.ask(1, SESSION, wanted)
+    engine.drain(1)
 
 
 def answers() -> bytes:

@@ -16,7 +16,8 @@ from amcast.core.topology import Topology, message_id, seq_of
 from amcast.core.wire import MOST_IN_RUN, AppMessage, check_run, joined, split
 from amcast.protocols import protocol
 from amcast.runtime.config import ClusterConfig
-from amcast.runtime.node import Node, _without
+from amcast.runtime.node import Node
+from amcast.runtime.saved import rows_behind
 from amcast.runtime.serving import session_of
 from amcast.service import connect
 
@@ -138,7 +139,7 @@ def test_rows_from_the_middle_of_a_run() -> None:
     assert [(ts, index, seq_of(one.mid), one.payload) for ts, index, _, one in rows] == [
         (50, 0, 4, b"a"), (50, 1, 5, b""), (50, 2, 6, b"ccc"), (60, 0, 7, b"d"),
     ]  # fmt: skip
-    assert unpack_rows(_without(w.getvalue(), 2, 1), 1) == rows[2:]
+    assert unpack_rows(rows_behind(w.getvalue(), 2, 1), 1) == rows[2:]
 
 
 @pytest.mark.parametrize(

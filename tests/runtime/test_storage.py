@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -113,7 +114,7 @@ def test_any_history_cut_anywhere(
     history: list[bytes] = []
     for step in steps:
         if isinstance(step, str):
-            storage.snapshot(b"\n".join(record.hex().encode() for record in history))
+            storage.snapshot(msgspec.msgpack.encode(history))
         else:
             storage.commit(step)
             history += step
@@ -125,8 +126,7 @@ def test_any_history_cut_anywhere(
     storage = Storage(folder, "test g0/0")
     found = storage.recover()
     storage.close()
-    before = [] if found.snapshot is None else found.snapshot.split(b"\n")
-    known = [bytes.fromhex(line.decode()) for line in before] if found.snapshot else []
+    known = [] if found.snapshot is None else msgspec.msgpack.decode(found.snapshot, type=list[bytes])
     state = known + found.records
     assert state == history[: len(state)]
     if keep == size:

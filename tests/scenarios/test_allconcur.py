@@ -381,6 +381,37 @@ def plus_join_and_leave(table: Protocol) -> Script:
     return s
 
 
+@scenario("allconcur_plus")
+def plus_slow_newcomer(table: Protocol) -> Script:
+    """What p5 lacks comes late, long after it was welcome: it says that it is alive, and nobody removes it."""
+    s = Script(table, (6,), spare=1, heartbeat=2)  # who is silent for 8 δ is suspected
+    everybody_multicasts(s)
+    s.delay(None, "g0/5", "Past", 8.5)
+    s.at(20, lambda: s.change_members("g0/2", 0, 1, 2, 3, 4, 5))
+    s.at(40, lambda: s.multicast("g0/1", 0))
+    s.run()
+    assert all(server(s, i).members == (0, 1, 2, 3, 4, 5) for i in range(6))
+    assert s.deliveries("g0/5") == s.deliveries("g0/1") and len(s.deliveries("g0/1")) == 7
+    return s
+
+
+@scenario("allconcur_plus")
+def plus_all_at_once(table: Protocol) -> Script:
+    """p6 and p7 join and p0 leaves, at whatever moment of each other's changes: all of it happens."""
+    for later in range(25):
+        s = Script(table, (8,), spare=2, heartbeat=5)
+        s.at(1, lambda s=s: s.multicast("g0/1", 0))  # type: ignore[misc]
+        s.at(5, lambda s=s: s.tell("g0/6", lambda process, now: process.join_group(now)))  # type: ignore[misc]
+        s.at(5 + later / 2, lambda s=s: s.tell("g0/7", lambda process, now: process.join_group(now)))  # type: ignore[misc]
+        s.at(5 + later / 3, lambda s=s: s.tell("g0/0", lambda process, now: process.leave_group(now)))  # type: ignore[misc]
+        s.at(150, lambda s=s: s.multicast("g0/7", 0))  # type: ignore[misc]
+        s.run()
+        assert not s.world.up(0)
+        assert all(server(s, i).members == (1, 2, 3, 4, 5, 6, 7) for i in range(1, 8)), later
+        assert all(s.deliveries(f"g0/{i}") == ["g0/1:0", "g0/7:0"] for i in range(1, 8)), later
+    return s
+
+
 @scenario("lcr")
 def lcr_all_at_once(table: Protocol) -> Script:
     """Everybody broadcasts at once: of concurrent messages that of the last on the ring comes first, everywhere."""

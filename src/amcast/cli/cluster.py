@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from amcast.runtime.config import Member
 
 cluster = typer.Typer(
-    help="A cluster of real processes on this machine: init, up, status, logs, kill, restart, down.",
+    help="A cluster of real processes on this machine: init, up, status, logs, kill, restart, join, leave, down.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -57,15 +57,17 @@ def init(
     app: Annotated[App, Option(help="What the nodes run.")] = App.kv,
     insecure_dev: Annotated[bool, Option("--insecure-dev", help="Plaintext instead of TLS.")] = False,
     memory_only: Annotated[bool, Option("--memory-only", help="No disk: a replica that stops is lost.")] = False,
+    spare: Annotated[int, Option(min=0, max=99, help="Replicas more, that may join later.")] = 0,
     base_port: Annotated[int | None, Option(min=1, max=65535, help="First port. Default: any that are free.")] = None,
 ) -> int:
     """Write a cluster's configuration, certificates and data folders."""
     from amcast.cli.cluster_files import create_cluster
 
     table = protocol_named(protocol)
-    made = create_cluster(folder, table, groups, replicas, app, not insecure_dev, not memory_only, base_port)
+    made = create_cluster(folder, table, groups, replicas, app, not insecure_dev, not memory_only, base_port, spare)
     security = "plaintext, loopback only" if insecure_dev else f"mutual TLS, certificates in {folder / 'certs'}"
-    print(f"{made.path}: {made.name}, {count(groups, 'group')} of {count(replicas, 'replica')}, {security}")
+    more = f" and {spare} to join" if spare else ""
+    print(f"{made.path}: {made.name}, {count(groups, 'group')} of {count(replicas, 'replica')}{more}, {security}")
     print(f"start it with: amcast cluster up --dir {folder}")
     return 0
 
@@ -74,7 +76,8 @@ def init(
 def up(folder: Dir = HERE, wait: Wait = True, timeout: Timeout = 60.0) -> int:
     """Start every node that does not run, and wait until all serve."""
     processes = processes_of(folder)
-    members = processes.config.members
+    config = processes.config
+    members = tuple(m for m in config.members if not config.is_spare(m) or processes.running(m) is not None)
     with processes.alone():
         for member in members:
             if processes.running(member) is None:
@@ -99,6 +102,36 @@ def restart(
         processes.stop([member])
         processes.start(member, *(["--rejoin"] if rejoin else []))
     return show_started(processes, (member,), folder, wait, timeout)
+
+
+@cluster.command()
+def join(name: Id, folder: Dir = HERE, wait: Wait = True, timeout: Timeout = 60.0) -> int:
+    """Start a spare replica: it fetches what was delivered, and becomes a member."""
+    processes = processes_of(folder)
+    member = processes.config.member(name)
+    if not processes.config.is_spare(member):
+        raise UsageError(f"{name} is a member from the start; 'amcast cluster init --spare N' makes some that may join")
+    with processes.alone():
+        if processes.running(member) is None:
+            processes.start(member)
+    return show_started(processes, (member,), folder, wait, timeout)
+
+
+@cluster.command()
+def leave(name: Id, folder: Dir = HERE, timeout: Timeout = 60.0) -> int:
+    """Let a member go: it stops when the others have agreed to go on without it."""
+    processes = processes_of(folder)
+    member = processes.config.member(name)
+    if not protocol_named(processes.config.protocol).joins:
+        raise UsageError(f"{processes.config.protocol} has fixed members; expected a protocol of the AllConcur family")
+    with processes.alone():
+        if not processes.signal(member, signal.SIGUSR1):
+            raise UsageError(f"{name} is not running")
+        if processes.wait_until_gone([member], timeout):
+            complain(f"{name} is still a member after {timeout:g} s; see 'amcast cluster logs {name} --dir {folder}'")
+            return 1
+    print(f"{name}: left")
+    return 0
 
 
 def show_started(

@@ -28,14 +28,15 @@ def create_cluster(
     secure: bool = True,
     durable: bool = True,
     base_port: int | None = None,
+    spare: int = 0,
 ) -> ClusterConfig:
     """Write all that a new cluster on loopback needs; the file that describes it comes last."""
     path = folder / "cluster.toml"
     if path.exists():
         raise UsageError(f"{path}: there is a cluster already; expected a folder without one")
-    refuse_impossible(protocol, groups, replicas, durable)
+    refuse_impossible(protocol, groups, replicas, durable, spare)
     name = f"amcast-{secrets.token_hex(3)}"
-    ids = [f"g{group}/{rank}" for group in range(groups) for rank in range(replicas)]
+    ids = [f"g{group}/{rank}" for group in range(groups) for rank in range(replicas + spare)]
     first = free_ports(len(ids) * len(LISTENERS), base_port)
     try:
         (folder / "data").mkdir(parents=True, exist_ok=True)
@@ -46,13 +47,13 @@ def create_cluster(
 
             make_certificates(folder / "certs", name, [*ids, f"client/{CLIENT}"])
         with open(path, "x", encoding="utf-8") as file:
-            file.write(described(name, protocol.name, app, durable, secure, ids, first))
+            file.write(described(name, protocol, app, durable, spare, secure, ids, first))
     except OSError as error:
         raise UsageError(f"{error.filename or folder}: cannot be written ({error.strerror})") from error
     return load_config(path, (protocol.name,))
 
 
-def refuse_impossible(protocol: Protocol, groups: int, replicas: int, durable: bool) -> None:
+def refuse_impossible(protocol: Protocol, groups: int, replicas: int, durable: bool, spare: int) -> None:
     if protocol.single_group and groups != 1:
         raise UsageError(f"{groups} groups: {protocol.name} broadcasts in one group; use --groups 1")
     if protocol.single_replica and replicas != 1:
@@ -62,6 +63,10 @@ def refuse_impossible(protocol: Protocol, groups: int, replicas: int, durable: b
     if replicas % 2 == 0 and not protocol.broadcast:
         raise UsageError(
             f"{replicas} replicas per group: expected an odd number, for an even one tolerates no more crashes"
+        )
+    if spare and not protocol.joins:
+        raise UsageError(
+            f"{spare} spare replicas: {protocol.name} has fixed members; expected a protocol of the AllConcur family"
         )
     if durable and not protocol.durable:
         raise UsageError(f"a replica of {protocol.name} cannot come back from its disk; add --memory-only")
@@ -94,21 +99,27 @@ def first_taken(first: int, count: int) -> int | None:
     return None
 
 
-def described(name: str, protocol: str, app: str, durable: bool, secure: bool, ids: list[str], first: int) -> str:
+def described(
+    name: str, protocol: Protocol, app: str, durable: bool, spare: int, secure: bool, ids: list[str], first: int
+) -> str:
     """cluster.toml."""
+    suspect = "suspect_ms = 800     # a leader that is silent for so long is replaced"
+    if protocol.detector:
+        suspect = "suspect_ms = 2000    # who is silent for so long is taken for crashed"
     parts = [
         "# A cluster of amcast on this machine: 'amcast cluster up' starts it. A relative path begins at this folder.",
         f"""\
 [cluster]
 name = "{name}"
-protocol = "{protocol}"
+protocol = "{protocol.name}"
 app = "{app}"
-durable = {str(durable).lower()}""",
-        """\
+durable = {str(durable).lower()}"""
+        + (f"\nspare = {spare}            # so many of the last replicas are outside until they join" if spare else ""),
+        f"""\
 [timing]
 delta_ms = 20        # a message takes no longer while the network behaves
 heartbeat_ms = 100
-suspect_ms = 800     # a leader that is silent for so long is replaced""",
+{suspect}""",
     ]
     if secure:
         parts.append('[tls]\nca = "certs/ca.crt"\nfolder = "certs"')

@@ -73,10 +73,14 @@ def verify(config: Config) -> int:
             try:
                 found[name] = log_of(client, rank)
             except (TimeoutError, AmcastError):
-                table.add_row(name, "-", "no answer")
+                continue
     shortest = min((len(payloads) for payloads in found.values()), default=0)
     heads = set()
-    for name, payloads in found.items():
+    for name in servers(config):
+        payloads = found.get(name)
+        if payloads is None:
+            table.add_row(name, "-", "no answer")
+            continue
         height, head = chain(payloads)
         heads.add(chain(payloads[:shortest]))
         table.add_row(name, str(height), head.hex())

@@ -33,25 +33,30 @@ class Trial:
         durable: bool = True,
         traced: bool = True,
         protocol_name: str = "white_box",
+        spare: int = 0,
     ) -> None:
         self.folder = folder
         self.config: ClusterConfig = create_cluster(
-            folder, protocol(protocol_name), groups, replicas, app, secure=secure, durable=durable
+            folder, protocol(protocol_name), groups, replicas, app, secure=secure, durable=durable, spare=spare
         )
         self.traces = folder / "trace"
         self.killed: list[Member] = []  # and not started again
+        self.outside = [member for member in self.config.members if self.config.is_spare(member)]
         self.processes = Processes(self.config, (*NODE, "--trace", str(self.traces)) if traced else NODE)
 
     def __enter__(self) -> "Trial":
         try:
             with self.processes.alone():
-                for member in self.config.members:
+                for member in self.inside():
                     self.processes.start(member)
-            self.wait_until_ready(self.config.members)
+            self.wait_until_ready(self.inside())
         except BaseException:
             self.processes.stop(self.config.members, patience=0)
             raise
         return self
+
+    def inside(self) -> list[Member]:
+        return [member for member in self.config.members if member not in self.outside]
 
     def __exit__(self, *error: object) -> None:
         self.processes.stop(self.config.members)
@@ -87,6 +92,7 @@ class Trial:
 
     def start(self, *members: Member, wait: bool = True, rejoin: bool = False) -> None:
         self.killed = [member for member in self.killed if member not in members]
+        self.outside = [member for member in self.outside if member not in members]
         with self.processes.alone():
             for member in members:
                 if self.processes.running(member) is None:
@@ -117,7 +123,7 @@ class Trial:
                 (str(status["id"]).partition("/")[0], status["position"], status["unfinished"]) for status in statuses
             }
             groups = len(self.config.topology.groups)
-            everybody = len(statuses) + len(self.killed) == len(self.config.members)
+            everybody = len(statuses) + len(self.killed) == len(self.inside())
             if everybody and len(level) == groups and not any(u for _, _, u in level):
                 return True
             time.sleep(0.1)

@@ -12,7 +12,7 @@ from mypy_extensions import i16, i32, i64, mypyc_attr
 
 from amcast.core.errors import WireError
 from amcast.core.process import Effects, Params, Protocol
-from amcast.core.requests import ANSWERS, ANSWERS_PACKED, NOTHING, REQUESTS, Hint, Multicast, Reply
+from amcast.core.requests import ANSWERS, NOTHING, Hint, Reply, Request, codec_of
 from amcast.core.topology import Mid, Topology, message_id, sender_of, seq_of
 from amcast.core.wire import (
     MOST_IN_RUN,
@@ -49,6 +49,7 @@ class Tick:
         self.optimistic: list[AppMessage] = []
         self.deliveries: list[tuple[AppMessage, int]] = []
         self.notes: list[tuple[str, str]] = []
+        self.halted = False  # nothing else may be done but to send what is here
 
 
 @final
@@ -63,8 +64,9 @@ class Engine:
         self._writers = [BytesWriter() for _ in range(topology.replicas)]
         self._urgent = [False] * topology.replicas  # something in the writer cannot wait
         self._scratch = BytesWriter()
-        self._requests = Codec(REQUESTS, (Multicast(NOTHING),), len(topology.groups))
-        self._answers = Codec(ANSWERS, ANSWERS_PACKED, len(topology.groups))
+        self._groups = len(topology.groups)
+        self._requests = codec_of(protocol.requests, self._groups)
+        self._answers = codec_of(ANSWERS, self._groups)
 
     def start(self, now: int, records: list[bytes] | None) -> None:
         if records is None:
@@ -93,9 +95,11 @@ class Engine:
         wanted: list[Message] = []
         unwanted: list[Message] = []
         for msg in self._requests.read(batch):
-            assert isinstance(msg, Multicast)
+            assert isinstance(msg, Request)
             if sender_of(msg.m.mid) != client:
                 raise WireError(f"a message of session {sender_of(msg.m.mid):x} in session {client:x}")
+            if not msg.sound(self._groups):
+                raise WireError(f"a {type(msg).__name__} that means nothing")
             m = msg.m
             if m.count != 1:
                 check_run(m, largest)
@@ -184,6 +188,7 @@ class Engine:
         tick.optimistic += out.optimistic
         tick.deliveries += out.deliveries
         tick.notes += out.notes
+        tick.halted = tick.halted or out.halted
         out.clear()
 
     def _send(self, tick: Tick, pid: int, msg: Message) -> None:
@@ -249,8 +254,8 @@ class ClientEngine:
         self.process = protocol.client(session, topology, params, self.out)
         self._groups = len(topology.groups)
         self._group_of = topology.group_of
-        self._requests = Codec(REQUESTS, (Multicast(NOTHING),), self._groups)
-        self._answers = Codec(ANSWERS, ANSWERS_PACKED, self._groups)
+        self._requests = codec_of(protocol.requests, self._groups)
+        self._answers = codec_of(ANSWERS, self._groups)
         self._writers: dict[int, BytesWriter] = {}
         self._scratch = BytesWriter()
         self._session = session

@@ -12,6 +12,7 @@ from typing import final
 from mypy_extensions import mypyc_attr
 
 from amcast.core.order import BOTTOM
+from amcast.core.requests import REQUESTS
 from amcast.core.topology import Mid, Topology
 from amcast.core.wire import AppMessage, Message
 
@@ -30,6 +31,7 @@ class Params:
         spare: int = 0,
         clock_offset: int = 0,
         clock_tick: int = 1,
+        grace: int = 0,
     ) -> None:
         self.delta = delta
         self.heartbeat = heartbeat or max(5 * delta, 1_000_000)
@@ -39,6 +41,7 @@ class Params:
         self.spare = spare  # how many of the last replicas are no members at first and may join
         self.clock_offset = clock_offset  # from the driver's clock to one that all processes share, roughly
         self.clock_tick = clock_tick  # nanoseconds per unit of timestamps that are taken from it
+        self.grace = grace  # more patience with a process that was never heard: it may not have started yet
 
     def stamp(self, now: int) -> int:
         """The time as it stands in timestamps."""
@@ -163,6 +166,16 @@ class Process:
         self.now = now
         self.on_change_members(members)
 
+    def join_group(self, now: int) -> None:
+        """Become a member: for a process that is none yet."""
+        self.now = now
+        self.on_join_group()
+
+    def leave_group(self, now: int) -> None:
+        """Let the others go on without this process, and stop when they agree."""
+        self.now = now
+        self.on_leave_group()
+
     # What protocols override.
 
     def on_start(self) -> None:
@@ -199,6 +212,12 @@ class Process:
         pass
 
     def on_change_members(self, members: tuple[int, ...]) -> None:
+        raise NotImplementedError(f"{type(self).__name__} has fixed members")
+
+    def on_join_group(self) -> None:
+        raise NotImplementedError(f"{type(self).__name__} has fixed members")
+
+    def on_leave_group(self) -> None:
         raise NotImplementedError(f"{type(self).__name__} has fixed members")
 
     def on_observe(self, monitor: object) -> None:
@@ -267,6 +286,8 @@ class Protocol:
         detector: str = "",
         reliable_links: bool = False,
         uniform: bool = True,
+        joins: bool = False,
+        requests: tuple[type[Message], ...] = REQUESTS,
     ) -> None:
         self.name = name
         self.title = title
@@ -288,3 +309,5 @@ class Protocol:
         self.detector = detector  # the failure detector that it needs: "P", "◇P" or "Θ"
         self.reliable_links = reliable_links  # counts on it that what was sent before a crash arrives
         self.uniform = uniform  # what a process delivers before it crashes counts for the others
+        self.requests = requests  # what a replica takes from a client of a cluster
+        self.joins = joins  # processes may become members, and leave, while it runs

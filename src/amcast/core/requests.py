@@ -6,19 +6,31 @@ from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
 
 from amcast.core.topology import Mid
-from amcast.core.wire import AppMessage, Message, Reader, pack_app, pack_long, pack_mid, pack_short
+from amcast.core.wire import AppMessage, Codec, Message, Reader, pack_app, pack_long, pack_mid, pack_short
 
 
-@final
 @mypyc_attr(acyclic=True)
-class Multicast(Message):
-    wire: ClassVar[dict[str, object]] = {"m": AppMessage}
+class Request(Message):
+    """What a client asks a replica for, about a message of its own."""
 
     def __init__(self, m: AppMessage) -> None:
         self.m = m
 
     def about(self) -> tuple[Mid, ...]:
         return (self.m.mid,)
+
+    def sound(self, groups: int) -> bool:
+        """Whether it can be taken from a stranger."""
+        return True
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Multicast(Request):
+    wire: ClassVar[dict[str, object]] = {"m": AppMessage}
+
+    def __init__(self, m: AppMessage) -> None:
+        super().__init__(m)
 
     def pack(self, w: BytesWriter) -> None:
         pack_app(w, self.m)
@@ -80,4 +92,9 @@ NOTHING: Final = AppMessage(NOBODY, (0,), b"")
 
 REQUESTS: Final[tuple[type[Message], ...]] = (Multicast,)  # what a replica takes from a client
 ANSWERS: Final[tuple[type[Message], ...]] = (Reply, Hint)  # what a client takes from a replica
-ANSWERS_PACKED: Final[tuple[Message, ...]] = (Reply(NOBODY, 0, 0), Hint(NOBODY, 0, 0))
+PACKED: Final[tuple[Message, ...]] = (Multicast(NOTHING), Reply(NOBODY, 0, 0), Hint(NOBODY, 0, 0))
+
+
+def codec_of(messages: tuple[type[Message], ...], groups: int) -> Codec:
+    """Between clients and replicas."""
+    return Codec(messages, tuple([msg for msg in PACKED if type(msg) in messages]), groups)

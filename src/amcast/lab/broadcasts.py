@@ -66,6 +66,20 @@ class Reconfigure(Action):
         return f"join {self.join} leave {self.leave}"
 
 
+class AskTo(Action):
+    """A server asks by itself to join or to leave."""
+
+    def __init__(self, pid: int, join: bool) -> None:
+        self.pid = pid
+        self.join = join
+
+    def act(self, world: World) -> None:
+        world.tell(self.pid, lambda process, now: process.join_group(now) if self.join else process.leave_group(now))
+
+    def __repr__(self) -> str:
+        return f"{self.pid} asks to {'join' if self.join else 'leave'}"
+
+
 @dataclass
 class Weather:
     """What kind of faults a trial has."""
@@ -105,7 +119,11 @@ def broadcast_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Tr
     plan = faults(topology, n, choices, calm_at, weather)
     if eons:
         leave = choices.sample(n, min(n - 1, choices.below(2)))
-        plan.append((choices.below(calm_at), Reconfigure(tuple(range(n, n + spare)), leave)))
+        if choices.chance(50):
+            plan.append((choices.below(calm_at), Reconfigure(tuple(range(n, n + spare)), leave)))
+        else:
+            plan += [(choices.below(calm_at), AskTo(p, True)) for p in range(n, n + spare)]
+            plan += [(choices.below(calm_at), AskTo(p, False)) for p in leave]
     for time, action in plan:
         world.at(time, action)
     world.obligations.uniform = uniform

@@ -7,7 +7,7 @@ else takes exactly δ, and a message that is LOST belongs to a sender that crash
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from amcast.core.process import Params, Protocol
+from amcast.core.process import Params, Process, Protocol
 from amcast.core.topology import Mid, Topology
 from amcast.core.trace import Event, ListRecorder
 from amcast.core.wire import Message
@@ -101,6 +101,9 @@ class Script:
         for target in targets:
             pid = self.topology.pid(target)
             self.world.tell(self.topology.pid(name), lambda p, now, pid=pid: p.detect(now, pid, suspected))  # type: ignore[misc]
+
+    def tell(self, name: str, what: Callable[[Process, int], None]) -> None:
+        self.world.tell(self.topology.pid(name), what)
 
     def change_members(self, name: str, *members: int) -> None:
         """This process proposes other members."""

@@ -169,6 +169,7 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         latency="2δ",
         messages=fifo.MESSAGES,
         detector="Θ",
+        requests=fifo.ASKED,
     ),
     "causal": Protocol(
         name="causal",
@@ -180,6 +181,7 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         latency="2δ",
         messages=fifo.MESSAGES,
         detector="Θ",
+        requests=fifo.ASKED,
     ),
     "causal_stable": Protocol(
         name="causal_stable",
@@ -191,6 +193,7 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         latency="2δ, one at a time",
         messages=fifo.MESSAGES,
         detector="Θ",
+        requests=fifo.ASKED,
     ),
     **BROADCASTS,
 }

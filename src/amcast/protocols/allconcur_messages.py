@@ -3,10 +3,11 @@
 from typing import ClassVar, Final, final
 
 from amcast.core.requests import Multicast, Reply
-from amcast.core.wire import AppMessage, Message
+from amcast.core.wire import Message
 from amcast.protocols.failure_detectors import Alive
+from amcast.protocols.joining import Ask, Past, Welcome
 from amcast.protocols.overlay import Fail, Removed
-from amcast.protocols.rounds import Batch, Reliable, RoundMessage, Unreliable
+from amcast.protocols.rounds import Reliable, RoundMessage, Unreliable
 
 Round = list[RoundMessage | None]  # by origin
 
@@ -26,28 +27,8 @@ class Eon(Message):
         self.r0 = r0
 
 
-@final
-class Welcome(Message):
-    """To a new member: the state in which the eon begins, and what was delivered before."""
-
-    wire: ClassVar[dict[str, object]] = {
-        "eon": int,
-        "e": int,
-        "r": int,
-        "members": tuple[int, ...],
-        "log": tuple[AppMessage, ...],
-    }
-
-    def __init__(self, eon: int, e: int, r: int, members: tuple[int, ...], log: Batch) -> None:
-        self.eon = eon
-        self.e = e
-        self.r = r
-        self.members = members
-        self.log = log
-
-
 MESSAGES: Final[tuple[type[Message], ...]] = (
-    Multicast, Reply, Unreliable, Reliable, Fail, Eon, Welcome, Removed, Alive,
+    Multicast, Reply, Unreliable, Reliable, Fail, Eon, Welcome, Ask, Past, Removed, Alive,
 )  # fmt: skip
 
 

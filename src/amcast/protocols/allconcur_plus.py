@@ -23,26 +23,26 @@ from typing import final
 
 from amcast.core.process import Effects, Params
 from amcast.core.requests import Multicast
-from amcast.core.topology import Topology, sender_of
-from amcast.core.wire import AppMessage, Message
+from amcast.core.topology import Topology
+from amcast.core.wire import Message
 from amcast.protocols.allconcur_messages import (
     RECONFIGURE,
     REVOKE,
     STARTED,
     Eon,
     Round,
-    Welcome,
     highest_started,
     holds_reliable,
     loaded,
     number_of,
 )
 from amcast.protocols.failure_detectors import Alive
-from amcast.protocols.overlay import Fail, OverlayServer, Removed
+from amcast.protocols.joining import Ask, JoiningServer, Past, Welcome
+from amcast.protocols.overlay import Fail, Removed
 from amcast.protocols.rounds import Batch, Control, Reliable, RoundMessage, Unreliable
 
 
-class AllConcurPlus(OverlayServer):
+class AllConcurPlus(JoiningServer):
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects, forgives: bool = False) -> None:
         super().__init__(pid, topology, params, out, forgives)
         self.e = 1
@@ -66,13 +66,10 @@ class AllConcurPlus(OverlayServer):
         self.settled = 0  # the last reliable round that was completed: no marker up to it counts
         self.reconfiguration: tuple[int, ...] = ()
         self.agreed_in = 0
-        self.wanted: tuple[int, ...] = ()  # members that this server is to propose
         self.gone = [False] * topology.replicas
         self.suspicions: dict[int, tuple[int, int]] = {}  # predecessor -> seq, round
         self.revocations: dict[int, tuple[int, int]] = {}  # those to be revoked
         self.revoked: dict[tuple[int, int], int] = {}
-        self.keeps_log = params.spare > 0
-        self.log: list[AppMessage] = []
 
     def on_start(self) -> None:
         members = self.topology.groups[self.g0]
@@ -103,7 +100,11 @@ class AllConcurPlus(OverlayServer):
         elif isinstance(msg, Eon):
             self.on_eon(sender, msg)
         elif isinstance(msg, Welcome):
-            self.on_welcome(msg)
+            self.on_welcome(sender, msg)
+        elif isinstance(msg, Ask):
+            self.on_ask(sender, msg)
+        elif isinstance(msg, Past):
+            self.on_past(msg)
         elif isinstance(msg, Removed) and msg.eon >= self.eon and self.eon > 0:
             self.note("suspect", '{"removed": true}')
             self.out.halted = True
@@ -453,11 +454,12 @@ class AllConcurPlus(OverlayServer):
         members = tuple([p for p in self.reconfiguration if not self.gone[p]])
         new = tuple([p for p in members if not self.is_member[p]])
         e = self.e + 1 if self.always_reliable else self.e
-        if new:
-            self.send(new, Welcome(self.eon + 1, e, self.r + 1, members, tuple(self.log)))
         for p in self.members:
             if p not in members:
                 self.gone[p] = True
+        if new:
+            gone = tuple([p for p in range(self.replicas) if self.gone[p]])
+            self.send(new, Welcome(self.eon + 1, e, self.r + 1, members, gone, len(self.log)))
         if self.pid not in members:
             self.out.halted = True
             return
@@ -472,6 +474,7 @@ class AllConcurPlus(OverlayServer):
         self.frozen = False
         self.marker = 0
         self.reconfiguration = ()
+        self.wanted = ()  # was meant for the members of another eon
         self.suspicions = {}
         self.revocations = {}
         self.revoked = {}
@@ -487,17 +490,10 @@ class AllConcurPlus(OverlayServer):
         for sender, msg in early:
             self.on_message(sender, msg)
 
-    def on_welcome(self, msg: Welcome) -> None:
-        if self.eon > 0 or self.pid not in msg.members:
-            return
-        for m in msg.log:
-            if sender_of(m.mid) < self.replicas:
-                self.deliver(m)
-            elif not self.done.contains(m.mid):
-                self.done.add(m)
-                self.deliver(m)
-        self.log = list(msg.log)
-        self.begin_state(msg.eon, msg.e, msg.r, msg.members)
+    def enter(self, welcome: Welcome) -> None:
+        for p in welcome.gone:
+            self.gone[p] = True
+        self.begin_state(welcome.eon, welcome.e, welcome.r, welcome.members)
         self.kick()
 
     def tell_removed(self, p: int) -> None:
@@ -518,6 +514,10 @@ class AllConcurPlus(OverlayServer):
         if (self.reliable and not self.always_reliable) or (self.always_reliable and self.got > 0):
             return False
         return not (loaded(self.m) or loaded(self.prev) or loaded(self.held))
+
+    def condition(self) -> dict[str, object]:
+        role = "outside" if self.eon == 0 else "member"
+        return {"role": role, "ballot": f"{self.eon}.{self.e}.{self.r}", "members": len(self.members)}
 
     def footprint(self) -> int:
         return super().footprint() + len(self.own) + len(self.stash) + len(self.seqs) + len(self.early)

@@ -34,6 +34,7 @@ def row(
         detector=detector,
         reliable_links=True,
         uniform=uniform,
+        joins=name.startswith("allconcur"),
     )
 
 

@@ -16,12 +16,13 @@ delivered in order, and merged already.
 An error of the paper (Propositions A.7 and A.8): if a sender casts m to g, then m* to h, and crashes so that m is lost,
 whatever follows from m* can never be delivered in g although others deliver it. Causal order holds, agreement does not.
 `CausalStable` repairs it: a process multicasts only when all its earlier messages have OKs of all that Θ trusts, for
-which OKs also go to a sender outside of the destinations.
+which OKs also go to a sender outside of the destinations; a client of a real cluster waits for a reply instead.
 """
 
 from typing import final
 
 from amcast.core.process import Effects, Params
+from amcast.core.requests import Reply
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage
 from amcast.protocols.fifo import Entry, Fifo, Ok
@@ -92,6 +93,9 @@ class Causal(Fifo):
         for g, n in zip(entry.m.dest, entry.seqs, strict=True):
             self.count(g, q, n)
 
+    def is_delivered(self, q: int, seq: int) -> bool:
+        return seq <= self.nb_del.get(q, 0)
+
     def footprint(self) -> int:
         return super().footprint() + len(self.msg_lst)
 
@@ -107,7 +111,7 @@ class CausalStable(Causal):
         self.oks = 0
 
     def watched(self) -> tuple[int, ...]:
-        return tuple([p for p in self.replicas if p != self.pid])
+        return tuple([p for p in self.replicas if p != self.pid]) if not self.remote else ()
 
     def listeners(self) -> tuple[int, ...]:
         return tuple([p for p in range(self.topology.size) if p != self.pid])
@@ -126,7 +130,7 @@ class CausalStable(Causal):
     def ok_to(self, m: AppMessage) -> tuple[int, ...]:
         members = self.topology.members_of(m.dest)
         q = sender_of(m.mid)
-        return members if q in members else (*members, q)
+        return members if q in members or q >= self.topology.size else (*members, q)
 
     def on_ok(self, sender: int, msg: Ok) -> None:
         if self.unstable is not None and self.unstable.mid == msg.m.mid:
@@ -139,9 +143,16 @@ class CausalStable(Causal):
         super().theta_changed()
         self.check_stable()
 
+    def on_answer(self, msg: Reply) -> None:
+        """Whoever delivered it had OKs of all that it trusts."""
+        super().on_answer(msg)
+        if self.unstable is not None and self.unstable.mid == msg.mid:
+            self.unstable = None
+            self.cast_next()
+
     def check_stable(self) -> None:
         m = self.unstable
-        if m is None:
+        if m is None or self.remote:
             return
         for p in self.topology.members_of(m.dest):
             if self.theta & ~self.oks & 1 << p:

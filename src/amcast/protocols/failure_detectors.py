@@ -38,18 +38,20 @@ class FailureDetector:
         self._heard = [now] * size
         self._patience = [params.suspect_after] * size
         self._calm_since = [now] * size
+        self._known = [False] * size  # was heard at least once
 
     def watch(self, watched: tuple[int, ...], now: int) -> None:
-        """From now on watch these: those who are new have time to be heard."""
+        """From now on watch these: those who are new have time to be heard, and to start if they never were."""
         for p in watched:
             if p not in self.watched:
-                self._heard[p] = now
+                self._heard[p] = now if self._known[p] else now + self.params.grace
         self.watched = watched
 
     def heard(self, p: int, now: int) -> bool:
         """A heartbeat arrived. True if its sender was suspected and is trusted from now on."""
         silence = now - self._heard[p]
         self._heard[p] = now
+        self._known[p] = True
         patience = self._patience[p]
         if not self.suspected[p]:
             if patience > self.params.suspect_after and now - self._calm_since[p] > CALM * patience:

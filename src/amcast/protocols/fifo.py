@@ -20,43 +20,47 @@ from typing import ClassVar, Final, final
 from mypy_extensions import mypyc_attr
 
 from amcast.core.process import Effects, Params, Process
-from amcast.core.requests import Reply
+from amcast.core.requests import Reply, Request
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Message
+from amcast.protocols.digraphs import mask
 from amcast.protocols.failure_detectors import ALIVE, Alive, FailureDetector
 
 
-@final
-class Cast(Message):
+class Numbered(Request):
     """m, its number at each destination group, and what causally precedes it (see causal.py)."""
 
     wire: ClassVar[dict[str, object]] = {"m": AppMessage, "seqs": tuple[int, ...], "past": tuple[int, ...]}
 
     def __init__(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...]) -> None:
-        self.m = m
+        super().__init__(m)
         self.seqs = seqs
         self.past = past
 
-    def about(self) -> tuple[Mid, ...]:
-        return (self.m.mid,)
+    def sound(self, groups: int) -> bool:
+        past = self.past
+        counts = [0 <= past[i] < groups and past[i + 1] >= 0 for i in range(0, len(past) - 2, 3)]
+        return len(self.seqs) == len(self.m.dest) and min(self.seqs) > 0 and len(past) % 3 == 0 and False not in counts
 
 
 @final
-class Ok(Message):
+class Cast(Numbered):
+    """A multicast."""
+
+
+@final
+class Again(Numbered):
+    """The same from a client that has no reply, and wants one if m is delivered."""
+
+
+@final
+class Ok(Numbered):
     """The same, and: whoever sends this has delivered all that the sender of m multicast to its group before."""
-
-    wire: ClassVar[dict[str, object]] = {"m": AppMessage, "seqs": tuple[int, ...], "past": tuple[int, ...]}
-
-    def __init__(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...]) -> None:
-        self.m = m
-        self.seqs = seqs
-        self.past = past
-
-    def about(self) -> tuple[Mid, ...]:
-        return (self.m.mid,)
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (Cast, Ok, Reply, Alive)
+ASKED: Final[tuple[type[Message], ...]] = (Cast, Again)
+RETRY: Final = 60  # in δ: a client that has no reply by then asks again
 
 
 @final
@@ -84,7 +88,11 @@ class Fifo(Process):
         self.replicas = tuple(range(topology.replicas))
         self.detector = FailureDetector((), topology.replicas, params, 0)
         self.theta = (1 << topology.replicas) - 1  # the trusted processes as bits
-        self.uncompleted: dict[Mid, bool] = {}  # at a sender outside
+        self.uncompleted: dict[Mid, Again] = {}  # at a sender outside
+        self.remote = pid >= topology.size  # a client of a real cluster, whose connections may break
+        self.unanswered: dict[Mid, int] = {}  # groups as bits
+        self.waits = False
+        self.settled = False  # at first it may not be connected to those who reply
 
     def on_start(self) -> None:
         self.detector.watch(self.watched(), self.now)
@@ -105,6 +113,12 @@ class Fifo(Process):
         return tuple([p for p in self.replicas if p != self.pid])
 
     def on_timer(self, name: str) -> None:
+        if name == "retry":
+            self.waits = False
+            self.settled = True
+            self.on_suspect()
+            self.wait()
+            return
         silent = self.detector.newly_suspected(self.now)
         for p in silent:
             self.note("suspect", f'{{"process": "{self.topology.name(p)}"}}')
@@ -131,18 +145,54 @@ class Fifo(Process):
         for g in m.dest:  # l.6
             self.nb_cast[g] += 1  # l.7
         seqs = tuple([self.nb_cast[g] for g in m.dest])  # l.8
+        past = self.past(m)
         if self.g0 not in m.dest:
-            self.uncompleted[m.mid] = True
-        self.send(self.topology.members_of(m.dest), Cast(m, seqs, self.past(m)))  # l.9
+            self.uncompleted[m.mid] = Again(m, seqs, past)
+        self.send(self.topology.members_of(m.dest), Cast(m, seqs, past))  # l.9
+        if self.remote:
+            self.unanswered[m.mid] = mask(m.dest)
+            self.wait()
 
     def past(self, m: AppMessage) -> tuple[int, ...]:
         return ()
+
+    # A client of a real cluster
+
+    def wait(self) -> None:
+        if self.uncompleted and not self.waits:
+            self.waits = True
+            patience = (RETRY if self.settled else RETRY // 6) * self.params.delta
+            self.set_timer("retry", patience, patience)
+
+    def on_answer(self, msg: Reply) -> None:
+        """Such a client wants to hear something from every group."""
+        left = self.unanswered.get(msg.mid, 0) & ~(1 << msg.g)
+        if left:
+            self.unanswered[msg.mid] = left
+        elif self.unanswered.pop(msg.mid, 0):
+            self.uncompleted.pop(msg.mid, None)
+            self.out.completed.append(msg.mid)
+
+    def on_suspect(self) -> None:
+        """A connection broke."""
+        for again in self.uncompleted.values():
+            self.send(self.topology.members_of(again.m.dest), again)
+
+    def on_abandon(self, mid: Mid) -> None:
+        self.uncompleted.pop(mid, None)
+        self.unanswered.pop(mid, None)
 
     # Receiving
 
     def on_message(self, sender: int, msg: Message) -> None:
         if isinstance(msg, Ok):
             self.on_ok(sender, msg)
+        elif isinstance(msg, Again):
+            entry = self.introduce(msg.m, msg.seqs, msg.past)
+            if entry is not None:
+                self.f_deliver_next(sender)
+            elif self.is_delivered(sender, msg.seqs[msg.m.dest.index(self.g0)]):
+                self.send_one(sender, Reply(msg.m.mid, self.g0, self.pid))
         elif isinstance(msg, Cast):
             entry = self.introduce(msg.m, msg.seqs, msg.past)
             if entry is not None:
@@ -152,7 +202,13 @@ class Fifo(Process):
                 self.note("trust", f'{{"process": "{self.topology.name(sender)}"}}')
                 self.theta |= 1 << sender
         elif isinstance(msg, Reply):
-            self.complete(msg.mid)
+            if self.remote:
+                self.on_answer(msg)
+            else:
+                self.complete(msg.mid)
+
+    def is_delivered(self, q: int, seq: int) -> bool:
+        return seq < self.next_f_del.get(q, 1)
 
     def on_ok(self, sender: int, msg: Ok) -> None:
         entry = self.introduce(msg.m, msg.seqs, msg.past)
@@ -222,7 +278,7 @@ class Fifo(Process):
 
     def complete(self, mid: Mid) -> None:
         """At a sender outside: one delivery means that all destinations will deliver."""
-        if self.uncompleted.pop(mid, False):
+        if not self.remote and self.uncompleted.pop(mid, None) is not None:
             self.out.completed.append(mid)
 
     def footprint(self) -> int:

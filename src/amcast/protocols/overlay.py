@@ -193,15 +193,22 @@ class OverlayServer(RoundServer):
     # Failure detection
 
     def beat(self) -> None:
-        if self.successors:
-            self.send(self.successors, ALIVE)
+        self.say_alive()
         self.set_timer("beat", self.params.heartbeat, self.params.heartbeat)
 
     def on_timer(self, name: str) -> None:
         if name == "beat":
             for p in self.detector.newly_suspected(self.now):
                 self.on_suspicion(p)
+            self.on_beat()
             self.beat()
+
+    def on_beat(self) -> None:
+        """Time has passed."""
+
+    def say_alive(self) -> None:
+        if self.successors:
+            self.send(self.successors, ALIVE)
 
     def on_detect(self, pid: int, suspected: bool) -> None:
         if pid in self.predecessors and self.detector.suspected[pid] != suspected:

@@ -131,10 +131,16 @@ class RoundClient(Process):
     def on_timer(self, name: str) -> None:
         self.waits = False
         self.silent = True
+        self.ask_another()
+        self.wait()
+
+    def on_suspect(self) -> None:
+        self.ask_another()
+
+    def ask_another(self) -> None:
         self.server = (self.server + 1) % self.topology.replicas
         for m in self.open.values():
             self.send_one(self.server, Multicast(m))
-        self.wait()
 
     def on_message(self, sender: int, msg: Message) -> None:
         if isinstance(msg, Reply) and self.open.pop(msg.mid, None) is not None:

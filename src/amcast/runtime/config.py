@@ -5,6 +5,7 @@
     protocol = "white_box"
     app = "kv"                    # log, kv, bank or ledger
     durable = true                # false: a replica that stops is lost
+    spare = 0                     # so many of the last replicas are no members until they are started, and join
 
     [timing]                      # all of it may be left out
     delta_ms = 20
@@ -46,6 +47,7 @@ from amcast.core.topology import Topology
 
 APPS: Final = ("log", "kv", "bank", "ledger")
 MS: Final = 1_000_000  # nanoseconds
+SECONDS_TO_APPEAR: Final = 60  # a replica that was not heard by then is taken for crashed
 LARGEST_MESSAGE: Final = 2**20
 LARGEST_OF_ALL: Final = 2**28
 CLUSTER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
@@ -54,7 +56,7 @@ REPLICA_ID: Final = re.compile(r"g(0|[1-9][0-9]{0,4})/(0|[1-9][0-9]{0,4})")
 HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})")
 
 TABLES: Final = ("cluster", "timing", "tls", "replica", "clients")
-CLUSTER_KEYS: Final = ("name", "protocol", "app", "durable", "largest_message")
+CLUSTER_KEYS: Final = ("name", "protocol", "app", "durable", "largest_message", "spare")
 TIMING: Final = {"delta_ms": 20.0, "heartbeat_ms": 100.0, "suspect_ms": 800.0}
 TLS_KEYS: Final = ("ca", "folder")
 ADDRESSES: Final = ("peer", "client", "admin")
@@ -136,6 +138,7 @@ class ClusterConfig:
     heartbeat_ms: float
     suspect_ms: float
     largest_message: int
+    spare: int  # how many of the last replicas are no members at first, and join when they are started
     tls: Tls | None
 
     def member(self, name: str) -> Member:
@@ -153,7 +156,12 @@ class ClusterConfig:
             round(self.heartbeat_ms * MS),
             round(self.suspect_ms * MS),
             durable=self.durable,
+            spare=self.spare,
+            grace=SECONDS_TO_APPEAR * 1000 * MS,
         )
+
+    def is_spare(self, member: Member) -> bool:
+        return member.rank >= len(self.topology.groups[member.group]) - self.spare
 
 
 def file_name(name: str) -> str:
@@ -181,6 +189,7 @@ def load_config(path: str | Path, protocols: Collection[str] = ()) -> ClusterCon
     timing = read_timing(document.table("timing", tuple(TIMING), needed=False))
     tls = read_tls(document, path.parent)
     topology, members = read_members(document, path.parent, plaintext=tls is None)
+    spare = cluster.whole("spare", 0, 0, len(topology.groups[0]) - 1)
     return ClusterConfig(
         path=path,
         name=name,
@@ -194,6 +203,7 @@ def load_config(path: str | Path, protocols: Collection[str] = ()) -> ClusterCon
         heartbeat_ms=timing["heartbeat_ms"],
         suspect_ms=timing["suspect_ms"],
         largest_message=cluster.whole("largest_message", LARGEST_MESSAGE, 1, LARGEST_OF_ALL),
+        spare=spare,
         tls=tls,
     )
 

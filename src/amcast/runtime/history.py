@@ -53,6 +53,10 @@ class History:
             return self._files[0]
         return self._blocks[0][0] if self._blocks else self.end
 
+    @property
+    def on_disk(self) -> bool:
+        return self._folder is not None
+
     def append(self, deliveries: list[tuple[AppMessage, int]], time: int) -> None:
         w = BytesWriter()
         count = pack_rows(w, deliveries, time)

@@ -12,7 +12,6 @@ import random
 import secrets
 import signal
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,14 +20,12 @@ from ssl import SSLContext
 from typing import Final
 
 import msgspec
-from librt.strings import BytesWriter
 
 from amcast.core.application import Speculator, StateMachine, delivery, place
-from amcast.core.engine import Engine, Tick, pack_row, unpack_rows
+from amcast.core.engine import Engine, Tick, unpack_rows
 from amcast.core.errors import AmcastError, UsageError, WireError
 from amcast.core.process import Protocol
-from amcast.core.requests import Multicast
-from amcast.core.topology import Mid, message_id, sender_of, seq_of
+from amcast.core.requests import Request
 from amcast.core.wire import AppMessage, Message, joined
 from amcast.runtime import frames
 from amcast.runtime.admin import Admin
@@ -39,6 +36,7 @@ from amcast.runtime.links import Incoming, Outgoing, ask_member
 from amcast.runtime.log import Log
 from amcast.runtime.loop import new_event_loop
 from amcast.runtime.metrics import Metrics
+from amcast.runtime.saved import Results, Saved, rows_behind
 from amcast.runtime.serving import Serving
 from amcast.runtime.storage import Storage, StorageFailure
 from amcast.runtime.tls import Listener, client_context, listen, server_context
@@ -53,39 +51,6 @@ SECONDS_TO_FETCH: Final = 60.0
 ROWS_AT_ONCE: Final = 2**24
 STAMPS_SINCE: Final = 1_767_225_600 * 10**9  # 2026: timestamps that are taken from clocks fit 64 bits until 2044 …
 STAMP_TICK: Final = 4096  # … with this resolution, in nanoseconds
-
-
-class Saved(msgspec.Struct, array_like=True):
-    """A snapshot of a node."""
-
-    position: int
-    protocol: list[bytes]
-    app: bytes
-    results: list[tuple[int, int, bytes]]  # sender, seq, answer
-
-
-class Results:
-    """The answers of the application, kept for as long as a client may ask for them again."""
-
-    def __init__(self) -> None:
-        self.by_mid: dict[Mid, bytes] = {}
-        self._sessions: dict[int, deque[Mid]] = {}
-
-    def add(self, m: AppMessage, result: bytes) -> None:
-        mids = self._sessions.setdefault(sender_of(m.mid), deque())
-        while mids and seq_of(mids[0]) < m.done:
-            self.by_mid.pop(mids.popleft(), None)
-        mids.append(m.mid)
-        self.by_mid[m.mid] = result
-
-    def rows(self) -> list[tuple[int, int, bytes]]:
-        return [(sender_of(mid), seq_of(mid), result) for mid, result in self.by_mid.items()]
-
-    def restore(self, rows: list[tuple[int, int, bytes]]) -> None:
-        for sender, seq, result in rows:
-            mid = message_id(sender, seq)
-            self._sessions.setdefault(sender, deque()).append(mid)
-            self.by_mid[mid] = result
 
 
 class Node:
@@ -106,10 +71,11 @@ class Node:
         """`new`: its first start. `rejoin`: without what is on its disk, from what the others of its group know."""
         self.config = config
         self.protocol = protocol
-        self.orders_all = not protocol.genuine
-        self.me: Member = config.member(name)
+        self.orders_all, self.me = not protocol.genuine, config.member(name)
         if config.durable and not protocol.durable:
             raise UsageError(f"{protocol.name} keeps nothing on disk; set durable = false in {config.path}")
+        if config.spare and not protocol.joins:
+            raise UsageError(f"{protocol.name} has fixed members; set spare = 0 in {config.path}")
         self.boot = secrets.randbits(62) | 1
         self.log = log if log is not None else Log(name)
         self.group_names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]
@@ -150,6 +116,8 @@ class Node:
         self._stopping: asyncio.Event
         self._error: BaseException | None = None
         self._ended = False  # nothing is done any more
+        self._leaving = False
+        self._halted = False  # the others go on without it
 
     # Life
 
@@ -161,9 +129,9 @@ class Node:
         served = False
         tasks: list[asyncio.Task[None]] = []
         admin = Admin(self.status, self.readiness, self.metrics.text)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number, act in ((signal.SIGTERM, self.stop), (signal.SIGINT, self.stop), (signal.SIGUSR1, self.leave)):
             with suppress(NotImplementedError, RuntimeError, ValueError):
-                self._loop.add_signal_handler(number, self.stop)
+                self._loop.add_signal_handler(number, act)
         try:
             inside, outside = self._contexts()
             await self._recover(outside)
@@ -180,6 +148,8 @@ class Node:
             if on_ready is not None:
                 on_ready()
             await self._stopping.wait()
+            if self._halted:
+                await self._say_goodbye()
         finally:
             self.ready = False
             for server in servers:
@@ -202,6 +172,25 @@ class Node:
 
     def stop(self) -> None:
         self._stopping.set()
+
+    def leave(self) -> None:
+        """Stop when the others agree to go on without this node."""
+        if not self.protocol.joins:
+            self.log.warning("cannot leave", reason=f"{self.protocol.name} has fixed members")
+        elif not self._leaving:
+            self._leaving = True
+            self.log.info("leaving")
+            self.engine.process.leave_group(time.monotonic_ns())
+            self._schedule()
+
+    async def _say_goodbye(self) -> None:
+        """Others count on what was sent."""
+        deadline = self._loop.time() + SECONDS_TO_STOP
+        links = [link for link in self.links.values() if link.connection is not None]
+        while any(link.kept for link in links) and self._loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        if not self._leaving:
+            raise AmcastError(f"{self.me.name} stopped: the others suspected it and went on without it")
 
     def fail(self, error: BaseException) -> None:
         """Something that must not happen did: say so and stop, before anything else leaves this node."""
@@ -261,6 +250,10 @@ class Node:
             self._start_from_disk(storage)
         else:
             self.engine.start(time.monotonic_ns(), None)
+            if config.is_spare(self.me):
+                self.engine.process.join_group(time.monotonic_ns())
+            if config.app == "ledger":
+                self.history = History(self.me.data / "history")
         if not config.durable:
             storage.close()
             self.storage = None
@@ -344,13 +337,15 @@ class Node:
         rows: list[bytes] = []
         while position < self.history.end:
             first, after, block = self.history.read(max(position, self.history.earliest), ROWS_AT_ONCE)
-            rows.append(block if first >= position else _without(block, position - first, len(self.group_names)))
+            rows.append(block if first >= position else rows_behind(block, position - first, len(self.group_names)))
             position = after
         return frames.encode(State(saved, b"".join(rows)))
 
     # Turns of the loop
 
     def on_batch(self, sender: int, batch: bytes) -> None:
+        if self._halted:
+            return
         self.metrics.messages_in += self.engine.receive(time.monotonic_ns(), sender, batch)
         if not self._scheduled:
             self._schedule()
@@ -361,14 +356,16 @@ class Node:
         return self.engine.requests(batch, client, permitted, self.config.largest_message)
 
     def on_requests(self, client: int, requests: list[Message]) -> None:
+        if self._halted:
+            return
         for msg in requests:
-            self.metrics.requests += msg.m.count if isinstance(msg, Multicast) else 1
+            self.metrics.requests += msg.m.count if isinstance(msg, Request) else 1
         self.engine.ask(time.monotonic_ns(), client, requests)
         if not self._scheduled:
             self._schedule()
 
     def _on_timer(self, name: str) -> None:
-        if self._error is None:
+        if self._error is None and not self._halted:
             self.engine.timer(time.monotonic_ns(), name)
             self._schedule()
 
@@ -408,6 +405,10 @@ class Node:
             else:
                 self._waiting.append(tick)
                 self._commit()
+            if tick.halted:
+                self._halted = True
+                self.log.info("left" if self._leaving else "removed")
+                self.stop()
         except Exception as error:  # half a step may be done: nothing else must leave
             self.fail(error)
 
@@ -417,6 +418,8 @@ class Node:
             self._apply(self.app, deliveries)
         if deliveries:
             self.history.append(deliveries, time.time_ns())
+            if self.storage is None and self._sync_at is None and self.history.on_disk:
+                self._sync_at = self._loop.call_later(SYNC_AFTER, self._sync)
         self.metrics.deliveries += self.history.end - before
         self.serving.grown()
 
@@ -456,7 +459,8 @@ class Node:
             self._trace_rows(tick.deliveries)
 
     def _note(self, kind: str, detail: str) -> None:
-        self.log.info(kind, **msgspec.json.decode(detail or "{}", type=dict[str, object]))
+        facts = msgspec.json.decode(detail or "{}", type=dict[str, object])
+        (self.log.debug if kind == "round" else self.log.info)(kind, **facts)
         if kind == "leader":
             self.metrics.elections += 1
         if self._trace is not None:
@@ -501,7 +505,8 @@ class Node:
 
     def _sync(self) -> None:
         self._sync_at = None
-        if self._unsynced and not self._committing and self._error is None and not self._ended:
+        unwritten = self._unsynced or self.storage is None
+        if unwritten and not self._committing and self._error is None and not self._ended:
             self._write_behind([])
 
     def _write_behind(self, ticks: list[Tick]) -> None:
@@ -520,8 +525,9 @@ class Node:
 
     def _write(self, records: list[bytes], blocks: list[bytes], saved: bytes | None) -> None:
         """In the thread of the disk."""
-        assert self.storage is not None
         self.history.write(blocks)
+        if self.storage is None:
+            return
         if records:
             self.storage.commit(records)
         if saved is not None:
@@ -558,6 +564,8 @@ class Node:
     def readiness(self) -> str | None:
         if not self.ready:
             return "starting"
+        if self.engine.process.condition().get("role") == "outside":
+            return "joining"
         connected = sum(link.connection is not None for link in self.links.values() if link.peer.group == self.me.group)
         if connected + 1 < self.config.topology.quorum(self.me.group):
             return f"connected to {connected} other members of {self.group_names[self.me.group]}: no quorum"
@@ -580,14 +588,6 @@ class Node:
             "durable": self.config.durable,
             **({"rollbacks": self.app.rollbacks} if isinstance(self.app, Speculator) else {}),
         }
-
-
-def _without(block: bytes, count: int, groups: int) -> bytes:
-    """These rows without the first ones."""
-    w = BytesWriter()
-    for ts, index, when, m in unpack_rows(block, groups)[count:]:
-        pack_row(w, ts, index, when, m)
-    return w.getvalue()
 
 
 def serve(node: Node) -> None:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Final, Protocol, cast
 
 from amcast.core.errors import AmcastError, WireError
-from amcast.core.requests import Multicast
+from amcast.core.requests import Request
 from amcast.core.topology import seq_of
 from amcast.core.wire import Message
 from amcast.runtime import frames
@@ -169,7 +169,7 @@ class _Served(asyncio.Protocol):
         assert self.grant is not None
         wanted, unwanted = self.host.requests_in(batch, self.session, self.permitted)
         for msg in unwanted:
-            assert isinstance(msg, Multicast)
+            assert isinstance(msg, Request)
             m = msg.m
             ours = self.host.orders_all or self.host.me.group in m.dest
             allowed = self.grant.write.issuperset(m.dest) and ours
