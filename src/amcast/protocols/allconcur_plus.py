@@ -408,7 +408,7 @@ class AllConcurPlus(JoiningServer):
             if msg.batch:
                 if self.keeps_log:
                     self.log.extend(msg.batch)
-                self.deliver_batch(msg.origin, msg.batch)
+                self.deliver_message(msg)
             if msg.control:
                 self.obey(msg.r, msg.control)
         self.own.pop(number_of(done), None)

@@ -62,7 +62,7 @@ class AllGather(RoundServer):
         while self.got == len(self.members):
             for msg in self.received:
                 if msg is not None and msg.batch:
-                    self.deliver_batch(msg.origin, msg.batch)
+                    self.deliver_message(msg)
             self.r += 1
             self.received = [None] * self.replicas
             self.got = 0

@@ -7,6 +7,7 @@ message of a client may be in two batches, and only its first copy is delivered.
 
 from typing import ClassVar, Final, final
 
+from amcast.core.order import BOTTOM
 from amcast.core.process import Effects, Params, Process
 from amcast.core.requests import Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of, seq_of
@@ -30,6 +31,13 @@ class RoundMessage(Message):
         self.origin = origin
         self.batch = batch
         self.control = control
+        self.rows: list[tuple[AppMessage, int]] = []  # of servers' own messages, as they are delivered: made once
+
+    def rows_of(self, servers: int) -> list[tuple[AppMessage, int]]:
+        """Nothing if a message of a client is among them."""
+        if not self.rows and all([sender_of(m.mid) < servers for m in self.batch]):
+            self.rows = [(m, BOTTOM) for m in self.batch]
+        return self.rows
 
     def about(self) -> tuple[Mid, ...]:
         return tuple([m.mid for m in self.batch])
@@ -86,6 +94,14 @@ class RoundServer(Process):
         batch = tuple(self.queue[:BATCH])
         del self.queue[: len(batch)]
         return batch
+
+    def deliver_message(self, msg: RoundMessage) -> None:
+        if msg.origin != self.pid:
+            rows = msg.rows_of(self.replicas)
+            if rows:
+                self.out.deliveries.extend(rows)
+                return
+        self.deliver_batch(msg.origin, msg.batch)
 
     def deliver_batch(self, origin: int, batch: Batch) -> None:
         for m in batch:
