@@ -287,7 +287,7 @@ class Protocol:
         reliable_links: bool = False,
         uniform: bool = True,
         joins: bool = False,
-        requests: tuple[type[Message], ...] = REQUESTS,
+        requests: tuple[type[Message], ...] = (),
     ) -> None:
         self.name = name
         self.title = title
@@ -309,5 +309,5 @@ class Protocol:
         self.detector = detector  # the failure detector that it needs: "P", "◇P" or "Θ"
         self.reliable_links = reliable_links  # counts on it that what was sent before a crash arrives
         self.uniform = uniform  # what a process delivers before it crashes counts for the others
-        self.requests = requests  # what a replica takes from a client of a cluster
+        self.requests = requests or REQUESTS  # what a replica takes from a client of a cluster
         self.joins = joins  # processes may become members, and leave, while it runs
