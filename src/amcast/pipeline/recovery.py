@@ -54,6 +54,21 @@ def delivery_bins(trace: "DataFrame", bin_ns: int) -> "DataFrame":
     )
 
 
+def deliveries_at(trace: "DataFrame", process: str, bin_ns: int) -> "DataFrame":
+    """Per run and bin in which this process delivered something: how much, and the longest pause that ended there."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    here = trace.where((F.col("kind") == "deliver") & (F.col("process") == process)).select("run", "time")
+    before = F.lag("time").over(Window.partitionBy("run").orderBy("time"))
+    return (
+        here.withColumn("pause", F.col("time") - before)
+        .groupBy("run", F.floor(F.col("time") / bin_ns).alias("bin"))
+        .agg(F.count("*").alias("deliveries"), (F.max("pause") / MILLISECOND).alias("pause_ms"))
+        .orderBy("run", "bin")
+    )
+
+
 def with_empty_bins(bins: Rows, bin_ns: int) -> list[dict[str, Any]]:
     """The same with the bins in between, of which nothing is known but that nothing was delivered."""
     found = {(row["run"], row["place"], row["bin"]): row for row in bins}

@@ -7,7 +7,7 @@ message of a client may be in two batches, and only its first copy is delivered.
 
 from typing import ClassVar, Final, final
 
-from amcast.core.process import Effects, Params, Process
+from amcast.core.process import Effects, Params, Process, Supply
 from amcast.core.requests import Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message
@@ -65,7 +65,11 @@ class RoundServer(Process):
         self.g0 = topology.group_of[pid]
         self.replicas = topology.replicas
         self.queue: list[AppMessage] = []
+        self.supply: Supply | None = None
         self.done = DeliveredMessages()
+
+    def on_supply(self, supply: Supply) -> None:
+        self.supply = supply
 
     def on_multicast(self, m: AppMessage) -> None:
         self.queue.append(m)
@@ -83,6 +87,9 @@ class RoundServer(Process):
         raise NotImplementedError
 
     def take_batch(self) -> Batch:
+        if self.supply is not None and not self.queue:
+            m = self.supply.next(self.pid)
+            return () if m is None else (m,)
         batch = tuple(self.queue[:BATCH])
         del self.queue[: len(batch)]
         return batch
