@@ -1,4 +1,4 @@
-"""Servers that broadcast in every round, the data centres in which the AllConcur+ paper lets them, and their measures."""
+"""Servers that broadcast in every round, as in the AllConcur+ paper: the workload, the data centres, the measures."""
 
 from itertools import pairwise
 
@@ -6,8 +6,8 @@ import pytest
 
 from amcast.core.errors import UsageError
 from amcast.core.topology import Mid
-from amcast.core.wire import AppMessage, Codec
 from amcast.core.trace import ListRecorder
+from amcast.core.wire import AppMessage, Codec
 from amcast.lab.simulate import Crash, Simulation
 from amcast.lab.steady import Steady
 from amcast.lab.summary import SummaryRecorder

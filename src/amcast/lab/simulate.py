@@ -148,4 +148,5 @@ class Simulation:
             heartbeat, patience = (MILLISECOND, 10 * MILLISECOND) if self.crashes else (NEVER, NEVER)
             return Params(network.delta, heartbeat, patience, checked=self.checked)
         # On machines that queue, a message takes much longer than the wire: time-outs must not count on δ alone.
-        return Params(max(network.delta, 10 * MILLISECOND) if costs is not None else network.delta, checked=self.checked)
+        patience = max(network.delta, 10 * MILLISECOND) if costs is not None else network.delta
+        return Params(patience, checked=self.checked)

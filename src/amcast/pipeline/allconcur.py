@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow as pa
 from amcast.pipeline.figure import Figure
 from amcast.pipeline.recovery import deliveries_at
 from amcast.protocols.digraphs import diameter, is_connected, least_degree, reliable_digraph
-from amcast.sim.network import SECOND, nanoseconds
+from amcast.sim.network import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,10 +29,16 @@ def draw_runs(session: "SparkSession", figure: Figure, folder: Path, runs: Mappi
 
     config = ("network", "protocol", "replicas", "rounds", "batch", "payload", "seed")
     rows = [{name: row[name] for name in (*config, *POINT)} for of_sweep in runs.values() for row in of_sweep]
-    protocols = list(dict.fromkeys(name for spec in figure.sweeps.values() for name in spec.axes["protocol"]))  # type: ignore[union-attr]
+    protocols = protocols_of(figure)
     rows.sort(key=lambda row: (row["network"], protocols.index(row["protocol"]), row["replicas"], row["batch"]))
     drawing.draw_grid(folder / f"{figure.name}.png", figure.title, figure.plot, rows)
     return rows, runs
+
+
+def protocols_of(figure: Figure) -> list[str]:
+    """In the order in which the figure's file names them."""
+    axes = (spec.axes["protocol"] for spec in figure.sweeps.values())
+    return list(dict.fromkeys(name for axis in axes if isinstance(axis, tuple) for name in axis))
 
 
 # Figure 6
@@ -78,42 +84,43 @@ def estimates(n: int, plus: Mapping[str, Any], base: Mapping[str, Any]) -> Itera
 
 
 def draw_rates(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
-    """What one server delivers over time."""
+    """What one server delivers over time, by the round."""
     from amcast.pipeline import drawing
 
-    plot = figure.plot
-    bin_ns = nanoseconds(plot.bin)
+    protocols = protocols_of(figure)
     rows: list[dict[str, Any]] = []
     totals: list[dict[str, Any]] = []
     failures: set[float] = set()
     for name, of_sweep in runs.items():
         trace = session.read.parquet(str((folder / name / "trace").absolute()))
         failures |= {row["time"] / SECOND for row in trace.where("kind = 'crash'").select("time").collect()}
-        bins = {(row["run"], row["bin"]): row for row in deliveries_at(trace, plot.at, bin_ns).collect()}
-        for run in of_sweep:
-            here = list(rates_of(run, bins, bin_ns))
+        moments = deliveries_at(trace, figure.plot.at).collect()
+        for run in sorted(of_sweep, key=lambda run: protocols.index(run["protocol"])):
+            here = [
+                {
+                    "run": run["run"],
+                    "protocol": run["protocol"],
+                    "time_s": moment["time"] / SECOND,
+                    "pause_ms": moment["pause"] / MILLISECOND,
+                    "transactions": run["batch"] * moment["deliveries"],
+                    "transactions_per_second": run["batch"] * moment["deliveries"] * SECOND / moment["pause"],
+                }
+                for moment in moments
+                if moment["run"] == run["run"] and moment["time"] <= run["duration_ns"]
+            ]
             rows += here
-            totals.append({**run, **total_of(here)})
-    drawing.draw_rates(folder / f"{figure.name}.png", figure.title, plot, rows, sorted(failures))
+            totals.append({**run, **total_of(here, run["duration_ns"] / SECOND)})
+    drawing.draw_rates(folder / f"{figure.name}.png", figure.title, figure.plot, rows, sorted(failures))
     return rows, {"rates": totals}
 
 
-def rates_of(run: Mapping[str, Any], bins: Mapping[tuple[str, int], Any], bin_ns: int) -> Iterator[dict[str, Any]]:
-    for n in range(run["duration_ns"] // bin_ns):
-        found = bins.get((run["run"], n))
-        yield {
-            "run": run["run"],
-            "protocol": run["protocol"],
-            "start_s": n * bin_ns / SECOND,
-            "transactions_per_second": (found["deliveries"] if found else 0) * run["batch"] * SECOND / bin_ns,
-            "pause_ms": found["pause_ms"] if found else None,
-        }
-
-
-def total_of(bins: Rows) -> dict[str, float]:
-    rates = [row["transactions_per_second"] for row in bins]
-    pauses = [row["pause_ms"] for row in bins if row["pause_ms"] is not None]
-    return {"mean_rate": fmean(rates), "median_rate": median(rates), "longest_pause_ms": max(pauses, default=0.0)}
+def total_of(rounds: Rows, seconds: float) -> dict[str, float]:
+    """Of the whole run; a median is over rounds."""
+    return {
+        "mean_rate": sum(row["transactions"] for row in rounds) / seconds,
+        "median_rate": median(row["transactions_per_second"] for row in rounds),
+        "longest_pause_ms": max(row["pause_ms"] for row in rounds),
+    }
 
 
 # Table II

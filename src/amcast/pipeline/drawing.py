@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Sheet
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from amcast.pipeline.figure import Plot
 from amcast.protocols import PROTOCOLS
+from amcast.sim.network import SECOND, nanoseconds
 
 LABELS: Final = {
     "messages_per_second": "throughput, messages/s",
@@ -105,7 +106,8 @@ def plot_lines(axes: Any, plot: Plot, y: str, rows: Rows) -> None:
     names = dict.fromkeys(line_title(row, plot) for row in rows)
     for number, (marker, name) in enumerate(zip(cycle(MARKERS), names, strict=False)):
         points = [row for row in rows if line_title(row, plot) == name]
-        style = {"marker": marker, "markersize": 4, "linewidth": 1.5 if number else 3.5, "label": name}  # none is hidden
+        width = 3 if number == 0 and "protocol" in plot.line else 1.5  # where two coincide, both are seen
+        style: dict[str, Any] = {"marker": marker, "markersize": 4, "linewidth": width, "label": name}
         axes.plot([row[plot.x] for row in points], [row[y] for row in points], **style)
     numbers = sorted({row[plot.x] for row in rows if not isinstance(row[plot.x], str)})
     if "x" in plot.log:
@@ -114,7 +116,9 @@ def plot_lines(axes: Any, plot: Plot, y: str, rows: Rows) -> None:
         axes.minorticks_off()
     if "y" in plot.log:
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}" if value < 1000 else f"{value / 1000:g}k")
+        axes.yaxis.set_minor_formatter(NullFormatter())
     else:
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_locator(MaxNLocator(nbins=9, integer=True))
@@ -130,25 +134,39 @@ def line_title(row: Mapping[str, Any], plot: Plot) -> str:
     )
 
 
-def draw_rates(path: Path, title: str, plot: Plot, bins: Rows, failures: Sequence[float]) -> None:
+def draw_rates(path: Path, title: str, plot: Plot, rounds: Rows, failures: Sequence[float]) -> None:
     """Transactions over time, a line per protocol; crashes are marked."""
     sheet = Sheet(figsize=(9, 4), layout="constrained")
     axes = sheet.add_subplot()
-    for name in dict.fromkeys(row["protocol"] for row in bins):
-        here = [row for row in bins if row["protocol"] == name]
-        heights = [row["transactions_per_second"] for row in here]
-        axes.step([row["start_s"] for row in here], heights, where="post", label=PROTOCOLS[name].title, linewidth=1)
+    for name in dict.fromkeys(row["protocol"] for row in rounds):
+        here = [row for row in rounds if row["protocol"] == name]
+        times, rates = joined(here, nanoseconds(plot.bin) / SECOND)
+        axes.step(times, rates, where="pre", label=PROTOCOLS[name].title, linewidth=1.2)
     for number, failure in enumerate(failures):
         label = "a server fails" if number == 0 else None
         axes.axvline(failure, color="tab:red", linestyle="--", linewidth=1, label=label)
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel("time, s", fontsize=9)
-    axes.set_ylabel(f"transactions/s at {plot.at}, in bins of {plot.bin}", fontsize=9)
+    axes.set_ylabel(f"transactions/s at {plot.at}", fontsize=9)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, loc="center right")
+    sheet.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     sheet.suptitle(title, fontsize=11)
     save(sheet, path)
+
+
+def joined(rounds: Rows, seconds: float) -> tuple[list[float], list[float]]:
+    """Whole rounds, one after the other, until they have taken so long: when they end, transactions per second."""
+    ends: list[float] = []
+    rates: list[float] = []
+    since, transactions = 0.0, 0
+    for row in rounds:
+        transactions += row["transactions"]
+        if row["time_s"] - since >= seconds:
+            ends.append(row["time_s"])
+            rates.append(transactions / (row["time_s"] - since))
+            since, transactions = row["time_s"], 0
+    return ends, rates
 
 
 def draw_timeline(path: Path, title: str, plot: Plot, bins: Rows, crashes: Rows) -> None:

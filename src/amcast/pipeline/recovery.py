@@ -54,18 +54,18 @@ def delivery_bins(trace: "DataFrame", bin_ns: int) -> "DataFrame":
     )
 
 
-def deliveries_at(trace: "DataFrame", process: str, bin_ns: int) -> "DataFrame":
-    """Per run and bin in which this process delivered something: how much, and the longest pause that ended there."""
+def deliveries_at(trace: "DataFrame", process: str) -> "DataFrame":
+    """Per run and moment at which this process delivered something: how much, and how long it had delivered nothing."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    here = trace.where((F.col("kind") == "deliver") & (F.col("process") == process)).select("run", "time")
-    before = F.lag("time").over(Window.partitionBy("run").orderBy("time"))
+    here = trace.where((F.col("kind") == "deliver") & (F.col("process") == process))
+    before = F.lag("time", 1, 0).over(Window.partitionBy("run").orderBy("time"))
     return (
-        here.withColumn("pause", F.col("time") - before)
-        .groupBy("run", F.floor(F.col("time") / bin_ns).alias("bin"))
-        .agg(F.count("*").alias("deliveries"), (F.max("pause") / MILLISECOND).alias("pause_ms"))
-        .orderBy("run", "bin")
+        here.groupBy("run", "time")
+        .agg(F.count("*").alias("deliveries"))
+        .withColumn("pause", F.col("time") - before)
+        .orderBy("run", "time")
     )
 
 
