@@ -7,10 +7,10 @@
 - or `digraphs`, numbers of servers: what is drawn are properties of their reliable digraphs, and nothing is simulated;
 - `[plot]`, of `kind = "curves"`: columns of the runs for `x` and `y`, a panel per value of `panel`, a line per value of
   `line`, points in the order of `along`; of `kind = "timeline"`: throughput and latency over time, in bins, at `places`
-  (groups, or "clients" for all of them); of `kind = "rates"`: what the process `at` delivers, in whole rounds of at
-  least `bin` together; or of
-  `kind = "grid"`: a panel for each of `ys` and each value of `panel`, `log` names the axes that are logarithmic. Like a
-  grid, "estimates" draws what AllConcur+ is expected to achieve when servers fail, and "digraphs" those;
+  (groups, or "clients" for all of them); of `kind = "rates"`: what the process `at` delivers over time, in whole rounds
+  of at least `bin` together; or of `kind = "grid"`: a panel for each of `ys` and each value of `panel`, `log` names the
+  axes that are logarithmic. Like a grid, "estimates" draws what AllConcur+ is expected to achieve when servers fail,
+  and "digraphs" those;
 - `[[claim]]`: `what`, what the `paper` says, the value `expected` from a model, and how to measure it: a `column` of
   the runs, where the columns named in `where` have those values ("most" and "least" are the extremes), their mean
   unless `how` is "max" or "min"; with `over`, the ratio to another selection, point by point.
