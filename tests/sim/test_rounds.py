@@ -63,6 +63,8 @@ def test_servers_broadcast_for_so_long_and_the_others_go_on_when_one_fails(crash
 def test_rounds_are_refused_where_there_are_none() -> None:
     with pytest.raises(UsageError, match="3 rounds: skeen has none"):
         Simulation("skeen", replicas=1, rounds=3).world()
+    with pytest.raises(UsageError, match="5 messages and 3 rounds exclude each other"):
+        Simulation("allgather", groups=1, rounds=3, messages=5).world()
     with pytest.raises(UsageError, match="7 servers in 5 data centres"):
         Simulation("allgather", groups=1, replicas=7, rounds=3, network="allconcur-mdc").world()
 

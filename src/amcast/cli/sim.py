@@ -75,18 +75,11 @@ def sim(
     smallest = {"groups": 1 if table.single_group else 3, "replicas": 1 if table.single_replica else 3}
     fields = {**smallest, "clients": 10, "network": "constant:1ms", **planned}
     given = {
-        "groups": groups,
-        "replicas": replicas,
-        "clients": clients,
-        "network": network,
-        "rate": rate,
-        "senders_to": senders_to,
+        "groups": groups, "replicas": replicas, "clients": clients, "network": network, "rate": rate,
+        "senders_to": senders_to, "rounds": rounds, "payload": payload, "batch": batch,
         "skew": nanoseconds(skew) if skew is not None else None,
         "window": nanoseconds(window) if window is not None else None,
-        "rounds": rounds,
-        "payload": payload,
-        "batch": batch,
-    }
+    }  # fmt: skip
     fields.update({name: value for name, value in given.items() if value is not None})
     count = fields.pop("messages", None if fields.get("rounds") else MESSAGES)
     with nothing_too_large():

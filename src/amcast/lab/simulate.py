@@ -80,6 +80,9 @@ class Simulation:
             raise TopologyError(f"{self.groups} groups: {table.name} broadcasts in one group; use --groups 1")
         if self.rounds and not table.single_group:
             raise UsageError(f"{self.rounds} rounds: {table.name} has none; expected a protocol of one group")
+        if self.rounds and self.messages is not None:
+            both = f"{self.messages} messages and {self.rounds} rounds"
+            raise UsageError(f"{both} exclude each other: expected one of them")
         majorities = not table.broadcast and not table.detector and not self.senders_to and not self.rounds
         if self.replicas < 1 or (majorities and self.replicas % 2 == 0):
             raise TopologyError(
