@@ -31,7 +31,7 @@ def run(name: str, servers: int, rounds: int) -> tuple[int, float]:
         Constant(MILLISECOND),
         Seeded(1),
         params=Params(MILLISECOND, heartbeat=1000 * SECOND),
-        workload=Servers(rounds, 3 if name == "allconcur_plus" else 1, b"x" * 1000, 5 * MILLISECOND),
+        workload=Servers(rounds, b"x" * 1000),
     )
     world.run()
     assert not world.stalled and world.delivered == servers * servers * rounds

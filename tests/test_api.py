@@ -22,7 +22,7 @@ def test_protocol_interface() -> None:
         "start", "receive", "timer", "multicast", "recover", "absent", "rejoin", "suspect", "abandon", "detect",
         "reconfigure", "change_members", "join_group", "leave_group",
     )  # fmt: skip
-    hooks = tuple(f"on_{name}" for name in (*verbs, "message", "observe") if name != "receive")
+    hooks = tuple(f"on_{name}" for name in (*verbs, "message", "observe", "supply") if name != "receive")
     says = ("send", "send_one", "set_timer", "deliver", "note", "idle", "footprint", "snapshot", "condition")
     public = {name for name in dir(Process) if not name.startswith("_")}
     data = {"pid", "topology", "params", "out", "now"}  # slots of the compiled class

@@ -15,7 +15,7 @@ from amcast.core.topology import Topology
 from amcast.pipeline import figure as figure_module
 from amcast.pipeline.figure import SCALES, Claim, figure_names, figure_of, load_figure
 from amcast.pipeline.recovery import crashes, delivery_bins, settled_s, with_empty_bins
-from amcast.pipeline.reproduce import measure
+from amcast.pipeline.reproduce import KINDS, measure
 from amcast.pipeline.sweep import read_runs
 from amcast.sim.network import Sites, parse_network
 
@@ -96,7 +96,7 @@ def test_every_figure_can_be_run(name: str, scale: str) -> None:
         for row in (spec.rows()[0], spec.rows()[-1]):
             row.simulation.world()
     assert figure.claims and figure.paper
-    assert figure.plot.kind in ("curves", "timeline")
+    assert figure.plot.kind in KINDS and (figure.sweeps or figure.digraphs)
 
 
 def test_what_the_papers_used_is_what_the_paper_scale_runs() -> None:

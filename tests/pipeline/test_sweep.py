@@ -107,6 +107,7 @@ MISTAKES = {
     'protocol = "skeen"\nduration = "5"': "duration: time '5'",
     'protocol = "skeen"\nnetwork = "wlan"': "network: network 'wlan'",
     'protocol = "skeen"\nmessages = 5\nduration = "1s"': "exclude each other",
+    'protocol = "allgather"\nmessages = 5\nrounds = 3': "messages and rounds exclude each other",
     'protocol = "skeen"\nrate = 0': "rate: 0: expected messages per second",
     'protocol = "white_box"\ncrashes = "g0/0@1s"': "crashes: 'g0/0@1s': expected a list",
     'protocol = "white_box"\ncrashes = ["g0/0"]': "crashes: crash 'g0/0': expected PROCESS@TIME",

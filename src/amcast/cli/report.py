@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 OPTIONS = (
     "messages", "duration", "groups", "replicas", "clients", "dest_groups", "network", "rate", "skew", "payload",
-    "senders_to", "window",
+    "senders_to", "window", "rounds", "batch",
 )  # fmt: skip
 MOST_NAMED = 3  # processes in one line
 MOST_IN_JSON = 100  # missing messages
@@ -48,11 +48,17 @@ def title(simulation: Simulation) -> str:
     parts = (
         PROTOCOLS[simulation.protocol].title,
         f"{count(simulation.groups, 'group')} of {simulation.replicas}",
-        f"{simulation.senders_to} send to each" if simulation.senders_to else count(simulation.clients, "client"),
+        senders(simulation),
         simulation.network,
         f"seed {simulation.seed}",
     )
     return " · ".join(parts)
+
+
+def senders(simulation: Simulation) -> str:
+    if simulation.rounds:
+        return count(simulation.rounds, "round")
+    return f"{simulation.senders_to} send to each" if simulation.senders_to else count(simulation.clients, "client")
 
 
 def in_all(summary: Summary) -> str:

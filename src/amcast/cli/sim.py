@@ -15,10 +15,14 @@ MESSAGES = 1000  # where neither --messages nor --duration is given
 SLOWEST, FASTEST = 1e-3, 1e9  # messages per second: at most one per tick of the virtual clock
 NETWORKS = (
     "constant:1ms (default), uniform:1ms,9ms, exponential:0.5ms,0.15ms (base, mean of the tail), lan, "
-    "wan (leaders at one site), wan-spread, oam-lan or oam-wan."
+    "wan (leaders at one site), wan-spread, oam-lan, oam-wan, allconcur-sdc or allconcur-mdc."
 )
-SETUP = "An experiment of a paper: white-box-lan, white-box-wan, oam-lan or oam-wan. Other options change it."
+SETUP = (
+    "An experiment of a paper: white-box-lan, white-box-wan, oam-lan, oam-wan, allconcur-sdc or allconcur-mdc. "
+    "Other options change it."
+)
 SENDERS = "Members multicast instead of clients, and so many groups send to each."
+ROUNDS = "The servers of a broadcast multicast instead of clients, so many messages each."
 SINGLE = "Replicas per group, odd. Default: 3, or 1 where the protocol says so."
 
 GROUPS = "Number of groups. Default: 3, or 1 where the protocol says so."
@@ -44,7 +48,9 @@ def sim(
     skew: Annotated[str | None, Option(metavar="TIME", help="Clocks are off by up to so much.")] = None,
     senders_to: Annotated[int | None, Option(min=0, metavar="N", help=SENDERS)] = None,
     window: Annotated[str | None, Option(metavar="TIME", help="Wait window of optimistic. Default: estimated.")] = None,
-    payload: Annotated[int, Option(min=0, max=1 << 24, help="Bytes of a message.")] = 20,
+    rounds: Annotated[int | None, Option(min=1, metavar="N", help=ROUNDS)] = None,
+    payload: Annotated[int | None, Option(min=0, max=1 << 24, help="Bytes of a message. Default: 20.")] = None,
+    batch: Annotated[int | None, Option(min=1, max=1 << 16, help="Or payloads in a message. Default: 1.")] = None,
     checked: Annotated[bool, Option("--checked", help="Assert the paper's invariants at run time.")] = False,
     seed: Annotated[int, Option(min=0, help="The same seed makes the same run.")] = 1,
     trace: Annotated[TraceLevel, Option(help="full: every send and receive too.")] = TraceLevel.deliveries,
@@ -69,17 +75,13 @@ def sim(
     smallest = {"groups": 1 if table.single_group else 3, "replicas": 1 if table.single_replica else 3}
     fields = {**smallest, "clients": 10, "network": "constant:1ms", **planned}
     given = {
-        "groups": groups,
-        "replicas": replicas,
-        "clients": clients,
-        "network": network,
-        "rate": rate,
-        "senders_to": senders_to,
+        "groups": groups, "replicas": replicas, "clients": clients, "network": network, "rate": rate,
+        "senders_to": senders_to, "rounds": rounds, "payload": payload, "batch": batch,
         "skew": nanoseconds(skew) if skew is not None else None,
         "window": nanoseconds(window) if window is not None else None,
-    }
+    }  # fmt: skip
     fields.update({name: value for name, value in given.items() if value is not None})
-    count = fields.pop("messages", MESSAGES)
+    count = fields.pop("messages", None if fields.get("rounds") else MESSAGES)
     with nothing_too_large():
         simulation = Simulation(
             protocol,
@@ -89,7 +91,6 @@ def sim(
             dest_groups=dest_groups,
             crashes=tuple(Crash.parse(text) for text in crash or ()),
             seed=seed,
-            payload=payload,
             checked=checked,
         )
     recorder = SummaryRecorder(full=trace is TraceLevel.full and out is not None)

@@ -98,6 +98,14 @@ class Effects:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class Supply:
+    """Whom a server asks for a message when a round begins and it has none to broadcast."""
+
+    def next(self, pid: int) -> AppMessage | None:
+        return None
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Process:
     """One process of a protocol. Drivers call the verbs, protocols override the hooks."""
 
@@ -222,6 +230,9 @@ class Process:
 
     def on_observe(self, monitor: object) -> None:
         """Report to the observer of a checked run, made by `Protocol.monitor`."""
+
+    def on_supply(self, supply: Supply) -> None:
+        """Broadcast in every round as long as there is a supply of messages. Only for protocols with rounds."""
 
     def snapshot(self) -> list[bytes]:
         """Records from which `recover` rebuilds what this process must not forget, instead of all so far."""

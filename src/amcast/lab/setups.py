@@ -22,6 +22,13 @@ SETUPS: Final[dict[str, dict[str, Any]]] = {
         "groups": 4, "replicas": 4, "network": "oam-wan", "senders_to": 2, "rate": 200.0, "messages": 4_000,
         "skew": 5_000_000,
     },
+    # AllConcur+, section V: every server broadcasts four transactions in every round; one or five data centres.
+    "allconcur-sdc": {
+        "groups": 1, "replicas": 72, "network": "allconcur-sdc", "rounds": 24, "payload": 250, "batch": 4,
+    },
+    "allconcur-mdc": {
+        "groups": 1, "replicas": 75, "network": "allconcur-mdc", "rounds": 24, "payload": 250, "batch": 4,
+    },
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from dataclasses import dataclass, field
+from typing import Final
 
 from amcast.core.errors import TopologyError, UsageError
 from amcast.core.process import Params
@@ -13,9 +14,11 @@ from amcast.protocols import protocol
 from amcast.protocols.baseline import Options
 from amcast.sim.choices import Choices, Seeded
 from amcast.sim.datacentres import DataCentres
-from amcast.sim.network import MILLISECOND, Costs, Network, nanoseconds, parse_network
-from amcast.sim.workload import ClosedLoop, Destinations, OpenLoop
-from amcast.sim.world import World
+from amcast.sim.network import MILLISECOND, SECOND, Costs, Network, nanoseconds, parse_network
+from amcast.sim.workload import ClosedLoop, Destinations, OpenLoop, Servers
+from amcast.sim.world import Workload, World
+
+NEVER: Final = 1_000_000 * SECOND
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ class Simulation:
     checked: bool = False
     senders_to: int = 0  # members multicast, and so many other groups send to each group; 0: clients multicast
     window: int = -1  # of Optimistic, if it is fixed
+    rounds: int = 0  # the servers of a broadcast multicast, each so many messages at most; 0: clients multicast
+    batch: int = 1  # transactions of `payload` bytes in a message
 
     def describe(self, delta: int) -> str:
         """The run as JSON, for its trace: how the numbers of a trace get their context, δ above all."""
@@ -73,14 +78,19 @@ class Simulation:
             raise TopologyError(f"{self.replicas} replicas: {table.name} has groups of one process; use --replicas 1")
         if table.single_group and self.groups != 1:
             raise TopologyError(f"{self.groups} groups: {table.name} broadcasts in one group; use --groups 1")
-        majorities = not table.broadcast and not table.detector and not self.senders_to
+        if self.rounds and not table.single_group:
+            raise UsageError(f"{self.rounds} rounds: {table.name} has none; expected a protocol of one group")
+        if self.rounds and self.messages is not None:
+            both = f"{self.messages} messages and {self.rounds} rounds"
+            raise UsageError(f"{both} exclude each other: expected one of them")
+        majorities = not table.broadcast and not table.detector and not self.senders_to and not self.rounds
         if self.replicas < 1 or (majorities and self.replicas % 2 == 0):
             raise TopologyError(
                 f"{self.replicas} replicas per group: expected an odd number, for an even one tolerates no more crashes"
             )
         if self.clients < 1:
             raise TopologyError(f"{self.clients} clients: expected at least one")
-        for number, what in ((self.messages, "messages"), (self.duration, "duration")):
+        for number, what in ((self.messages, "messages"), (self.duration, "duration"), (self.batch, "batch")):
             if number is not None and number < 1:
                 raise UsageError(f"{what} {number}: expected a positive number")
         if not 0 <= self.senders_to < self.groups:
@@ -100,24 +110,21 @@ class Simulation:
                 topology = Topology((self.replicas,) * self.groups, self.replicas * self.groups)
         elif self.window >= 0:
             table = configured(table, Options(window=self.window))
+        if self.rounds:
+            topology = Topology((self.replicas,))
+            senders = tuple(range(self.replicas))
         network, costs = set_up(self.network, topology)
         dest_groups = self.dest_groups if self.dest_groups is not None else min(2, self.groups)
         destinations = relation if self.senders_to else Destinations(self.groups, dest_groups)
-        messages = self.messages if self.messages is not None or self.duration is not None else 1000
-        payload = b"x" * self.payload
-        # On machines that queue, a message takes much longer than the wire: time-outs must not count on δ alone.
-        patience = max(network.delta, 10 * MILLISECOND) if costs is not None else network.delta
         source = choices if choices is not None else Seeded(self.seed)
         world = World(
             table,
             topology,
             network,
             source,
-            params=Params(patience, checked=self.checked),
+            params=self.params(network, costs),
             costs=costs,
-            workload=ClosedLoop(destinations, messages, self.duration, payload)
-            if self.rate is None
-            else OpenLoop(destinations, self.rate, messages, self.duration, payload),
+            workload=self.workload(destinations),
             recorder=recorder,
             run=run or f"{self.protocol}-{self.seed}",
             config=self.describe(network.delta),
@@ -128,3 +135,21 @@ class Simulation:
             pid = topology.pid(crash.process)
             world.call(crash.time, lambda world, pid=pid: world.crash(pid))  # type: ignore[misc]
         return world
+
+    def workload(self, destinations: Destinations) -> Workload:
+        payload = b"x" * (self.payload * self.batch)
+        if self.rounds:
+            return Servers(self.rounds, payload, self.duration)
+        messages = self.messages if self.messages is not None or self.duration is not None else 1000
+        if self.rate is None:
+            return ClosedLoop(destinations, messages, self.duration, payload)
+        return OpenLoop(destinations, self.rate, messages, self.duration, payload)
+
+    def params(self, network: Network, costs: Costs | None) -> Params:
+        if isinstance(network, DataCentres):
+            # Heartbeats as in the AllConcur+ paper, §V-B, where somebody fails; none where nobody does.
+            heartbeat, patience = (MILLISECOND, 10 * MILLISECOND) if self.crashes else (NEVER, NEVER)
+            return Params(network.delta, heartbeat, patience, checked=self.checked)
+        # On machines that queue, a message takes much longer than the wire: time-outs must not count on δ alone.
+        patience = max(network.delta, 10 * MILLISECOND) if costs is not None else network.delta
+        return Params(patience, checked=self.checked)

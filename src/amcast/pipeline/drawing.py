@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Sheet
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from amcast.pipeline.figure import Plot
+from amcast.protocols import PROTOCOLS
+from amcast.sim.network import SECOND, nanoseconds
 
 LABELS: Final = {
     "messages_per_second": "throughput, messages/s",
@@ -19,6 +21,15 @@ LABELS: Final = {
     "complete_ms_mean": "mean latency until delivered in every group, ms",
     "last_ms_p95": "95th percentile of latency, ms",
     "dest_groups": "destination groups",
+    "replicas": "servers",
+    "batch": "transactions of 250 bytes in a message",
+    "own_ms_p50": "median latency, ms",
+    "transactions_per_second": "transactions/s at each server",
+    "allconcur-sdc": "one data centre",
+    "allconcur-mdc": "five data centres",
+    "latency_ratio": "latency over AllConcur's",
+    "throughput_ratio": "throughput over AllConcur's",
+    "scenario": "failures: all the time (wc), after every λ unreliable rounds, never (nf)",
 }
 GUESSES: Final = {"last_ms_p95": "optimistic_ms_p95"}  # what to draw beside, where it was measured
 MARKERS: Final = "osD^vP*X"
@@ -65,6 +76,97 @@ def draw_curves(path: Path, title: str, plot: Plot, rows: Rows) -> None:
 
 def line_name(row: Mapping[str, Any], plot: Plot) -> str:
     return ", ".join(str(row[name]) for name in plot.line)
+
+
+def draw_grid(path: Path, title: str, plot: Plot, rows: Rows) -> None:
+    """A line of panels per column of the rows, one beside the other per value of `panel`; rows in the order to draw."""
+    panels = sorted({row[plot.panel] for row in rows}, reverse=True) if plot.panel else [""]
+    sheet = Sheet(figsize=(max(6.5, 4.8 * len(panels)), 3.2 * len(plot.ys) + 0.6), layout="constrained")
+    grid = sheet.subplots(len(plot.ys), len(panels), squeeze=False, sharex="col")
+    for column, panel in enumerate(panels):
+        here = [row for row in rows if not plot.panel or row[plot.panel] == panel]
+        for line, y in enumerate(plot.ys):
+            axes = grid[line][column]
+            plot_lines(axes, plot, y, [row for row in here if row[y] is not None])
+            if column == 0:
+                axes.set_ylabel(LABELS.get(y, y), fontsize=9)
+        grid[0][column].set_title(LABELS.get(panel, panel), fontsize=10)
+        grid[-1][column].set_xlabel(LABELS.get(plot.x, plot.x), fontsize=9)
+    legends = [axes.get_legend_handles_labels() for axes in grid[0]]
+    if plot.line and all(labels == legends[0][1] for _, labels in legends):
+        sheet.legend(*legends[0], loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    elif plot.line:
+        for axes in grid[0]:
+            axes.legend(fontsize=8)
+    sheet.suptitle("\n".join(wrap(title, 40 + 30 * len(panels))), fontsize=11)
+    save(sheet, path)
+
+
+def plot_lines(axes: Any, plot: Plot, y: str, rows: Rows) -> None:
+    names = dict.fromkeys(line_title(row, plot) for row in rows)
+    for number, (marker, name) in enumerate(zip(cycle(MARKERS), names, strict=False)):
+        points = [row for row in rows if line_title(row, plot) == name]
+        width = 3 if number == 0 and "protocol" in plot.line else 1.5  # where two coincide, both are seen
+        style: dict[str, Any] = {"marker": marker, "markersize": 4, "linewidth": width, "label": name}
+        axes.plot([row[plot.x] for row in points], [row[y] for row in points], **style)
+    numbers = sorted({row[plot.x] for row in rows if not isinstance(row[plot.x], str)})
+    if "x" in plot.log:
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(numbers, [str(number) for number in numbers])
+        axes.minorticks_off()
+    if "y" in plot.log:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}" if value < 1000 else f"{value / 1000:g}k")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=9, integer=True))
+    axes.grid(alpha=0.3)
+
+
+def line_title(row: Mapping[str, Any], plot: Plot) -> str:
+    """Protocols by their titles, numbers with what they count."""
+    values = [(row[name], LABELS.get(name, name)) for name in plot.line]
+    return ", ".join(
+        PROTOCOLS[value].title if value in PROTOCOLS else f"{value} {what}" if isinstance(value, int) else str(value)
+        for value, what in values
+    )
+
+
+def draw_rates(path: Path, title: str, plot: Plot, rounds: Rows, failures: Sequence[float]) -> None:
+    """Transactions over time, a line per protocol; crashes are marked."""
+    sheet = Sheet(figsize=(9, 4), layout="constrained")
+    axes = sheet.add_subplot()
+    for name in dict.fromkeys(row["protocol"] for row in rounds):
+        here = [row for row in rounds if row["protocol"] == name]
+        times, rates = joined(here, nanoseconds(plot.bin) / SECOND)
+        axes.step(times, rates, where="pre", label=PROTOCOLS[name].title, linewidth=1.2)
+    for number, failure in enumerate(failures):
+        label = "a server fails" if number == 0 else None
+        axes.axvline(failure, color="tab:red", linestyle="--", linewidth=1, label=label)
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_xlabel("time, s", fontsize=9)
+    axes.set_ylabel(f"transactions/s at {plot.at}", fontsize=9)
+    axes.grid(alpha=0.3)
+    sheet.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    sheet.suptitle(title, fontsize=11)
+    save(sheet, path)
+
+
+def joined(rounds: Rows, seconds: float) -> tuple[list[float], list[float]]:
+    """Whole rounds, one after the other, until they have taken so long: when they end, transactions per second."""
+    ends: list[float] = []
+    rates: list[float] = []
+    since, transactions = 0.0, 0
+    for row in rounds:
+        transactions += row["transactions"]
+        if row["time_s"] - since >= seconds:
+            ends.append(row["time_s"])
+            rates.append(transactions / (row["time_s"] - since))
+            since, transactions = row["time_s"], 0
+    return ends, rates
 
 
 def draw_timeline(path: Path, title: str, plot: Plot, bins: Rows, crashes: Rows) -> None:

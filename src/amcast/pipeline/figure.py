@@ -4,9 +4,13 @@
 
 - `[sweep.<name>]`: one or more sweeps, as in a file for `amcast sweep`, and `[scale.small.<name>]` and
   `[scale.paper.<name>]` with the values that depend on the scale;
+- or `digraphs`, numbers of servers: what is drawn are properties of their reliable digraphs, and nothing is simulated;
 - `[plot]`, of `kind = "curves"`: columns of the runs for `x` and `y`, a panel per value of `panel`, a line per value of
-  `line`, points in the order of `along`; or of `kind = "timeline"`: throughput and latency over time, in bins, at
-  `places` (groups, or "clients" for all of them);
+  `line`, points in the order of `along`; of `kind = "timeline"`: throughput and latency over time, in bins, at `places`
+  (groups, or "clients" for all of them); of `kind = "rates"`: what the process `at` delivers over time, in whole rounds
+  of at least `bin` together; or of `kind = "grid"`: a panel for each of `ys` and each value of `panel`, `log` names the
+  axes that are logarithmic. Like a grid, "estimates" draws what AllConcur+ is expected to achieve when servers fail,
+  and "digraphs" those;
 - `[[claim]]`: `what`, what the `paper` says, the value `expected` from a model, and how to measure it: a `column` of
   the runs, where the columns named in `where` have those values ("most" and "least" are the extremes), their mean
   unless `how` is "max" or "min"; with `over`, the ratio to another selection, point by point.
@@ -22,7 +26,7 @@ from amcast.core.errors import UsageError
 from amcast.pipeline.spec import Spec, meant, spec_of
 
 SCALES: Final = ("small", "paper")
-KEYS: Final = ("title", "paper", "notes", "sweep", "scale", "plot", "claim")
+KEYS: Final = ("title", "paper", "notes", "sweep", "scale", "digraphs", "plot", "claim")
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,9 @@ class Plot:
     along: str = ""
     bin: str = "300ms"
     places: tuple[str, ...] = ()
+    at: str = ""
+    ys: tuple[str, ...] = ()
+    log: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,7 @@ class Figure:
     sweeps: Mapping[str, Spec]
     plot: Plot
     claims: tuple[Claim, ...]
+    digraphs: tuple[int, ...] = ()
 
 
 def figure_names() -> list[str]:
@@ -87,23 +95,25 @@ def figure_of(document: Mapping[str, Any], name: str, scale: str) -> Figure:
     for key in document:
         if key not in KEYS:
             raise UsageError(f"{name}.toml: unknown key {key!r}; {meant(key, KEYS)}")
-    scaled = document["scale"][scale]
+    described = document.get("sweep", {})
+    scaled = document["scale"][scale] if described else {}
     for sweep in scaled:
-        if sweep not in document["sweep"]:
-            raise UsageError(f"{name}.toml: scale.{scale}.{sweep}: {meant(sweep, document['sweep'])}")
+        if sweep not in described:
+            raise UsageError(f"{name}.toml: scale.{scale}.{sweep}: {meant(sweep, described)}")
     sweeps = {
         sweep: spec_of({**fixed, **scaled.get(sweep, {})}, f"{name}-{sweep}", f"{name}.toml: sweep.{sweep}")
-        for sweep, fixed in document["sweep"].items()
+        for sweep, fixed in described.items()
     }
     plot = dict(document["plot"])
     line = plot.pop("line", ())
-    places = tuple(plot.pop("places", ()))
+    several: dict[str, Any] = {key: tuple(plot.pop(key, ())) for key in ("places", "ys")}
     return Figure(
         name=name,
         title=document["title"],
         paper=document["paper"],
         notes=tuple(document.get("notes", ())),
         sweeps=sweeps,
-        plot=Plot(line=(line,) if isinstance(line, str) else tuple(line), places=places, **plot),
+        plot=Plot(line=(line,) if isinstance(line, str) else tuple(line), **several, **plot),
         claims=tuple(Claim(**claim) for claim in document.get("claim", ())),
+        digraphs=tuple(document.get("digraphs", ())),
     )

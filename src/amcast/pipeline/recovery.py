@@ -54,6 +54,21 @@ def delivery_bins(trace: "DataFrame", bin_ns: int) -> "DataFrame":
     )
 
 
+def deliveries_at(trace: "DataFrame", process: str) -> "DataFrame":
+    """Per run and moment at which this process delivered something: how much, and how long it had delivered nothing."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    here = trace.where((F.col("kind") == "deliver") & (F.col("process") == process))
+    before = F.lag("time", 1, 0).over(Window.partitionBy("run").orderBy("time"))
+    return (
+        here.groupBy("run", "time")
+        .agg(F.count("*").alias("deliveries"))
+        .withColumn("pause", F.col("time") - before)
+        .orderBy("run", "time")
+    )
+
+
 def with_empty_bins(bins: Rows, bin_ns: int) -> list[dict[str, Any]]:
     """The same with the bins in between, of which nothing is known but that nothing was delivered."""
     found = {(row["run"], row["place"], row["bin"]): row for row in bins}

@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from amcast.core.errors import UsageError
+from amcast.pipeline import allconcur
 from amcast.pipeline.figure import Claim, Figure, load_figure
 from amcast.pipeline.recovery import CLIENTS, crashes, delivery_bins, settled_s, with_empty_bins
 from amcast.pipeline.row import OK, RUN_SCHEMA
@@ -90,13 +91,13 @@ def reproduce_figure(
     session: "SparkSession", figure: Figure, scale: str, out: Path, force: bool, watch: Callable[[str], Watch] | None
 ) -> Reproduced:
     folder = out / f"{figure.name}-{scale}"
+    folder.mkdir(parents=True, exist_ok=True)
     runs: dict[str, list[dict[str, Any]]] = {}
     for name, spec in figure.sweeps.items():
         done = sweep(spec, folder / name, force=force, watch=watch(spec.name) if watch is not None else None)
         runs[name] = read_runs(done.out).to_pylist()
     not_ok = sum(row["status"] != OK for rows in runs.values() for row in rows)
-    drawn = draw_timeline if figure.plot.kind == "timeline" else draw_curves
-    rows, measured_rows = drawn(session, figure, folder, runs)
+    rows, measured_rows = KINDS[figure.plot.kind](session, figure, folder, runs)
     claims = tuple(measure(claim, measured_rows) for claim in figure.claims)
     write_whole(folder / f"{figure.name}.csv", as_csv(rows))
     write_whole(folder / "claims.csv", as_csv([claim.document() for claim in claims]))
@@ -143,6 +144,16 @@ def draw_timeline(
     drawn = [row for row in bins if row["place"] in figure.plot.places]
     drawing.draw_timeline(folder / f"{figure.name}.png", figure.title, figure.plot, drawn, found)
     return drawn, {name: found}
+
+
+KINDS: Final[Mapping[str, Callable[..., tuple[Rows, Mapping[str, Rows]]]]] = {
+    "curves": draw_curves,
+    "timeline": draw_timeline,
+    "grid": allconcur.draw_runs,
+    "estimates": allconcur.draw_estimates,
+    "rates": allconcur.draw_rates,
+    "digraphs": allconcur.draw_digraphs,
+}
 
 
 def only(figure: Figure) -> str:

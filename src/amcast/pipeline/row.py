@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from amcast.core.errors import TraceError, UsageError
 from amcast.core.trace import KINDS, Event
 from amcast.lab.simulate import Simulation
+from amcast.lab.steady import Steady
 from amcast.lab.summary import Latency, Samples, Summary, SummaryRecorder
 from amcast.pipeline.spec import simulation_of
 from amcast.sim.network import SECOND
@@ -36,7 +37,7 @@ EVENTS_PER_LOOK: Final = 20_000  # between two looks at the clock on the wall
 GRACE: Final = 30.0  # seconds beyond its time-out after which a process that does not look at the clock is killed
 CANNOT_WRITE: Final = 73  # exit code of a child, EX_CANTCREAT
 LATENCIES: Final = ("p50", "p95", "p99", "max", "mean")
-TO: Final = ("first", "last", "complete", "optimistic")  # what latencies are measured to, see `LineRecorder`
+TO: Final = ("first", "last", "complete", "optimistic", "own")  # what latencies are measured to, see `LineRecorder`
 
 OK: Final = "ok"  # all was delivered
 STALLED: Final = "stalled"  # the run came to rest with something undelivered
@@ -65,6 +66,8 @@ RUN_SCHEMA: Final = pa.schema(
         ("checked", pa.bool_()),
         ("senders_to", pa.int32()),
         ("window_ns", pa.int64()),
+        ("rounds", pa.int32()),  # messages of each server; 0: clients multicast. With rounds, clients is 0
+        ("batch", pa.int32()),  # transactions of `payload` bytes in a message
         ("seed", pa.int64()),
         ("status", pa.string()),
         ("error", pa.string()),
@@ -75,6 +78,7 @@ RUN_SCHEMA: Final = pa.schema(
         ("deliveries", pa.int64()),
         ("virtual_ms", pa.float64()),
         ("messages_per_second", pa.float64()),
+        ("transactions_per_second", pa.float64()),  # that a server delivers on average, see `lab/steady.py`
         ("delta_ms", pa.float64()),
         *((f"{to}_samples", pa.int64()) for to in TO),
         *((f"{to}_{unit}_{name}", pa.float64()) for to in TO for unit in ("ms", "delta") for name in LATENCIES),
@@ -117,16 +121,19 @@ class LineRecorder(SummaryRecorder):
     """Beside the latency to the first and to the last delivery in each group, that of whole messages.
 
     A message is complete when it was first delivered in the last of its groups: what its client waits for, but for the
-    way back.
+    way back. Where servers multicast, `own` is what each waits for: until it has delivered its message itself.
     """
 
-    def __init__(self, full: bool = False) -> None:
+    def __init__(self, full: bool = False, steady: Steady | None = None) -> None:
         super().__init__(full)
+        self.steady = steady
         self.complete = Samples()
         self._left: dict[str | None, tuple[int, set[str | None]]] = {}  # message -> when it was multicast, groups
 
     def record(self, event: Event) -> None:
         super().record(event)
+        if self.steady is not None:
+            self.steady.record(event)
         if event.kind == "deliver":
             found = self._left.get(event.message)
             if found is not None and event.group in found[1]:
@@ -226,7 +233,8 @@ def simulate(run: str, simulation: Simulation, place: Place, folder: Path) -> di
     """The line of a row, whatever becomes of it; its trace is left in `folder`."""
     line = empty_line(run, simulation)
     started = time.monotonic()
-    recorder = LineRecorder(full=place.trace == "full")
+    steady = Steady(simulation.replicas, simulation.rounds) if simulation.rounds else None
+    recorder = LineRecorder(place.trace == "full", steady)
     world = None
     try:
         world = simulation.world(recorder, run=run)
@@ -249,6 +257,9 @@ def simulate(run: str, simulation: Simulation, place: Place, folder: Path) -> di
         line |= {"events": int(world.events), "deepest_inbox": world.deepest_inbox}
         line |= summary_columns(recorder.summary(world.network.delta))
         line |= latency_columns("complete", recorder.complete.latency(world.network.delta))
+        if steady is not None and steady.per_second is not None:
+            line["transactions_per_second"] = simulation.batch * steady.per_second
+            line |= latency_columns("own", steady.own.latency(world.network.delta))
     line["wall_s"] = time.monotonic() - started
     return line
 
@@ -300,6 +311,8 @@ def empty_line(run: str, simulation: Simulation) -> dict[str, Any]:
     line |= {f"{name}_ns": config[name] for name in ("duration", "skew", "window")}
     line["crashes"] = [f"{crash.process}@{crash.time}ns" for crash in simulation.crashes]
     line["run"] = run
+    if simulation.rounds:
+        line["clients"] = 0
     return line
 
 

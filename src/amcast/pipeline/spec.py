@@ -33,9 +33,9 @@ from typing import Any, Final
 from amcast import __version__
 from amcast.core.errors import UsageError
 from amcast.core.topology import Topology
-from amcast.lab.simulate import Crash, Simulation
+from amcast.lab.simulate import Crash, Simulation, set_up
 from amcast.protocols import PROTOCOLS
-from amcast.sim.network import SECOND, nanoseconds, parse_network
+from amcast.sim.network import SECOND, nanoseconds
 
 TRACES: Final = ("none", "deliveries", "full")
 MESSAGES: Final = 1000  # where neither messages nor duration is given
@@ -168,7 +168,7 @@ def protocol_name(value: object) -> str:
 
 
 def network_name(value: object) -> str:
-    parse_network(str(value), Topology((1,), 1))
+    set_up(str(value), Topology((5,), 1))
     return str(value)
 
 
@@ -194,6 +194,8 @@ READERS: Final[dict[str, Callable[[object], Any]]] = {
     "checked": yes_or_no,
     "senders_to": whole(0),
     "window": time,
+    "rounds": whole(1),
+    "batch": whole(1),
 }
 WITH_RANGES: Final = frozenset(READERS) - {"protocol", "network", "crashes", "checked"}
 OTHER_KEYS: Final = ("name", "trace", "seeds", "timeout", "sample")
@@ -225,10 +227,11 @@ def spec_of(document: Mapping[str, Any], name: str, source: str) -> Spec:
             raise UsageError(f"{source}: unknown key {key!r}; {meant(key, (*READERS, *OTHER_KEYS))}")
     if "protocol" not in document:
         raise UsageError(f"{source}: protocol is missing; expected one of {', '.join(PROTOCOLS)}, or a list")
-    if "messages" in document and "duration" in document:
-        raise UsageError(f"{source}: messages and duration exclude each other; expected one of them")
+    for other in ("duration", "rounds"):
+        if "messages" in document and other in document:
+            raise UsageError(f"{source}: messages and {other} exclude each other; expected one of them")
     values = dict(document)
-    if "messages" not in values and "duration" not in values:
+    if not {"messages", "duration", "rounds"} & values.keys():
         values["messages"] = MESSAGES
     sample = read(values, "sample", read_sample, None, source)
     sampled = sample is not None
@@ -322,7 +325,7 @@ def drawn(axis: tuple[Any, ...] | Range, key: str, row: int, seed: int) -> Any:
 def simulation_with(values: Mapping[str, Any]) -> Simulation:
     if "replicas" not in values and PROTOCOLS[values["protocol"]].single_replica:
         values = {**values, "replicas": 1}
-    if "groups" not in values and PROTOCOLS[values["protocol"]].broadcast:
+    if "groups" not in values and PROTOCOLS[values["protocol"]].single_group:
         values = {**values, "groups": 1}
     return Simulation(**values)
 

@@ -114,7 +114,7 @@ def read_runs(folder: Path, columns: list[str] | None = None) -> "pa.Table":
     files = sorted((folder / "runs").glob("*.parquet"))
     schema = RUN_SCHEMA if columns is None else pa.schema([RUN_SCHEMA.field(name) for name in columns])
     tables = (pq.read_table(file, columns=columns, partitioning=None) for file in files)
-    return pa.concat_tables([schema.empty_table(), *tables])
+    return pa.concat_tables([schema.empty_table(), *tables], promote_options="default")
 
 
 # The folder

@@ -8,7 +8,7 @@ message of a client may be in two batches, and only its first copy is delivered.
 from typing import ClassVar, Final, final
 
 from amcast.core.order import BOTTOM
-from amcast.core.process import Effects, Params, Process
+from amcast.core.process import Effects, Params, Process, Supply
 from amcast.core.requests import Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message
@@ -35,7 +35,7 @@ class RoundMessage(Message):
 
     def rows_of(self, servers: int) -> list[tuple[AppMessage, int]]:
         """Nothing if a message of a client is among them."""
-        if not self.rows and all([sender_of(m.mid) < servers for m in self.batch]):
+        if not self.rows and False not in [sender_of(m.mid) < servers for m in self.batch]:
             self.rows = [(m, BOTTOM) for m in self.batch]
         return self.rows
 
@@ -73,7 +73,11 @@ class RoundServer(Process):
         self.g0 = topology.group_of[pid]
         self.replicas = topology.replicas
         self.queue: list[AppMessage] = []
+        self.supply: Supply | None = None
         self.done = DeliveredMessages()
+
+    def on_supply(self, supply: Supply) -> None:
+        self.supply = supply
 
     def on_multicast(self, m: AppMessage) -> None:
         self.queue.append(m)
@@ -91,6 +95,9 @@ class RoundServer(Process):
         raise NotImplementedError
 
     def take_batch(self) -> Batch:
+        if self.supply is not None and not self.queue:
+            m = self.supply.next(self.pid)
+            return () if m is None else (m,)
         batch = tuple(self.queue[:BATCH])
         del self.queue[: len(batch)]
         return batch

@@ -43,7 +43,7 @@ class DataCentres(Network):
         self.out_free = [0] * servers
         self.in_free = [0] * servers
         self.site_free = [0] * sites
-        self.windows: dict[tuple[int, int], int] = {}  # connection -> when its window has room again
+        self.windows: dict[tuple[int, int], int] = {}  # connection -> when all that was sent on it is acknowledged
         self.codec: Codec | None = None
         self.last: Message | None = None
         self.size = 0
@@ -66,12 +66,13 @@ class DataCentres(Network):
         wire = size * NS_PER_BYTE
         packet = min(size, PACKET) * NS_PER_BYTE
         here, there = sender // self.per_site, dest // self.per_site
-        leaves = max(self.out_free[sender], self.now)
-        if here != there:
-            leaves = max(leaves, self.windows.get((sender, dest), 0))
-            self.windows[sender, dest] = leaves + 2 * FIBRE[here][there] * MICROSECOND * size // WINDOW
-        leaves += wire
+        leaves = max(self.out_free[sender], self.now) + wire
         self.out_free[sender] = leaves
+        if here != there:  # at most a window per round trip; what has to wait does not keep the card busy
+            trip = 2 * FIBRE[here][there] * MICROSECOND
+            acknowledged = max(self.windows.get((sender, dest), 0), leaves) + trip * size // WINDOW
+            self.windows[sender, dest] = acknowledged
+            leaves = max(leaves, acknowledged - trip)
         links = 4 if here == there and sender // self.per_pod == dest // self.per_pod else 6
         arrives = leaves + CPU + 2 * HOST_LINK + (links - 2) * SWITCH_LINK + (links - 2) * packet
         if here != there:

@@ -5,7 +5,9 @@ from typing import final
 from mypy_extensions import mypyc_attr
 
 from amcast.core.errors import TopologyError, UsageError
+from amcast.core.process import Supply
 from amcast.core.topology import Mid
+from amcast.core.wire import AppMessage
 from amcast.sim.network import SECOND
 from amcast.sim.world import Action, Workload, World
 
@@ -116,38 +118,61 @@ class OpenLoop(Clients):
 
 @final
 class Servers(Workload):
-    """Every server of a broadcast has so many messages under way, until each has sent `each` of them.
+    """Every server of a broadcast has one message under way: a new one in every round, or when the last is delivered.
 
-    The first ones are `gap` apart, so that each goes into a round of its own.
+    Until each has sent so many of them, or for so long.
     """
 
-    def __init__(self, each: int, under_way: int, payload: bytes, gap: int = 0) -> None:
+    def __init__(self, each: int, payload: bytes, duration: int | None = None) -> None:
         self.each = each
-        self.under_way = under_way
-        self.gap = gap
         self.payload = payload
+        self.duration = duration
         self.left: list[int] = []
+        self.under_way: list[int] = []
 
     def begin(self, world: World) -> None:
-        self.left = [self.each] * world.topology.replicas
-        self.issue_all(world)
-        for i in range(1, self.under_way):
-            world.call(i * self.gap, self.issue_all)
-
-    def issue_all(self, world: World) -> None:
-        for server in range(world.topology.replicas):
+        servers = world.topology.replicas
+        self.left = [self.each] * servers
+        self.under_way = [0] * servers
+        supply = RoundSupply(self, world)
+        for server in range(servers):
+            world.processes[server].on_supply(supply)
+        for server in range(servers):
             self.issue(world, server)
 
+    def may(self, world: World, server: int) -> bool:
+        return self.left[server] > 0 and world.up(server) and (self.duration is None or world.now < self.duration)
+
     def issue(self, world: World, server: int) -> None:
-        if self.left[server] > 0 and world.up(server):
-            self.left[server] -= 1
+        if self.may(world, server) and self.under_way[server] == 0:
+            self.count(server)
             world.multicast(server, (0,), self.payload)
 
+    def count(self, server: int) -> None:
+        self.left[server] -= 1
+        self.under_way[server] += 1
+
     def completed(self, world: World, client: int, mid: Mid) -> None:
+        self.under_way[client] -= 1
         self.issue(world, client)
 
     def finished(self, world: World) -> bool:
         for server in range(world.topology.replicas):
-            if self.left[server] > 0 and world.up(server):
+            if self.may(world, server):
                 return False
         return True
+
+
+@final
+class RoundSupply(Supply):
+    """A server that begins a round takes its message from here, so that none of its rounds is empty."""
+
+    def __init__(self, servers: Servers, world: World) -> None:
+        self.servers = servers
+        self.world = world
+
+    def next(self, pid: int) -> AppMessage | None:
+        if not self.servers.may(self.world, pid):
+            return None
+        self.servers.count(pid)
+        return self.world.new_message(pid, (0,), self.servers.payload)

@@ -449,6 +449,13 @@ class World:
 
     def multicast(self, client: int, dest: tuple[int, ...], payload: bytes) -> Mid:
         """A process multicasts its next message; its id."""
+        m = self.new_message(client, dest, payload)
+        self.processes[client].multicast(int(self.now + self.skew[client]), m)
+        self.flush(client)
+        return m.mid
+
+    def new_message(self, client: int, dest: tuple[int, ...], payload: bytes) -> AppMessage:
+        """The next message of a process, which multicasts it in this very step."""
         mid = message_id(client, self.next_seq[client])
         self.next_seq[client] += 1
         m = AppMessage(mid, dest, payload)
@@ -459,9 +466,7 @@ class World:
         members = self.topology.members_of(dest)
         left = len([p for p in members if self.state[p] != CRASHED]) if self.crashed else len(members)
         self.obligations.multicast(m, left)
-        self.processes[client].multicast(int(self.now + self.skew[client]), m)
-        self.flush(client)
-        return mid
+        return m
 
     def crash(self, pid: int, cut: Callable[[int], int] | None = None) -> None:
         """Stop a process for good. `cut` gives, per destination, the last arrival of what it had under way."""
