@@ -88,6 +88,7 @@ class Weather:
     early: bool
     false_edges: int
     wild: bool
+    room: int  # how many more may go
 
 
 def broadcast_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
@@ -118,7 +119,7 @@ def broadcast_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Tr
     )
     plan = faults(topology, n, choices, calm_at, weather)
     if eons:
-        leave = choices.sample(n, min(n - 1, choices.below(2)))
+        leave = choices.sample(n, min(n - 1, weather.room, choices.below(2)))
         if choices.chance(50):
             plan.append((choices.below(calm_at), Reconfigure(tuple(range(n, n + spare)), leave)))
         else:
@@ -149,7 +150,7 @@ def draw_weather(table: Protocol, n: int, choices: Choices) -> Weather:
     wild = table.detector == "◇P" and choices.chance(40)
     early = table.detector == "P" and choices.chance(40)
     false_edges = choices.below(f - crashes + 1) if table.detector == "◇P" else 0
-    return Weather(crashes, early, false_edges, wild)
+    return Weather(crashes, early, false_edges, wild, f - crashes if table.uniform else n - 1)
 
 
 def faults(
