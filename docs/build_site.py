@@ -43,21 +43,37 @@ PAGES = {  # file -> what the list of pages calls it
 }
 for document in sorted((ROOT / "docs").glob("*.md")):  # what is not in the list comes last, by its heading
     PAGES.setdefault(f"docs/{document.name}", document.read_text(encoding="utf-8").splitlines()[0].lstrip("# "))
-LINE = re.compile(r"#\s*(l\.[0-9][^#]*)$")
+PSEUDOCODE = ROOT / "docs" / "pseudocode"
+NAMED = re.compile(r'(#\s*|""")(l\.\d+(?:-\d+)?(?:, l\.\d+(?:-\d+)?)*)[,:]?\s*(.*)$')  # lines of the paper, in code
+LABELLED = re.compile(r"(l\.\d+)  (.+)")  # a line of them, in docs/pseudocode
 MORE_STYLE = """
 body{max-width:76rem}
 main h1{margin-top:1.2rem}
 pre{overflow-x:auto;padding:.7rem .9rem;background:var(--raised);border:1px solid var(--line);border-radius:.4rem;
  font-size:.82rem}
 code{font-size:.9em}
-.code td{padding:0 .8rem 0 0;border:0;font:.8rem/1.45 ui-monospace,monospace;white-space:pre;max-width:none}
-.code td:first-child{color:var(--muted);text-align:right}
+.beside{width:min(94rem,100vw - 2.5rem);margin-left:50%;transform:translateX(-50%)}
+.beside td{padding:0 .8rem 0 0;border:0;font:.8rem/1.45 ui-monospace,monospace;white-space:pre;max-width:none}
+.beside td:first-child{color:var(--muted);text-align:right}
+.beside td:nth-child(2){min-width:25rem;font-family:inherit;white-space:pre-wrap}
+@media (max-width:72rem){
+ .beside thead{display:none}
+ .beside table,.beside tbody{display:block;width:max-content;min-width:100%}
+ .beside tr{display:grid;grid-template-columns:2.6rem 1fr}
+ .beside td:empty{display:none}
+ .beside td:nth-child(2){min-width:0;max-width:calc(100vw - 5.9rem);color:var(--muted)}
+ .beside td:nth-child(3){grid-column:1/-1}
+}
 .picture svg{max-width:100%;height:auto;background:#fff;border-radius:.4rem}
 """
 
 
 class BrokenLink(Exception):
     """A page links to something that there is not."""
+
+
+class WrongPseudocode(Exception):
+    """The lines of a paper that the code names are not those in docs/pseudocode."""
 
 
 def page_of(file: str) -> str:
@@ -117,7 +133,6 @@ def framed(title: str, body: str, here: str) -> str:
 
 
 def protocol_page(table: Protocol, claims: Sequence[Claim]) -> str:
-    source = ROOT / "src" / f"{table.replica.__module__.replace('.', '/')}.py"
     rows = "".join(
         f"<tr><td>{escape(claim.claim)}</td><td>{escape(claim.section)}</td><td>{escape(claim.expected)}</td>"
         f"<td>{escape(claim.measured)}</td></tr>"
@@ -135,8 +150,7 @@ def protocol_page(table: Protocol, claims: Sequence[Claim]) -> str:
             else "",
             "<h2>One message</h2><p>Every delay is 1 ms.</p>",
             f'<div class="picture scroll">{life_of_a_message(table)}</div>',
-            f"<h2>The code</h2><p>{source.name}; where the paper has pseudocode, its lines are on the left.</p>",
-            code_beside_lines(source.read_text(encoding="utf-8")),
+            *(code_of(file) for file in sources(table)),
         )
     )
 
@@ -152,13 +166,68 @@ def life_of_a_message(table: Protocol) -> str:
     return draw_svg(picture_of(about_message(Rows(recorder.events, 0), message or "")), f"{table.title}: one message")
 
 
-def code_beside_lines(text: str) -> str:
-    rows = []
+def sources(table: Protocol) -> list[Path]:
+    """The file of a protocol, and that of its clients where it names lines of the paper too."""
+    modules = dict.fromkeys((table.replica.__module__, table.client.__module__))
+    files = [ROOT / "src" / f"{module.replace('.', '/')}.py" for module in modules]
+    return files[:1] + [file for file in files[1:] if any(labels for labels, _ in code_lines(file.read_text("utf-8")))]
+
+
+def code_of(source: Path) -> str:
+    file = PSEUDOCODE / f"{source.stem}.txt"
+    if not file.is_file():
+        raise WrongPseudocode(f"{source.name}: has no pseudocode, expected {file.relative_to(ROOT)}")
+    return beside(source.stem, file.read_text("utf-8"), source.read_text("utf-8"))
+
+
+def code_lines(text: str) -> list[tuple[list[str], str]]:
+    """Below the docstring: the lines of the paper that each line of code names, and the rest of it."""
+    lines: list[tuple[list[str], str]] = []
     for line in text.split('"""', 2)[-1].strip("\n").splitlines():
-        found = LINE.search(line)
-        code = line[: found.start()].rstrip() if found else line
-        rows.append(f"<tr><td>{escape(found[1].strip()) if found else ''}</td><td>{escape(code) or '&nbsp;'}</td></tr>")
-    return f'<div class="scroll"><table class="code"><tbody>{"".join(rows)}</tbody></table></div>'
+        found = NAMED.search(line)
+        labels: list[str] = []
+        for name in found[2].split(", ") if found else ():
+            first, _, last = name.removeprefix("l.").partition("-")
+            labels += [f"l.{n}" for n in range(int(first), int(last or first) + 1)]
+        code = line
+        if found:
+            code = (line[: found.start()] + (found[1] + found[3] if found[3] else "")).rstrip()
+        lines.append((labels, code))
+    return lines
+
+
+def beside(module: str, pseudocode: str, text: str) -> str:
+    """Code beside the lines of the paper, or below our own pseudocode where the paper's has no numbers."""
+    lines = code_lines(text)
+    used = {label for labels, _ in lines for label in labels}
+    meanings: dict[str, str] = {}
+    for line in pseudocode.splitlines():
+        found = LABELLED.fullmatch(line)
+        if found is None and used:
+            raise WrongPseudocode(f"{module}.txt: expected a label, two spaces and what happens there, not {line!r}")
+        if found and found[1] in meanings:
+            raise WrongPseudocode(f"{module}.txt: {found[1]} is there twice")
+        if found:
+            meanings[found[1]] = found[2]
+    if meanings.keys() != used:
+        wrong = ", ".join(sorted(meanings.keys() ^ used))
+        raise WrongPseudocode(f"{wrong}: in only one of {module}.txt and {module}.py, expected in both")
+    if not used:
+        code = "\n".join(escape(code) for _, code in lines)
+        return f"<h2>Pseudocode</h2><pre>{escape(pseudocode)}</pre><h2>{module}.py</h2><pre>{code}</pre>"
+    rows = []
+    for labels, code in lines:
+        for label in labels[:-1]:
+            rows.append(f"<tr><td>{label}</td><td>{escape(meanings[label])}</td><td></td></tr>")
+        last = labels[-1] if labels else ""
+        rows.append(
+            f"<tr><td>{last}</td><td>{escape(meanings.get(last, ''))}</td><td>{escape(code) or '&nbsp;'}</td></tr>"
+        )
+    heads = "<th>line</th><th>what the paper does there</th><th>code</th>"
+    return (
+        f'<section class="beside"><h2>{module}.py</h2><div class="scroll"><table><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div></section>"
+    )
 
 
 def build(

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
 
-from build_site import PAGES, BrokenLink, build, rendered  # noqa: E402
+from build_site import PAGES, PSEUDOCODE, BrokenLink, WrongPseudocode, beside, build, rendered, sources  # noqa: E402
 
 from amcast.cli import app  # noqa: E402
 from amcast.lab.claims import run_claims  # noqa: E402
@@ -71,7 +71,47 @@ def test_a_protocol_has_its_picture_its_claims_and_its_lines(site: Path) -> None
         page = (site / f"protocol-{name}.html").read_text(encoding="utf-8")
         assert "delivers c0:0" in page and page.count("<svg") == 1
     skeen = (site / "protocol-skeen.html").read_text(encoding="utf-8")
-    assert "latency at worst, convoy of Figure 2" in skeen and re.search(r"<td>l\.\d+", skeen)
+    assert "latency at worst, convoy of Figure 2" in skeen
+    assert re.search(r"<td>l\.9</td><td> *raise clock by one</td><td> *self\.clock \+= 1</td>", skeen)
+    assert "<h2>white_box_client.py</h2>" in (site / "protocol-white_box.html").read_text(encoding="utf-8")
+    lcr = (site / "protocol-lcr.html").read_text(encoding="utf-8")
+    assert "<h2>Pseudocode</h2><pre>C, the vector clock" in lcr and "<table" not in lcr.partition("lcr.py")[2]
+
+
+def test_pseudocode_is_of_a_protocol_and_short() -> None:
+    shown = {file.stem for table in PROTOCOLS.values() for file in sources(table)}
+    assert {file.stem for file in PSEUDOCODE.iterdir()} == shown
+    for file in PSEUDOCODE.iterdir():
+        for line in file.read_text(encoding="utf-8").splitlines():
+            assert len(line) <= 110 and line == line.rstrip(), f"{file.name}: {line}"
+
+
+def test_every_line_of_a_paper_that_the_code_names_has_pseudocode() -> None:
+    code = '"""What."""\n\nx = 1  # l.3, a start\n"""l.4-5: more."""\ny = 2  # l.6, l.9\n'
+    lines = ["l.3  x is 1", "l.4    more", "l.5    of it", "l.6  y is 2", "l.9  and so on"]
+    shown = beside("some", "\n".join(lines), code)
+    assert "<td>l.3</td><td>x is 1</td><td>x = 1  # a start</td>" in shown
+    assert "<td>l.6</td><td>y is 2</td><td></td></tr><tr><td>l.9</td><td>and so on</td><td>y = 2</td>" in shown
+    for line in lines:
+        with pytest.raises(WrongPseudocode, match=rf"^{re.escape(line.split()[0])}: in only one"):
+            beside("some", "\n".join(other for other in lines if other != line), code)
+    for wrong, error in (
+        ("l.7  nowhere", "l.7: in only one"),
+        ("l.3  again", "l.3 is there twice"),
+        ("l.7", "expected a"),
+    ):
+        with pytest.raises(WrongPseudocode, match=error):
+            beside("some", "\n".join([*lines, wrong]), code)
+    with pytest.raises(WrongPseudocode):
+        beside("some", "do this\nl.1  then that", "x = 1\n")
+
+
+def test_a_label_that_is_lost_in_a_protocol_is_an_error() -> None:
+    code = (ROOT / "src" / "amcast" / "protocols" / "skeen.py").read_text(encoding="utf-8")
+    lines = (PSEUDOCODE / "skeen.txt").read_text(encoding="utf-8")
+    beside("skeen", lines, code)
+    with pytest.raises(WrongPseudocode, match=r"l\.9: in only one"):
+        beside("skeen", lines, code.replace("  # l.9\n", "\n"))
 
 
 def blocks() -> Iterator[tuple[str, str, str]]:
