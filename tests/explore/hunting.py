@@ -6,18 +6,42 @@ from functools import partial
 from amcast.core.process import Protocol
 from amcast.explore.scope import Scope
 from amcast.lab.exploration import Exploration, explore
+from amcast.lab.scopes import scopes_of
 from amcast.protocols import protocol, white_box, white_box_state
-from tests.mutants import Mutant, load, replace, test_black_box, test_optimistic, test_skeen, test_white_box
+from tests.mutants import (
+    Mutant,
+    load,
+    replace,
+    test_allconcur,
+    test_black_box,
+    test_optimistic,
+    test_ordering,
+    test_skeen,
+    test_white_box,
+)
 
 WALKS = 150
 
 EVERYBODY = ("g0/0", "g0/1", "g0/2")
 BOTH = (("c0", (0, 1)), ("c1", (0, 1)))
+THREE = (("c0", (0,)), ("c0", (0,)), ("c1", (0,)))
+
+
+def pairs(*names: str) -> tuple[tuple[str, str], ...]:
+    return tuple((a, b) for a in names for b in names if a != b)
+
+
 ONE_GROUP = (
     Scope("fallen", "the client crashes while all members try to lead", (3,), (("c0", (0,)),),
           elections=EVERYBODY, crashes=("c0",), at_once=True, mute=("Reply",)),
-    Scope("ticks", "time-outs, a crash and two leader changes", (3,), (("c0", (0,)), ("c0", (0,)), ("c1", (0,))),
+    Scope("ticks", "time-outs, a crash and two leader changes", (3,), THREE,
           elections=("g0/1", "g0/2"), crashes=("g0/0", "c0"), timers=EVERYBODY * 4, at_once=True),
+    Scope("reconnect", "connections in a group break, and its leader changes", (3,), THREE, elections=EVERYBODY,
+          losses=pairs(*EVERYBODY), timers=EVERYBODY, at_once=True),
+    Scope("duel", "each member tries to lead twice", (3,), (("c0", (0,)), ("c1", (0,))), elections=EVERYBODY * 2,
+          crashes=("c0",), at_once=True, mute=("Reply",)),
+    Scope("resend", "clients ask again, and connections to them break", (3,), THREE, elections=("c0", "c1", "g0/1"),
+          losses=tuple((p, c) for p in EVERYBODY for c in ("c0", "c1")), timers=("c0", "c1"), at_once=True),
 )  # fmt: skip
 HUNT = (
     Scope("pair", "two groups of one, a client crashes", (1, 1), BOTH, crashes=("c0",), timers=("g0/0", "g1/0") * 3,
@@ -27,6 +51,9 @@ HUNT = (
     *ONE_GROUP,
     Scope("storm", "two groups, three leader changes, a crash", (3, 1), (("c0", (0, 1)), ("c1", (0,))),
           elections=EVERYBODY, crashes=("c0", "g0/0"), at_once=True, mute=("Reply",)),
+    Scope("gale", "two groups, two messages to both, leader changes, broken connections, time-outs", (3, 1),
+          (*BOTH, ("c0", (0,))), elections=(*EVERYBODY, "c0"), losses=(*pairs(*EVERYBODY), *pairs("g0/0", "g1/0")),
+          timers=(*EVERYBODY, "g1/0") * 2, at_once=True),
 )  # fmt: skip
 DURABLE = (
     Scope("disk", "members crash, come back from their disks and try to lead", (3,), (("c0", (0,)), ("c1", (0,))),
@@ -34,6 +61,10 @@ DURABLE = (
           mute=("Reply",)),
     Scope("disks", "leaders of two groups crash and come back", (3, 1), BOTH, elections=("g0/1",),
           crashes=("g0/0", "g0/2", "g1/0"), restarts=("g0/0", "g0/2", "g1/0"), at_once=True, mute=("Reply",)),
+    Scope("snapshots", "members make snapshots, crash and come back", (3,), THREE, elections=("g0/1", "g0/2", "c0"),
+          crashes=EVERYBODY, restarts=EVERYBODY, snapshots=EVERYBODY, timers=(*EVERYBODY, "c0"), at_once=True),
+    Scope("alone", "a group of one makes a snapshot, crashes and comes back", (1, 1), (*BOTH, ("c0", (0,))),
+          crashes=("g0/0",), restarts=("g0/0",), snapshots=("g0/0",), elections=("c0",), at_once=True),
 )  # fmt: skip
 MEMBERS = (
     Scope("members", "members multicast two messages each", (1, 1),
@@ -41,6 +72,55 @@ MEMBERS = (
           timers=("g0/0", "g1/0") * 2, orders=False),
     Scope("comings", "a group leaves and joins again", (1, 1), (("g0/0", (0, 1)), ("g1/0", (0, 1))), at_once=True,
           reconfigurations=(("g0/0", "leave", "g1"), ("g0/0", "join", "g1"), ("g1/0", "leave", "g0")), orders=False),
+)  # fmt: skip
+
+CHAIN = (("g2/0", (0,)), ("g2/0", (1,)), ("g1/0", (0,)), ("g1/0", (2,)), ("g1/0", (0, 2)), ("g1/0", (0,)))
+BLIND = (
+    Scope("overtaking", "two messages of a sender, the second to one group more, beside another's", (2, 1),
+          (("c0", (0,)), ("c0", (0, 1)), ("c1", (0, 1))), whenever=True, at_once=True, orders=False),
+    Scope("blind", "a chain of messages that passes by a group", (1, 1, 1), CHAIN, whenever=True, at_once=True,
+          orders=False),
+    Scope("exchange", "two groups multicast to each other", (1, 2), (("c0", (0, 1)), ("g0/0", (1,)), ("g0/0", (0, 1)),
+          ("g1/0", (0,)), ("g1/1", (0, 1))), whenever=True, at_once=True, orders=False),
+)  # fmt: skip
+MORTAL = (
+    Scope("mortal", "a sender and two members crash, and members hear of it", (2, 2),
+          (("c0", (0, 1)), ("c0", (0,)), ("g0/0", (1,)), ("g0/0", (0, 1))), whenever=True, at_once=True, orders=False,
+          crashes=("c0", "g0/1", "g1/0", "g1/1"), most_crashes=3, detections=pairs("g0/0", "g0/1", "g1/0", "g1/1")),
+    Scope("copy", "a sender crashes inside a multicast, and so does who received it", (3,), (("c0", (0,)),),
+          whenever=True, at_once=True, orders=False, crashes=("c0", *EVERYBODY), most_crashes=2),
+    Scope("loss", "a sender crashes, and a chain of messages passes by a group", (1, 1, 1),
+          (("c0", (0,)), ("c0", (1,)), ("g1/0", (0, 2)), ("g1/0", (0,))), whenever=True, at_once=True, orders=False,
+          crashes=("c0",)),
+)  # fmt: skip
+
+FOUR = (*EVERYBODY, "g0/3")
+FIVE = (*FOUR, "g0/4")
+
+
+def each(*names: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return tuple((name, (0,)) for name in names)
+
+
+ROUNDS = (
+    Scope("trio", "three broadcast at any time", (3,), each(*EVERYBODY, "g0/0", "g0/1"), whenever=True, at_once=True,
+          orders=False),
+    Scope("clients", "two clients ask, and ask others", (3,), each("c0", "c1", "c0", "g0/2"), whenever=True,
+          at_once=True, orders=False, timers=("c0", "c1")),
+    Scope("eight", "eight broadcast", (8,), each(*(f"g0/{p}" for p in range(8))), at_once=True, orders=False),
+)  # fmt: skip
+FAILING = (
+    Scope("trio-crash", "one of three crashes inside a broadcast, and others hear of it", (3,),
+          each(*EVERYBODY, "g0/1"), whenever=True, at_once=True, orders=False, crashes=EVERYBODY, falters=EVERYBODY,
+          detections=pairs(*EVERYBODY)),
+    Scope("four-crash", "one of four crashes inside a broadcast", (4,), each(*FOUR, *FOUR[:2]), whenever=True,
+          at_once=True, orders=False, crashes=FOUR, falters=FOUR, detections=pairs(*FOUR)),
+    Scope("five-crash", "two of five crash inside broadcasts", (5,), each(*FIVE, *FIVE[:2]), whenever=True,
+          at_once=True, orders=False, crashes=FIVE, falters=FIVE, most_crashes=2, detections=pairs(*FIVE)),
+    Scope("client-crash", "clients ask members that crash", (3,), each("c0", "c1", "g0/2"), whenever=True,
+          at_once=True, orders=False, timers=("c0", "c1"), crashes=EVERYBODY, detections=pairs(*EVERYBODY)),
+    Scope("early", "one of four crashes and is suspected at once", (4,), each(*FOUR), whenever=True, at_once=True,
+          orders=False, crashes=FOUR, falters=FOUR, detections=pairs(*FOUR), early=True),
 )  # fmt: skip
 
 
@@ -57,12 +137,19 @@ TABLES: dict[str, Callable[[], Protocol]] = {
     },
     **{f"baseline: {m.name}": partial(test_optimistic.table, "baseline", m) for m in test_optimistic.IN_BOTH},
     **{f"optimistic: {m.name}": partial(test_optimistic.table, "optimistic", m) for m in test_optimistic.IN_OPTIMISTIC},
+    **{f"{name}: {m.name}": partial(test_ordering.table_of, name, m) for name, m in test_ordering.ALL},
+    **{f"{name}: {m.name}": partial(test_allconcur.table_of, name, m) for name, m in test_allconcur.ALL},
 }
 
 
 def scopes_for(table: Protocol) -> tuple[Scope, ...]:
+    """Beside those that `amcast explore` knows."""
     if table.single_replica:
         return HUNT[1:2]
+    if table.broadcast:
+        return ROUNDS + (FAILING if table.detector else ())
+    if "total" not in table.order:
+        return BLIND + (MORTAL if table.name != "causal" else ())
     if table.single_group:
         return ONE_GROUP
     if table.durable:
@@ -70,12 +157,11 @@ def scopes_for(table: Protocol) -> tuple[Scope, ...]:
     return HUNT + MEMBERS if table.name in ("baseline", "optimistic") else HUNT
 
 
-def hunt(name: str, walks: int = WALKS, only: str = "") -> Exploration | None:
-    """The first violation that random schedules show, shrunk."""
+def scope_for(table: Protocol, name: str) -> Scope:
+    return {**scopes_of(table), **{scope.name: scope for scope in scopes_for(table)}}[name]
+
+
+def hunt(name: str, scope: str, seed: int = 1, walks: int = WALKS) -> Exploration:
+    """What random schedules show, shrunk."""
     table = TABLES[name]()
-    for scope in scopes_for(table):
-        if only in ("", scope.name):
-            found = explore(table, scope, walks=walks)
-            if found.violation is not None:
-                return found
-    return None
+    return explore(table, scope_for(table, scope), walks=walks, seed=seed)

@@ -39,6 +39,11 @@ class Setting:
         """What a process had under way when it crashed may be lost."""
         return not self.protocol.reliable_links
 
+    @property
+    def accurate(self) -> bool:
+        """Nobody is suspected that did not crash."""
+        return self.protocol.detector != "◇P"
+
     def works(self, pid: int) -> tuple[tuple[int, ...], ...]:
         """The destinations of what this process multicasts."""
         name = self.topology.names[pid]
@@ -101,6 +106,11 @@ class Actor:
         name = setting.topology.names[pid]
         self.changes = [(what, group) for who, what, group in scope.reconfigurations if who == name]
         self.may_crash = pid in [setting.topology.pid(name) for name in scope.crashes]
+        self.may_falter = name in scope.falters
+        self.falters = -1  # how many of the next step's messages it sends before it crashes
+        self.snapshots = setting.allowed(scope.snapshots, pid)
+        self.detections = [setting.topology.pid(other) for who, other in scope.detections if who == name]
+        self.suspects: list[int] = []  # those that it suspects because of a move
 
     def made(self) -> Process:
         protocol, topology = self.setting.protocol, self.setting.topology
@@ -118,6 +128,9 @@ class Actor:
         if what == "start":
             process.start(self.now)
             self.drain(step)
+            if not self.setting.scope.whenever:
+                self.multicast(step)
+        elif what == "multicast":
             self.multicast(step)
         elif what == "receive":
             _, sender, msg = happening
@@ -135,14 +148,44 @@ class Actor:
             wish, group = self.changes.pop(0)
             process.reconfigure(self.now, wish == "join", int(group[1:]))
             self.drain(step)
+        elif what == "detect" or what == "trust":
+            self.detect(what == "detect", happening[1])
+            self.drain(step)
         elif what == "crash":
             self.crash(step)
+        elif what == "falter":
+            self.falters = int(str(happening[1]))
+            return step
         elif what == "sync":
             self.sync(step)
+        elif what == "snapshot":
+            self.snapshots -= 1
+            self.sync(step)
+            self.durable = process.snapshot()
         elif what == "restart":
             self.restart(step)
         self.hear_oneself(step)
-        return step
+        return step if self.falters < 0 or self.crashed else self.fall(step)
+
+    def fall(self, step: Step) -> Step:
+        """Crash in the middle of this step: messages leave before anything is delivered."""
+        fallen = Step(step.sends[: self.falters])
+        for entry in step.rows:
+            if entry[0] == "multicast":
+                fallen.rows.append(entry)
+            else:
+                self.log.remove(entry)
+        self.crash(fallen)
+        return fallen
+
+    def detect(self, suspected: bool, other: object) -> None:
+        assert isinstance(other, int)
+        if suspected:
+            self.detections.remove(other)
+            self.suspects.append(other)
+        else:
+            self.suspects.remove(other)
+        self.process.detect(self.now, other, suspected)
 
     def hear_oneself(self, step: Step) -> None:
         while self.inbox:
@@ -197,7 +240,7 @@ class Actor:
             self.write(step, ("multicast", mid, dest))
             self.process.multicast(self.now, AppMessage(mid, dest, b""))
             self.drain(step)
-            if not self.setting.scope.open_loop:
+            if not self.setting.scope.open_loop or self.setting.scope.whenever:
                 return
 
     def drain(self, step: Step) -> None:
@@ -232,7 +275,7 @@ class Actor:
         if halted:  # it must stop for good
             self.inbox.clear()
             self.crash(step)
-        for _ in range(completed):
+        for _ in range(completed if not self.setting.scope.whenever else 0):
             self.multicast(step)
 
     def write(self, step: Step, entry: Entry) -> None:

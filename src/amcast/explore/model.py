@@ -21,11 +21,12 @@ SPARE = 1000  # live processes that are kept for the next step from where they a
 class Local:
     """A state that one process can be in, and how it got there."""
 
-    __slots__ = ("before", "crashed", "happening", "log", "moves", "pid")
+    __slots__ = ("before", "crashed", "falls", "happening", "log", "moves", "pid")
 
     def __init__(self, actor: Actor, before: int, happening: Happening, log: int, moves: int) -> None:
         self.pid = actor.pid
         self.crashed = actor.crashed
+        self.falls = actor.crashed or actor.falters >= 0
         self.before = before
         self.happening = happening
         self.log = log
@@ -46,7 +47,21 @@ def own_moves(actor: Actor) -> list[Move]:
         found.append(("reconfigure", pid, *actor.changes[0]))
     if actor.may_crash:
         found.append(("crash", pid))
+    if actor.may_falter and actor.falters < 0:
+        found += [("falter", pid, str(sends)) for sends in range(1, actor.setting.topology.size - 1)]
+    if actor.left and actor.setting.scope.whenever:
+        found.append(("multicast", pid))
+    if actor.snapshots > 0:
+        found.append(("snapshot", pid))
+    found += [("detect", pid, other) for other in sorted(set(actor.detections))]
+    if not actor.setting.accurate:
+        found += [("trust", pid, other) for other in actor.suspects]
     return found
+
+
+def may_detect(setting: Setting, crashed: bool, under_way: bool) -> bool:
+    """Whether a process may be suspected that crashed, or not, and has something under way to who suspects it."""
+    return not setting.accurate or (crashed and (setting.scope.early or not under_way))
 
 
 Outcome = tuple[int, tuple[tuple[int, int], ...], bool]  # local state, sends as (dest, message), whether the log grew
@@ -78,11 +93,14 @@ class Model:
         self._longer: dict[tuple[int, int], int] = {}
         self._live: dict[int, Actor] = {}
         self.crash_bits = 0
+        self.detections: list[tuple[int, int, int]] = []  # move as a bit, who suspects, whom
         for sender in range(self.size):
             for dest in range(self.size):
                 self.number(("deliver", sender, dest))
         self.deliveries = (1 << len(self.moves)) - 1
         self._lose = [self.number(("lose", s, d)) for s in range(self.size) for d in range(self.size)]
+        names = setting.topology.pid
+        self._losses = [(names(sender), names(dest)) for sender, dest in setting.scope.losses]
         self.initial = self.begin()
 
     def skipped(self) -> tuple[type, ...]:
@@ -98,12 +116,16 @@ class Model:
             home = move[2] if move[0] in ("deliver", "lose") else move[1]
             assert isinstance(home, int)
             bit = 1 << found
-            if move[0] == "crash":
+            if move[0] == "crash" or move[0] == "falter":
                 self.crash_bits |= bit
+            elif move[0] == "detect":
+                assert isinstance(move[2], int)
+                self.detections.append((bit, home, move[2]))
             clash = bit
             for other, place in enumerate(self.home):
                 kinds = (move[0], self.moves[other][0])
-                if place == home or kinds == ("crash", "crash") or "restart" in kinds:
+                falls = move[0] in ("crash", "falter") and self.moves[other][0] in ("crash", "falter")
+                if place == home or falls or "restart" in kinds:
                     clash |= 1 << other
                     self.dependent[other] |= bit
             self.moves.append(move)
@@ -139,7 +161,9 @@ class Model:
         log = tuple(actor.log)
         rest = () if actor.crashed else (plain(actor.process, self.monitor_types), actor.now, actor.due, actor.left)
         disk = (actor.restarts, actor.durable, actor.unsynced) if actor.may_restart else ()
-        key = digest((actor.pid, rest, actor.elections, actor.timers, actor.changes, disk, actor.unsure, log))
+        left = (actor.elections, actor.timers, actor.changes, actor.falters, actor.snapshots)
+        detector = (actor.detections, actor.suspects)
+        key = digest((actor.pid, rest, left, detector, disk, actor.unsure, log))
         found = self._local_of.get(key)
         if found is None:
             found = self._local_of[key] = len(self.locals)
@@ -222,13 +246,21 @@ class Model:
         for pid in range(n):
             local = self.locals[state[pid]]
             bits |= local.moves
+            crashed += local.falls
             if local.crashed:
-                crashed += 1
                 for dest in range(n) if self.setting.loses else ():
                     if state[n + pid * n + dest]:
                         bits |= 1 << self._lose[pid * n + dest]
         if crashed >= self.setting.scope.most_crashes:
             bits &= ~self.crash_bits
+        for sender, dest in self._losses:
+            if state[n + sender * n + dest]:
+                bits |= 1 << self._lose[sender * n + dest]
+        for bit, pid, other in self.detections:
+            if bits & bit:
+                under_way = state[n + other * n + pid] != 0
+                if not may_detect(self.setting, self.locals[state[other]].crashed, under_way):
+                    bits ^= bit
         bit = 1
         for channel in state[n:]:
             if channel:

@@ -10,7 +10,7 @@ from amcast.core.tracer import Tracer
 from amcast.core.wire import Codec, Message
 from amcast.explore.actor import DELTA, START, Actor, Entry, Happening, Setting, Step, watched
 from amcast.explore.calm import Calm
-from amcast.explore.model import Move, own_moves
+from amcast.explore.model import Move, may_detect, own_moves
 
 
 class Run:
@@ -65,14 +65,23 @@ class Run:
     def possible(self) -> list[Move]:
         """The moves from here."""
         found: list[Move] = [("deliver", *ends) for ends in sorted(self.channels) if self.channels[ends]]
-        crashed = sum(actor.crashed for actor in self.actors)
+        crashed = sum(actor.crashed or actor.falters >= 0 for actor in self.actors)
         for actor in self.actors:
             if actor.crashed and self.setting.loses:
                 found += [("lose", s, d) for s, d in sorted(self.channels) if s == actor.pid and self.channels[(s, d)]]
             found += own_moves(actor)
+        pid = self.topology.pid
+        for sender, dest in [(pid(sender), pid(dest)) for sender, dest in self.setting.scope.losses]:
+            if self.channels.get((sender, dest)) and not self.actors[sender].crashed:
+                found.append(("lose", sender, dest))
         if crashed >= self.setting.scope.most_crashes:
-            found = [move for move in found if move[0] != "crash"]
-        return found
+            found = [move for move in found if move[0] not in ("crash", "falter")]
+        return [move for move in found if move[0] != "detect" or self.may_detect(move)]
+
+    def may_detect(self, move: Move) -> bool:
+        _, pid, other = move
+        assert isinstance(other, int) and isinstance(pid, int)
+        return may_detect(self.setting, self.actors[other].crashed, bool(self.channels.get((other, pid))))
 
     def move(self, move: Move) -> Step:
         """Do this; UsageError if it is not possible here."""
@@ -144,15 +153,17 @@ def spell(setting: Setting, move: Move) -> str:
 def parse_move(setting: Setting, text: str) -> Move:
     """The inverse of `spell`."""
     words = text.split()
-    shapes = {"deliver": 2, "lose": 2, "timer": 2, "suspect": 1, "crash": 1, "sync": 1, "restart": 1, "reconfigure": 3}
+    shapes = {"deliver": 2, "lose": 2, "detect": 2, "trust": 2, "timer": 2, "falter": 2, "reconfigure": 3}
+    shapes.update(dict.fromkeys(("multicast", "suspect", "crash", "sync", "snapshot", "restart"), 1))
     kind = words[0] if words else ""
     if kind not in shapes or len(words) != shapes[kind] + 1:
         expected = (
-            "deliver P Q, lose P Q, timer P NAME, suspect P, crash P, sync P, restart P or reconfigure P join|leave G"
+            "deliver P Q, lose P Q, detect P Q, trust P Q, timer P NAME, falter P SENDS, multicast P, suspect P, "
+            "crash P, sync P, snapshot P, restart P or reconfigure P join|leave G"
         )
         raise UsageError(f"move {text!r}: expected {expected}")
     pid = setting.topology.pid
-    if kind == "timer" or kind == "reconfigure":
+    if kind in ("timer", "falter", "reconfigure"):
         return (kind, pid(words[1]), *words[2:])
     return (kind, *[pid(word) for word in words[1:]])
 

@@ -22,9 +22,15 @@ class Scope:
     timers: tuple[str, ...] = ()  # whose next timer may fire
     crashes: tuple[str, ...] = ()  # who may crash …
     most_crashes: int = 1  # … and how many of them
+    falters: tuple[str, ...] = ()  # who may crash in the middle of a step; counts as a crash
     restarts: tuple[str, ...] = ()  # who may come back from what it made durable
+    snapshots: tuple[str, ...] = ()  # who may make a snapshot of what it must not forget
+    losses: tuple[tuple[str, str], ...] = ()  # what is under way from one to the other may be lost: a new connection
+    detections: tuple[tuple[str, str], ...] = ()  # who may suspect whom: with ◇P anybody, else one that crashed …
+    early: bool = False  # … even before what that one had sent has arrived: then agreement is not uniform
     reconfigurations: tuple[tuple[str, str, str], ...] = ()  # who asks for what: ("g0/0", "leave", "g1"), in this order
     at_once: bool = False  # what a process sends to itself is part of the same step
+    whenever: bool = False  # each multicast is a move: it may come at any time
     open_loop: bool = False  # senders do not wait for the completion of what they multicast before
     mute: tuple[str, ...] = ()  # messages of these types are too late to matter
     orders: bool = True  # conflicting messages are delivered in either order: expected to be seen
@@ -46,7 +52,8 @@ def scope_from(fields: object) -> Scope:
             raise UsageError(f"scope: groups of {list(scope.groups)} and clients: expected at most {MOST} processes")
         topology = scope.topology()
         named = [who for who, _ in scope.multicasts] + list(scope.elections + scope.timers)
-        named += scope.crashes + scope.restarts
+        named += scope.crashes + scope.falters + scope.restarts + scope.snapshots
+        named += [who for pair in scope.losses + scope.detections for who in pair]
         named += [who for who, _, _ in scope.reconfigurations]
         for who in named:
             topology.pid(who)

@@ -28,7 +28,7 @@ class Properties:
         self.topology = setting.topology
         self.safety = safety_of(setting.protocol)
         self.genuine = setting.protocol.genuine
-        self.uniform = setting.protocol.uniform
+        self.uniform = setting.protocol.uniform and not setting.scope.early
         self.dests: dict[Mid, tuple[int, ...]] = {
             message_id(pid, seq): dest
             for pid in range(self.topology.size)
@@ -67,7 +67,7 @@ class Properties:
         events = self.events([actor.log for actor in actors], ended=True)
         self.judge(events, [*self.safety, "agreement" if self.uniform else "agreement-nonuniform", "termination"])
         for actor in actors:
-            if actor.left:
+            if actor.left and not self.setting.scope.whenever:
                 who = self.topology.names[actor.pid]
                 raise Violation("completion", f"{who} never learns that its {actor.seq}. multicast is delivered")
 
@@ -126,7 +126,7 @@ class Properties:
                 found.append(f"{name(a)} is delivered before {name(b)}")
         if self.setting.scope.elections:
             found += ["a new leader takes over", "a new leader delivers"]
-        if self.setting.scope.crashes:
+        if self.setting.scope.crashes or self.setting.scope.falters:
             found.append("a message is delivered although a process crashed")
         return found
 
