@@ -36,8 +36,6 @@ ONE_GROUP = (
           elections=EVERYBODY, crashes=("c0",), at_once=True, mute=("Reply",)),
     Scope("ticks", "time-outs, a crash and two leader changes", (3,), THREE,
           elections=("g0/1", "g0/2"), crashes=("g0/0", "c0"), timers=EVERYBODY * 4, at_once=True),
-    Scope("reconnect", "connections in a group break, and its leader changes", (3,), THREE, elections=EVERYBODY,
-          losses=pairs(*EVERYBODY), timers=EVERYBODY, at_once=True),
     Scope("duel", "each member tries to lead twice", (3,), (("c0", (0,)), ("c1", (0,))), elections=EVERYBODY * 2,
           crashes=("c0",), at_once=True, mute=("Reply",)),
     Scope("resend", "clients ask again, and connections to them break", (3,), THREE, elections=("c0", "c1", "g0/1"),
@@ -51,6 +49,10 @@ HUNT = (
     *ONE_GROUP,
     Scope("storm", "two groups, three leader changes, a crash", (3, 1), (("c0", (0, 1)), ("c1", (0,))),
           elections=EVERYBODY, crashes=("c0", "g0/0"), at_once=True, mute=("Reply",)),
+)  # fmt: skip
+LOSSY = (  # for protocols that bear it
+    Scope("reconnect", "connections in a group break, and its leader changes", (3,), THREE, elections=EVERYBODY,
+          losses=pairs(*EVERYBODY), timers=EVERYBODY, at_once=True),
     Scope("gale", "two groups, two messages to both, leader changes, broken connections, time-outs", (3, 1),
           (*BOTH, ("c0", (0,))), elections=(*EVERYBODY, "c0"), losses=(*pairs(*EVERYBODY), *pairs("g0/0", "g1/0")),
           timers=(*EVERYBODY, "g1/0") * 2, at_once=True),
@@ -70,12 +72,31 @@ MEMBERS = (
     Scope("members", "members multicast two messages each", (1, 1),
           (("g0/0", (0, 1)), ("g0/0", (0,)), ("g1/0", (0, 1)), ("g1/0", (1,))), open_loop=True, at_once=True,
           timers=("g0/0", "g1/0") * 2, orders=False),
+    Scope("relay", "a member crashes while its message is at a few", (3, 1), (("g0/1", (0, 1)), ("g0/2", (1,)),
+          ("g0/1", (1,))), whenever=True, crashes=("g0/0", "g0/1"), timers=("g0/0", "g0/2", "g1/0"), at_once=True,
+          orders=False),
+    Scope("relays", "a member crashes while its messages are in two groups", (3, 1, 1), (("g0/1", (1,)),
+          ("g0/1", (1, 2)), ("g0/2", (1,))), whenever=True, crashes=("g0/1",), timers=("g1/0", "g0/0"), at_once=True,
+          orders=False),
+    Scope("learners", "leaders change while another group learns", (3, 1), (("g0/0", (1,)), ("g0/1", (0, 1)),
+          ("g1/0", (0, 1)), ("g0/2", (0,))), whenever=True, elections=EVERYBODY, crashes=EVERYBODY,
+          timers=(*EVERYBODY, "g1/0") * 2, at_once=True, orders=False),
+    Scope("lagging", "a group leaves and joins again, and a member of it hears of it late", (2, 1),
+          (("g0/1", (1,)), ("g0/0", (1,)), ("g0/1", (0, 1)), ("g1/0", (0, 1))), whenever=True, at_once=True,
+          reconfigurations=(("g0/0", "leave", "g1"), ("g0/0", "join", "g1")), timers=("g0/0", "g1/0"), orders=False),
+    Scope("joins", "two groups leave a third one and join it again", (1, 1, 1),
+          (("g0/0", (2,)), ("g0/0", (0, 2)), ("g1/0", (2,)), ("g1/0", (1, 2)), ("g2/0", (2,))), whenever=True,
+          at_once=True, reconfigurations=(("g0/0", "leave", "g2"), ("g1/0", "leave", "g2"), ("g0/0", "join", "g2"),
+          ("g1/0", "join", "g2")), timers=("g0/0", "g2/0", "g2/0"), orders=False),
     Scope("comings", "a group leaves and joins again", (1, 1), (("g0/0", (0, 1)), ("g1/0", (0, 1))), at_once=True,
           reconfigurations=(("g0/0", "leave", "g1"), ("g0/0", "join", "g1"), ("g1/0", "leave", "g0")), orders=False),
 )  # fmt: skip
 
 CHAIN = (("g2/0", (0,)), ("g2/0", (1,)), ("g1/0", (0,)), ("g1/0", (2,)), ("g1/0", (0, 2)), ("g1/0", (0,)))
 BLIND = (
+    Scope("oldest", "what one destination was told is told again to another", (1, 1, 1),
+          (("c0", (0,)), ("c0", (1,)), ("g1/0", (2,)), ("g1/0", (0, 2))), whenever=True, at_once=True, orders=False,
+          mute=("Alive",)),
     Scope("overtaking", "two messages of a sender, the second to one group more, beside another's", (2, 1),
           (("c0", (0,)), ("c0", (0, 1)), ("c1", (0, 1))), whenever=True, at_once=True, orders=False),
     Scope("blind", "a chain of messages that passes by a group", (1, 1, 1), CHAIN, whenever=True, at_once=True,
@@ -84,6 +105,8 @@ BLIND = (
           ("g1/0", (0,)), ("g1/1", (0, 1))), whenever=True, at_once=True, orders=False),
 )  # fmt: skip
 MORTAL = (
+    Scope("predecessor", "a sender crashes after two messages, the first of which may be lost", (1, 1),
+          (("c0", (1,)), ("c0", (0, 1))), crashes=("c0",), whenever=True, at_once=True, orders=False),
     Scope("mortal", "a sender and two members crash, and members hear of it", (2, 2),
           (("c0", (0, 1)), ("c0", (0,)), ("g0/0", (1,)), ("g0/0", (0, 1))), whenever=True, at_once=True, orders=False,
           crashes=("c0", "g0/1", "g1/0", "g1/1"), most_crashes=3, detections=pairs("g0/0", "g0/1", "g1/0", "g1/1")),
@@ -152,9 +175,11 @@ def scopes_for(table: Protocol) -> tuple[Scope, ...]:
         return BLIND + (MORTAL if table.name != "causal" else ())
     if table.single_group:
         return ONE_GROUP
-    if table.durable:
-        return HUNT + DURABLE
-    return HUNT + MEMBERS if table.name in ("baseline", "optimistic") else HUNT
+    if table.name in ("baseline", "optimistic"):
+        return MEMBERS + tuple(scope for scope in HUNT if scope.name != "resend")
+    if table.name == "paxos_amcast":
+        return HUNT
+    return HUNT + LOSSY + (DURABLE if table.durable else ())
 
 
 def scope_for(table: Protocol, name: str) -> Scope:

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from amcast.core.errors import UsageError
 from amcast.explore.actor import DELTA, Setting
 from amcast.explore.canonical import digest, plain
-from amcast.explore.run import Run
+from amcast.explore.run import Run, parse_move, spell
 from amcast.explore.scope import Scope
 from amcast.explore.search import Limits, Search
 from amcast.lab.exploration import explore
@@ -35,11 +36,17 @@ PINNED = {
     ("optimistic", "reconfiguration"): (81, 111),
     ("fifo", "small"): (2868, 6706),
     ("causal", "small"): (2868, 6706),
-    ("causal_stable", "tiny"): (280, 500),
+    ("fifo", "blind"): (340, 473),
+    ("causal_stable", "crash"): (3643, 12769),
+    ("causal_stable", "blind"): (995, 1651),
     ("allgather", "small"): (52, 73),
-    ("allconcur", "tiny"): (9, 8),
+    ("allconcur", "small"): (10307, 19780),
+    ("allconcur", "crash"): (13441, 40394),
+    ("allconcur", "inside"): (6482, 10717),
     ("allconcur_ea", "tiny"): (29, 28),
+    ("allconcur_ea", "pair"): (284, 405),
     ("allconcur_plus", "small"): (812, 1396),
+    ("allconcur_plus", "inside"): (1253, 1707),
     ("allconcur_plus_uniform", "small"): (947, 1666),
     ("allconcur_plus_uniform", "crash"): (1613, 3560),
     ("allconcur_plus_rerun", "small"): (812, 1396),
@@ -47,6 +54,7 @@ PINNED = {
     ("allconcur_plus_ea", "small"): (947, 1666),
     ("lcr", "small"): (256, 425),
     ("lcr", "crash"): (448, 937),
+    ("lcr", "beside"): (2215, 2992),
 }
 
 
@@ -126,6 +134,53 @@ def test_crashes_lose_a_suffix_of_each_channel() -> None:
     assert run.possible() == [("deliver", 2, 1), ("lose", 2, 1)]
     found = explore(protocol("white_box"), scope)
     assert found.violation is None and found.complete and found.unseen == []
+
+
+def test_a_process_may_crash_inside_a_step() -> None:
+    """Its message leaves for one of two others only, and it delivers nothing."""
+    setting = Setting.of(protocol("allconcur"), scope_named(protocol("allconcur"), "inside"))
+    run = Run(setting)
+    run.move(("falter", 0, "1"))
+    assert ("multicast", 0) in run.possible() and ("falter", 0, "1") not in run.possible()
+    run.move(("multicast", 0))
+    assert [ends for ends, channel in run.channels.items() if channel] == [(0, 1)]
+    assert [kind for kind, _, _ in run.actors[0].log] == ["multicast", "crash"]
+    assert ("detect", 2, 0) in run.possible() and ("detect", 1, 0) not in run.possible()  # first what it has sent
+    run.move(("deliver", 0, 1))
+    run.move(("detect", 1, 0))
+    with pytest.raises(UsageError):
+        run.move(("detect", 1, 0))
+
+
+def test_only_a_detector_that_may_be_wrong_suspects_who_is_up() -> None:
+    scope = scope_named(protocol("allconcur_ea"), "suspicion")
+    wrong, right = (Run(Setting.of(protocol(name), scope)) for name in ("allconcur_ea", "allconcur"))
+    assert ("detect", 1, 0) in wrong.possible() and ("detect", 1, 0) not in right.possible()
+    wrong.move(("detect", 1, 0))
+    wrong.move(("trust", 1, 0))
+    assert wrong.actors[1].suspects == []
+
+
+def test_a_connection_may_break_and_a_snapshot_take_the_place_of_records() -> None:
+    scope = Scope("new", "", (1, 1), (("c0", (0,)),), losses=(("c0", "g0/0"),), restarts=("g0/0",),
+                  crashes=("g0/0",), snapshots=("g0/0",), at_once=True)  # fmt: skip
+    run = Run(Setting.of(protocol("white_box"), scope))
+    run.move(("deliver", 2, 0))
+    records = list(run.actors[0].durable)
+    run.move(("snapshot", 0))
+    assert run.actors[0].durable != records and not run.actors[0].unsynced
+    run = Run(Setting.of(protocol("white_box"), scope))
+    run.move(("lose", 2, 0))
+    assert ("deliver", 2, 0) not in run.possible()
+    found = explore(protocol("white_box"), scope)
+    assert found.complete and found.violation is None
+
+
+def test_a_move_is_what_it_is_called() -> None:
+    setting = Setting.of(protocol("allconcur_ea"), scope_named(protocol("allconcur_ea"), "suspicion"))
+    for text in ("deliver g0/0 g0/1", "lose g0/0 g0/1", "detect g0/1 g0/0", "trust g0/1 g0/0", "falter g0/0 1",
+                 "multicast g0/0", "snapshot g0/0", "timer g0/0 beat", "crash g0/0"):  # fmt: skip
+        assert spell(setting, parse_move(setting, text)) == text
 
 
 def test_a_timer_moves_the_clock_of_its_process_alone() -> None:

@@ -62,3 +62,12 @@ def test_unbroken_protocols_pass_the_same_scopes() -> None:
     for table, scope in ((protocol("skeen"), TWICE), (protocol("white_box"), FALLEN)):
         found = explore(table, scope, follow=50)
         assert found.violation is None and found.complete
+
+
+def test_the_error_of_the_paper_on_causal_multicast_is_found_and_its_repair_passes() -> None:
+    """A message that is lost with its sender holds back what follows from the sender's next one (see causal.py)."""
+    scope = scope_named(protocol("causal_stable"), "blind")
+    found = explore(protocol("causal"), scope)
+    assert found.violation is not None and found.violation.property == "agreement"
+    assert len(found.violation.moves) <= 6
+    assert explore(protocol("causal_stable"), scope, follow=50).complete

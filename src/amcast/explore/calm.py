@@ -14,7 +14,7 @@ Channels = Mapping[tuple[int, int], Iterable[Message]]
 Note = Callable[[int, int, tuple[int, Message] | None, Step], None]  # time passed, process, sender and message, step
 
 BOUND = 500  # δ until everything is delivered
-MOST = 100_000  # events: time may stand still in a broken protocol
+MOST = 20_000  # events: time may stand still in a broken protocol
 
 
 class Calm:
@@ -35,6 +35,9 @@ class Calm:
         for (sender, dest), messages in channels.items():
             for msg in messages if actors[sender] not in back else ():
                 self.push(self.time + (DELTA if dest != sender else 0), dest, (sender, msg))
+        for actor in actors:  # whoever wants to join, does
+            while actor.changes and actor.setting.scope.whenever and not actor.crashed:
+                self.follow(actor, watched(actor, lambda actor=actor: actor.do(("reconfigure",))))  # type: ignore[misc]
         for actor in back:  # whoever may come back, does
             actor.now = self.time
             actor.restarts += 1

@@ -61,11 +61,20 @@ OPEN = (  # for senders outside of all groups, and orders that are not total
     Scope("small", "a sender's two messages to groups that overlap, beside another's", (1, 1), FIFO, open_loop=True,
           at_once=True, orders=False),
     Scope("crash", "a sender crashes between its sends", (2, 1), FIFO[:2], crashes=("c0",), open_loop=True,
-          at_once=True, mute=("Reply",), orders=False),
+          at_once=True, mute=("Reply", "Alive"), orders=False),
     Scope("tiny", "a sender's two messages, one to both groups", (1, 1), FIFO[:2], open_loop=True, at_once=True,
           orders=False),
     Scope("large", "members multicast, too", (2, 1), (*FIFO, ("g0/0", (0, 1)), ("g1/0", (0,))), open_loop=True,
           at_once=True, mute=("Reply",), orders=False),
+)  # fmt: skip
+
+BLIND = (
+    Scope("blind", "a sender crashes, and what follows from its messages passes by a group", (1, 1, 1),
+          (("c0", (0,)), ("c0", (1,)), ("g1/0", (0, 2))), whenever=True, crashes=("c0",), at_once=True,
+          mute=("Reply", "Alive"), orders=False),
+    Scope("detection", "a group of one crashes, and the others hear of it while they multicast", (2, 1),
+          (("g0/0", (0, 1)), ("c0", (0, 1))), whenever=True, crashes=("g1/0",),
+          detections=(("g0/0", "g1/0"), ("g0/1", "g1/0")), at_once=True, mute=("Reply", "Alive"), orders=False),
 )  # fmt: skip
 
 BROADCAST = (  # to one group, by its members
@@ -78,6 +87,21 @@ BROADCAST = (  # to one group, by its members
 DETECTED = (
     Scope("crash", "a member crashes while it broadcasts, and so does another", (3,),
           (("g0/0", (0,)), ("g0/1", (0,))), crashes=("g0/0", "g0/2"), at_once=True, orders=False),
+    Scope("inside", "a member crashes inside its broadcast, and the others hear of it", (3,), (("g0/0", (0,)),),
+          whenever=True, falters=("g0/0",), detections=(("g0/1", "g0/0"), ("g0/2", "g0/0")), at_once=True,
+          mute=("Alive",), orders=False),
+    Scope("beside", "the same, while another member broadcasts", (3,), (("g0/0", (0,)), ("g0/1", (0,))),
+          whenever=True, crashes=("g0/0",), falters=("g0/0",), detections=(("g0/1", "g0/0"), ("g0/2", "g0/0")),
+          at_once=True, mute=("Alive",), orders=False),
+)  # fmt: skip
+SUSPICIOUS = (  # with a detector that may be wrong
+    Scope("suspicion", "one of three is suspected for no reason while two broadcast", (3,),
+          (("g0/0", (0,)), ("g0/1", (0,))), whenever=True, detections=(("g0/1", "g0/0"), ("g0/2", "g0/0")),
+          at_once=True, mute=("Alive",), orders=False),
+)  # fmt: skip
+PAIR = (
+    Scope("pair", "one of two is suspected for no reason while it broadcasts", (2,), (("g0/0", (0,)),),
+          whenever=True, detections=(("g0/1", "g0/0"),), at_once=True, mute=("Alive",), orders=False),
 )  # fmt: skip
 
 
@@ -85,9 +109,11 @@ def scopes_of(table: Protocol) -> dict[str, Scope]:
     """By name, the smallest first."""
     scopes: tuple[Scope, ...] = SINGLE if table.single_replica else ONE_GROUP if table.single_group else GROUPS
     if table.broadcast:
-        scopes = BROADCAST + (DETECTED if table.detector else ())
+        scopes = BROADCAST + (DETECTED if table.detector else ()) + (SUSPICIOUS if table.detector == "◇P" else ())
+        if table.name == "allconcur_ea":
+            scopes += PAIR
     elif "total" not in table.order:
-        scopes = OPEN
+        scopes = OPEN + (BLIND if table.name != "causal" else ())  # causal: an error of the paper, see causal.py
     if table.durable:
         scopes += DURABLE
     if table.name in ("baseline", "optimistic"):
