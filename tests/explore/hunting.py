@@ -40,6 +40,12 @@ ONE_GROUP = (
           crashes=("c0",), at_once=True, mute=("Reply",)),
     Scope("resend", "clients ask again, and connections to them break", (3,), THREE, elections=("c0", "c1", "g0/1"),
           losses=tuple((p, c) for p in EVERYBODY for c in ("c0", "c1")), timers=("c0", "c1"), at_once=True),
+    Scope("unanswered", "a reply is lost, and a member is down that others wait for", (3,), (("c0", (0,)),) * 2,
+          elections=("c0",), losses=tuple((p, "c0") for p in EVERYBODY), crashes=("g0/2",), at_once=True),
+    Scope("stuck", "a member that tries to lead crashes", (3,), (("c0", (0,)), ("c1", (0,))), elections=("g0/2",),
+          crashes=("g0/2",), at_once=True, mute=("Reply",)),
+    Scope("longest", "three messages and two new leaders", (3,), (("c0", (0,)), ("c1", (0,)), ("c2", (0,))),
+          elections=("g0/1", "g0/2"), at_once=True, mute=("Reply",)),
 )  # fmt: skip
 HUNT = (
     Scope("pair", "two groups of one, a client crashes", (1, 1), BOTH, crashes=("c0",), timers=("g0/0", "g1/0") * 3,
@@ -49,6 +55,21 @@ HUNT = (
     *ONE_GROUP,
     Scope("storm", "two groups, three leader changes, a crash", (3, 1), (("c0", (0, 1)), ("c1", (0,))),
           elections=EVERYBODY, crashes=("c0", "g0/0"), at_once=True, mute=("Reply",)),
+)  # fmt: skip
+WIDE = (
+    Scope("triangle", "messages to two pairs of three groups, a new leader that crashes and another", (3, 1, 1),
+          (("c0", (0, 1)), ("c1", (0, 2))), elections=("g0/1", "g0/2"), crashes=("g0/1",), at_once=True,
+          mute=("Reply",)),
+    Scope("return", "the same with a leader that has led before", (3, 1, 1), (("c0", (0, 1)), ("c1", (0, 2))),
+          elections=("g0/1", "g0/0", "g0/1", "g0/2"), crashes=("g0/1",), at_once=True, mute=("Reply",)),
+    Scope("forgetting", "a leader change, and everybody forgets what all have delivered", (3, 1),
+          (("c0", (0, 1)), ("c1", (0,))), elections=("g0/1",), timers=(*EVERYBODY, *EVERYBODY, "g0/1", "g1/0"),
+          at_once=True, mute=("Reply",)),
+    Scope("ahead", "another group's clock is ahead, and the leader crashes", (3, 1),
+          (("c0", (0, 1)), ("c1", (0,)), ("c2", (1,))), elections=("g0/1",), crashes=("g0/0",), at_once=True,
+          mute=("Reply",)),
+    Scope("guess", "leaders of two groups change while they guess", (1, 3), (("c0", (0, 1)), ("c1", (1,))),
+          elections=("g0/0", "g1/1", "g1/2"), at_once=True, mute=("Reply",)),
 )  # fmt: skip
 LOSSY = (  # for protocols that bear it
     Scope("reconnect", "connections in a group break, and its leader changes", (3,), THREE, elections=EVERYBODY,
@@ -65,8 +86,19 @@ DURABLE = (
           crashes=("g0/0", "g0/2", "g1/0"), restarts=("g0/0", "g0/2", "g1/0"), at_once=True, mute=("Reply",)),
     Scope("snapshots", "members make snapshots, crash and come back", (3,), THREE, elections=("g0/1", "g0/2", "c0"),
           crashes=EVERYBODY, restarts=EVERYBODY, snapshots=EVERYBODY, timers=(*EVERYBODY, "c0"), at_once=True),
-    Scope("alone", "a group of one makes a snapshot, crashes and comes back", (1, 1), (*BOTH, ("c0", (0,))),
-          crashes=("g0/0",), restarts=("g0/0",), snapshots=("g0/0",), elections=("c0",), at_once=True),
+    Scope("alone", "a group of one forgets, makes a snapshot, crashes and comes back", (1,), (("c0", (0,)),),
+          crashes=("g0/0",), restarts=("g0/0",), snapshots=("g0/0",), elections=("c0",), timers=("g0/0",) * 3,
+          at_once=True),
+    Scope("single", "the same of two groups", (1, 1), (*BOTH, ("c0", (0,))), crashes=("g0/0",), restarts=("g0/0",),
+          snapshots=("g0/0",), at_once=True),
+    Scope("back", "a new leader crashes and comes back at once", (3, 1), (("c0", (0, 1)), ("c1", (0,))),
+          elections=("g0/1", "g0/2"), crashes=("g0/1",), restarts=("g0/1",), at_once=True, mute=("Reply",)),
+    Scope("dropped", "what a new leader dropped, and a snapshot left out", (3, 1), (("c0", (0, 1)),),
+          elections=("g0/1",), crashes=("g0/2",), restarts=("g0/2",) * 2, snapshots=("g0/2",), at_once=True,
+          mute=("Reply",)),
+    Scope("forgets", "a member crashes after everybody heard what it had delivered", (3,), (("c0", (0,)),),
+          crashes=("g0/1",), restarts=("g0/1",), timers=("g0/0", "g0/0", "g0/0", "g0/1", "g0/2", "g0/2"),
+          at_once=True, mute=("Reply",)),
 )  # fmt: skip
 MEMBERS = (
     Scope("members", "members multicast two messages each", (1, 1),
@@ -76,7 +108,7 @@ MEMBERS = (
           ("g0/1", (1,))), whenever=True, crashes=("g0/0", "g0/1"), timers=("g0/0", "g0/2", "g1/0"), at_once=True,
           orders=False),
     Scope("relays", "a member crashes while its messages are in two groups", (3, 1, 1), (("g0/1", (1,)),
-          ("g0/1", (1, 2)), ("g0/2", (1,))), whenever=True, crashes=("g0/1",), timers=("g1/0", "g0/0"), at_once=True,
+          ("g0/1", (1, 2)), ("g0/2", (1,))), whenever=True, crashes=("g0/1",), timers=("g1/0", "g2/0", "g0/0"), at_once=True,
           orders=False),
     Scope("learners", "leaders change while another group learns", (3, 1), (("g0/0", (1,)), ("g0/1", (0, 1)),
           ("g1/0", (0, 1)), ("g0/2", (0,))), whenever=True, elections=EVERYBODY, crashes=EVERYBODY,
@@ -84,6 +116,15 @@ MEMBERS = (
     Scope("lagging", "a group leaves and joins again, and a member of it hears of it late", (2, 1),
           (("g0/1", (1,)), ("g0/0", (1,)), ("g0/1", (0, 1)), ("g1/0", (0, 1))), whenever=True, at_once=True,
           reconfigurations=(("g0/0", "leave", "g1"), ("g0/0", "join", "g1")), timers=("g0/0", "g1/0"), orders=False),
+    Scope("late", "a group leaves and joins again, and a member of the other hears of it late", (1, 2),
+          (("g0/0", (1,)), ("g1/0", (0, 1)), ("g0/0", (0, 1))), whenever=True, at_once=True,
+          reconfigurations=(("g0/0", "leave", "g1"), ("g0/0", "join", "g1")), orders=False),
+    Scope("collect", "a leader crashes while another group learns, and members forget", (3, 1),
+          (("g0/0", (0, 1)), ("g0/1", (0, 1))), whenever=True, at_once=True, elections=("g0/1",), crashes=("g0/0",),
+          timers=("g0/1", "g0/2", "g0/1", "g0/2"), orders=False),
+    Scope("windows", "two groups guess, and time passes", (1, 1),
+          (("g0/0", (0, 1)), ("g0/0", (0, 1)), ("g1/0", (0, 1)), ("g1/0", (0,))), whenever=True, at_once=True,
+          timers=("g0/0", "g1/0") * 4, orders=False),
     Scope("joins", "two groups leave a third one and join it again", (1, 1, 1),
           (("g0/0", (2,)), ("g0/0", (0, 2)), ("g1/0", (2,)), ("g1/0", (1, 2)), ("g2/0", (2,))), whenever=True,
           at_once=True, reconfigurations=(("g0/0", "leave", "g2"), ("g1/0", "leave", "g2"), ("g0/0", "join", "g2"),
@@ -101,6 +142,9 @@ BLIND = (
           (("c0", (0,)), ("c0", (0, 1)), ("c1", (0, 1))), whenever=True, at_once=True, orders=False),
     Scope("blind", "a chain of messages that passes by a group", (1, 1, 1), CHAIN, whenever=True, at_once=True,
           orders=False),
+    Scope("difference", "two messages of a member after a chain that passes by a group", (1, 1, 1),
+          (("g2/0", (0,)), ("g2/0", (1,)), ("g1/0", (0,)), ("g1/0", (0,))), whenever=True, at_once=True, orders=False,
+          mute=("Alive",)),
     Scope("exchange", "two groups multicast to each other", (1, 2), (("c0", (0, 1)), ("g0/0", (1,)), ("g0/0", (0, 1)),
           ("g1/0", (0,)), ("g1/1", (0, 1))), whenever=True, at_once=True, orders=False),
 )  # fmt: skip
@@ -140,6 +184,23 @@ FAILING = (
           at_once=True, orders=False, crashes=FOUR, falters=FOUR, detections=pairs(*FOUR)),
     Scope("five-crash", "two of five crash inside broadcasts", (5,), each(*FIVE, *FIVE[:2]), whenever=True,
           at_once=True, orders=False, crashes=FIVE, falters=FIVE, most_crashes=2, detections=pairs(*FIVE)),
+    Scope("join", "another member joins while three broadcast", (4,), each("g0/0", "g0/1", "g0/0", "g0/2"),
+          whenever=True, at_once=True, orders=False, spare=1, mute=("Alive",),
+          reconfigurations=(("g0/1", "members", "g0/0,g0/1,g0/2,g0/3"),)),
+    Scope("join-crash", "a member crashes while another joins", (4,), each("g0/0", "g0/1", "g0/0"), whenever=True,
+          at_once=True, orders=False, spare=1, mute=("Alive",), crashes=("g0/2",), falters=("g0/2",),
+          detections=(("g0/0", "g0/2"), ("g0/1", "g0/2")),
+          reconfigurations=(("g0/1", "members", "g0/0,g0/1,g0/2,g0/3"),)),
+    Scope("marker", "a member that agreed on others crashes before all know", (5,), each("g0/0", "g0/1", "g0/0"),
+          whenever=True, at_once=True, orders=False, spare=1, mute=("Alive",), crashes=("g0/1",), falters=("g0/1",),
+          detections=tuple((p, "g0/1") for p in ("g0/0", "g0/2", "g0/3")),
+          reconfigurations=(("g0/1", "members", "g0/0,g0/1,g0/2,g0/3,g0/4"),
+                            ("g0/0", "members", "g0/0,g0/2,g0/3,g0/4"))),
+    Scope("views", "one crashes, and then another inside a view change", (4,), each("g0/0", "g0/1", "g0/0"),
+          whenever=True, at_once=True, orders=False, crashes=("g0/3",), falters=("g0/2",), most_crashes=2,
+          detections=tuple((a, b) for a in FOUR for b in ("g0/2", "g0/3") if a < b), mute=("Alive",)),
+    Scope("halves", "two suspect a third, with or without a reason", (3,), each(*EVERYBODY), at_once=True,
+          orders=False, detections=(("g0/1", "g0/0"), ("g0/2", "g0/0")), mute=("Alive",)),
     Scope("client-crash", "clients ask members that crash", (3,), each("c0", "c1", "g0/2"), whenever=True,
           at_once=True, orders=False, timers=("c0", "c1"), crashes=EVERYBODY, detections=pairs(*EVERYBODY)),
     Scope("early", "one of four crashes and is suspected at once", (4,), each(*FOUR), whenever=True, at_once=True,
@@ -179,7 +240,7 @@ def scopes_for(table: Protocol) -> tuple[Scope, ...]:
         return MEMBERS + tuple(scope for scope in HUNT if scope.name != "resend")
     if table.name == "paxos_amcast":
         return HUNT
-    return HUNT + LOSSY + (DURABLE if table.durable else ())
+    return HUNT + WIDE + LOSSY + (DURABLE if table.durable else ())
 
 
 def scope_for(table: Protocol, name: str) -> Scope:

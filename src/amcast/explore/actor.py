@@ -32,7 +32,8 @@ class Setting:
 
     @classmethod
     def of(cls, protocol: Protocol, scope: Scope) -> "Setting":
-        return cls(protocol, scope, scope.topology(), Params(DELTA, checked=True, durable=bool(scope.restarts)))
+        params = Params(DELTA, checked=True, durable=bool(scope.restarts), spare=scope.spare)
+        return cls(protocol, scope, scope.topology(), params)
 
     @property
     def loses(self) -> bool:
@@ -146,7 +147,11 @@ class Actor:
             self.drain(step)
         elif what == "reconfigure":
             wish, group = self.changes.pop(0)
-            process.reconfigure(self.now, wish == "join", int(group[1:]))
+            if wish == "members":
+                names = self.setting.topology.pid
+                process.change_members(self.now, tuple([names(name) for name in group.split(",")]))
+            else:
+                process.reconfigure(self.now, wish == "join", int(group[1:]))
             self.drain(step)
         elif what == "detect" or what == "trust":
             self.detect(what == "detect", happening[1])

@@ -159,7 +159,7 @@ def parse_move(setting: Setting, text: str) -> Move:
     if kind not in shapes or len(words) != shapes[kind] + 1:
         expected = (
             "deliver P Q, lose P Q, detect P Q, trust P Q, timer P NAME, falter P SENDS, multicast P, suspect P, "
-            "crash P, sync P, snapshot P, restart P or reconfigure P join|leave G"
+            "crash P, sync P, snapshot P, restart P or reconfigure P join|leave|members G"
         )
         raise UsageError(f"move {text!r}: expected {expected}")
     pid = setting.topology.pid

@@ -28,7 +28,9 @@ class Scope:
     losses: tuple[tuple[str, str], ...] = ()  # what is under way from one to the other may be lost: a new connection
     detections: tuple[tuple[str, str], ...] = ()  # who may suspect whom: with ◇P anybody, else one that crashed …
     early: bool = False  # … even before what that one had sent has arrived: then agreement is not uniform
-    reconfigurations: tuple[tuple[str, str, str], ...] = ()  # who asks for what: ("g0/0", "leave", "g1"), in this order
+    # Who asks for what, in this order: ("g0/0", "leave", "g1"), or ("g0/0", "members", "g0/0,g0/1") of a broadcast.
+    reconfigurations: tuple[tuple[str, str, str], ...] = ()
+    spare: int = 0  # how many of the last replicas are no members at first
     at_once: bool = False  # what a process sends to itself is part of the same step
     whenever: bool = False  # each multicast is a move: it may come at any time
     open_loop: bool = False  # senders do not wait for the completion of what they multicast before
@@ -58,7 +60,10 @@ def scope_from(fields: object) -> Scope:
         for who in named:
             topology.pid(who)
         for who, wish, group in scope.reconfigurations:
-            if wish not in ("join", "leave") or group not in [f"g{g}" for g in range(len(scope.groups))]:
+            if wish == "members":
+                for name in group.split(","):
+                    topology.pid(name)
+            elif wish not in ("join", "leave") or group not in [f"g{g}" for g in range(len(scope.groups))]:
                 raise UsageError(f"reconfiguration {who} {wish} {group}: expected join or leave, and a group")
         for _, dest in scope.multicasts:
             if not dest or list(dest) != sorted(set(dest)) or dest[0] < 0 or dest[-1] >= len(scope.groups):
