@@ -1,6 +1,6 @@
 """The documents' commands and programs, run page by page in a folder of their own, in the order in which they stand.
 
-`make test` runs the quick ones; `DOCS_ALL=1 pytest tests/docs/test_commands.py -s` all of them, which takes half an hour.
+`make test` runs the quick ones; `DOCS_ALL=1 pytest tests/docs/test_commands.py -s` all, for half an hour.
 """
 
 import os
@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.docs.test_site import PAGES, blocks
+from tests.mutants import test_skeen
 
 from amcast.lab.exploration import explore
 from amcast.lab.scopes import scope_named
-from tests.docs.test_site import PAGES, blocks
-from tests.mutants import test_skeen
 
 ALL = "DOCS_ALL" in os.environ
 LIMIT = 1800 if ALL else 60  # seconds for one command
@@ -101,7 +101,8 @@ class Session:
             raise
         self.ran.append(command)
         print(f"{time.monotonic() - began:6.1f} s, {process.returncode}: {command}", flush=True)
-        expected = next((codes for start, codes in CODES.items() if command.startswith(start)), (0, 130) if endless else (0,))
+        usual = (0, 130) if endless else (0,)
+        expected = next((codes for start, codes in CODES.items() if command.startswith(start)), usual)
         assert process.returncode in expected, f"{self.file}: {command}: exit code {process.returncode}\n{output}"
         assert "Traceback" not in output, f"{self.file}: {command}\n{output}"
 
