@@ -201,14 +201,16 @@ FAILING = (
           detections=tuple((p, "g0/1") for p in ("g0/0", "g0/2", "g0/3")),
           reconfigurations=(("g0/1", "members", "g0/0,g0/1,g0/2,g0/3,g0/4"),
                             ("g0/0", "members", "g0/0,g0/2,g0/3,g0/4"))),
+    Scope("behind", "three broadcast at once, and one crashes", (3,), each(*EVERYBODY), at_once=True, orders=False,
+          crashes=("g0/2",), detections=(("g0/0", "g0/2"), ("g0/1", "g0/2")), mute=("Alive",)),
     Scope("skip", "four broadcast at once, and one crashes", (4,), each(*FOUR), at_once=True, orders=False,
           crashes=("g0/3",), detections=tuple((p, "g0/3") for p in EVERYBODY), mute=("Alive",)),
     Scope("stash", "five broadcast at once and again, and two crash", (5,), each(*FIVE, *FIVE[:3]), at_once=True,
           orders=False, open_loop=True, crashes=("g0/3", "g0/4"), most_crashes=2, mute=("Alive",),
           detections=tuple((p, q) for p in FIVE for q in ("g0/3", "g0/4") if p != q)),
-    Scope("hears", "one is suspected and trusted again, and then another crashes", (3,),
-          each("g0/0", "g0/0", "g0/0", "g0/1"), whenever=True, at_once=True, orders=False, crashes=("g0/2",),
-          detections=(("g0/1", "g0/0"), ("g0/0", "g0/2"), ("g0/1", "g0/2")), mute=("Alive",)),
+    Scope("wrong", "one of three is suspected by both others, and may crash", (3,), each(*EVERYBODY, "g0/0"),
+          whenever=True, at_once=True, orders=False, crashes=("g0/0",), falters=("g0/0",),
+          detections=(("g0/1", "g0/0"), ("g0/2", "g0/0")), mute=("Alive",)),
     Scope("views", "one crashes, and then another inside a view change", (4,), each("g0/0", "g0/1", "g0/0"),
           whenever=True, at_once=True, orders=False, crashes=("g0/3",), falters=("g0/2",), most_crashes=2,
           detections=tuple((a, b) for a in FOUR for b in ("g0/2", "g0/3") if a < b), mute=("Alive",)),
@@ -244,6 +246,8 @@ def scopes_for(table: Protocol) -> tuple[Scope, ...]:
     if table.single_replica:
         return HUNT[1:2]
     if table.broadcast:
+        if table.detector == "◇P":  # of three or four at most one may crash or be suspected
+            return ROUNDS + tuple(scope for scope in FAILING if scope.name in ("behind", "halves", "skip", "wrong"))
         return ROUNDS + (FAILING if table.detector else ())
     if "total" not in table.order:
         return BLIND + (MORTAL if table.name != "causal" else ())

@@ -1,7 +1,10 @@
 """`amcast watch`: check a running cluster, or traces that keep arriving, on Spark."""
 
+import signal
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,16 +59,18 @@ def watch(
             rows = stream.from_files(spark, files)
         query = stream.start(rows, checkpoint or Path(scratch), every, config is not None, once, view.report)
         until = time.monotonic() + seconds if seconds is not None else None
+        stopped = threading.Event()
+        before = on_interrupt(stopped.set)
         try:
             with Live(view.table(), console=out, refresh_per_second=4, transient=not out.is_terminal) as live:
                 view.show = live.update if out.is_terminal else None
-                while query.isActive and (until is None or time.monotonic() < until):
-                    time.sleep(0.1)
-        except KeyboardInterrupt:
-            pass
+                while query.isActive and not stopped.wait(0.1) and (until is None or time.monotonic() < until):
+                    pass
         finally:
             problem = query.exception() if not query.isActive else None
             query.stop()
+            if before is not None:
+                signal.signal(signal.SIGINT, before)
     if not out.is_terminal:
         out.print(view.table())
     if problem is not None:
@@ -75,6 +80,13 @@ def watch(
         out.print(f"{view.unchecked:,} came too late to be compared with others")
     if view.violations:
         raise typer.Exit(1)
+
+
+def on_interrupt(act: Callable[[], None]) -> Any:
+    """Do this at Ctrl-C, instead of Spark's handler, which would break into a call to Java. What was done before."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    return signal.signal(signal.SIGINT, lambda *_: act())
 
 
 class View:
