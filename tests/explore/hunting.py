@@ -76,7 +76,7 @@ WIDE = (
     Scope("guess", "leaders of two groups change while they guess", (1, 3), (("c0", (0, 1)), ("c1", (1,))),
           elections=("g0/0", "g1/1", "g1/2"), at_once=True, mute=("Reply",)),
 )  # fmt: skip
-LOSSY = (  # for protocols that bear it
+LOSSY = (  # between replicas that may come back, links begin anew
     Scope("reconnect", "connections in a group break, and its leader changes", (3,), THREE, elections=EVERYBODY,
           losses=pairs(*EVERYBODY), timers=EVERYBODY, at_once=True),
     Scope("gale", "two groups, two messages to both, leader changes, broken connections, time-outs", (3, 1),
@@ -257,7 +257,7 @@ def scopes_for(table: Protocol) -> tuple[Scope, ...]:
         return MEMBERS + tuple(scope for scope in HUNT if scope.name != "resend")
     if table.name == "paxos_amcast":
         return HUNT
-    return HUNT + WIDE + LOSSY + (DURABLE if table.durable else ())
+    return HUNT + WIDE + (LOSSY + DURABLE if table.durable else ())
 
 
 def scope_for(table: Protocol, name: str) -> Scope:

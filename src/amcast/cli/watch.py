@@ -46,7 +46,7 @@ def watch(
 
     out = report_console()
     view = View(out)
-    problem = None
+    problem = ""
     with (
         tempfile.TemporaryDirectory(prefix="amcast-watch-") as scratch,
         open_session("amcast watch", settings=stream.SETTINGS) as spark,
@@ -67,14 +67,15 @@ def watch(
                 while query.isActive and not stopped.wait(0.1) and (until is None or time.monotonic() < until):
                     pass
         finally:
-            problem = query.exception() if not query.isActive else None
+            ended = query.exception() if not query.isActive and not stopped.is_set() else None  # Ctrl-C ends workers
+            problem = str(ended).strip() if ended is not None else ""  # as long as Java runs
             query.stop()
             if before is not None:
                 signal.signal(signal.SIGINT, before)
     if not out.is_terminal:
         out.print(view.table())
-    if problem is not None:
-        raise AmcastError(f"the query ended: {str(problem).strip().splitlines()[-1]}")
+    if problem:
+        raise AmcastError(f"the query ended: {problem.splitlines()[-1]}")
     out.print(f"{view.total:,} deliveries checked in {view.batches} batches: {len(view.violations)} violations")
     if view.unchecked:
         out.print(f"{view.unchecked:,} came too late to be compared with others")
