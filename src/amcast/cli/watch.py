@@ -51,6 +51,8 @@ def watch(
         tempfile.TemporaryDirectory(prefix="amcast-watch-") as scratch,
         open_session("amcast watch", settings=stream.SETTINGS) as spark,
     ):
+        stopped = threading.Event()
+        before = on_interrupt(stopped.set)
         if config is not None:
             options = {"config": str(config.resolve()), "start": start, **({"client": client} if client else {})}
             rows = stream.from_cluster(spark, options)
@@ -59,8 +61,6 @@ def watch(
             rows = stream.from_files(spark, files)
         query = stream.start(rows, checkpoint or Path(scratch), every, config is not None, once, view.report)
         until = time.monotonic() + seconds if seconds is not None else None
-        stopped = threading.Event()
-        before = on_interrupt(stopped.set)
         try:
             with Live(view.table(), console=out, refresh_per_second=4, transient=not out.is_terminal) as live:
                 view.show = live.update if out.is_terminal else None
