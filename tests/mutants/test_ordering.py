@@ -94,7 +94,8 @@ CAUSAL = [
 STABLE = [
     mutant("casts_at_once", ("        if self.unstable is None and self.waiting:", "        if self.waiting:")),
     mutant(
-        "no_ok_to_outsiders", ("        return members if q in members else (*members, q)", "        return members")
+        "no_ok_to_outsiders",
+        ("members if q in members or q >= self.topology.size else (*members, q)", "members"),
     ),
     mutant("dead_groups_hold_a_sender", ("            self.check_stable()  # nobody there may be trusted\n", "")),
     mutant("one_ok_is_stable", ("            if self.theta & ~self.oks & 1 << p:", "            if not self.oks:")),

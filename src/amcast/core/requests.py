@@ -9,7 +9,7 @@ from amcast.core.topology import Mid
 from amcast.core.wire import AppMessage, Codec, Message, Reader, pack_app, pack_long, pack_mid, pack_short
 
 
-@mypyc_attr(acyclic=True)
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Request(Message):
     """What a client asks a replica for, about a message of its own."""
 
