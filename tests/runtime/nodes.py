@@ -27,9 +27,14 @@ SESSION = session_of("client/dev", 2**40)
 
 
 def cluster(
-    folder: Path, groups: int = 1, replicas: int = 3, secure: bool = False, durable: bool = True
+    folder: Path,
+    groups: int = 1,
+    replicas: int = 3,
+    secure: bool = False,
+    durable: bool = True,
+    protocol_name: str = "white_box",
 ) -> ClusterConfig:
-    return create_cluster(folder, protocol("white_box"), groups, replicas, "log", secure=secure, durable=durable)
+    return create_cluster(folder, protocol(protocol_name), groups, replicas, "log", secure=secure, durable=durable)
 
 
 @contextmanager

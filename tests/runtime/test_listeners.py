@@ -4,6 +4,7 @@ import random
 import struct
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from librt.strings import BytesWriter
@@ -138,6 +139,17 @@ def test_frames_of_a_member_in_a_wrong_order(live: Running) -> None:
         with Raw(address) as raw:
             assert reason in raw.send(greeting(config, PEER) + said).refusal()
     assert multicast_works(config), "the member whose name was used comes back"
+
+
+def test_a_protocol_without_recovery_stops_when_messages_are_lost(tmp_path: Path) -> None:
+    config = cluster(tmp_path, durable=False, protocol_name="fastcast")
+    with pytest.raises(links.LostMessages, match="g0/1 gave up"), running(config, ["g0/0"]) as nodes:
+        with Raw(config.members[0].peer) as raw:
+            raw.send(greeting(config, PEER) + frame(frames.START, b"", 1) + frame(frames.BATCH, b"", 1))
+            assert raw.receive() is not None and not nodes["g0/0"]._error
+        with Raw(config.members[0].peer) as raw:
+            raw.send(greeting(config, PEER) + frame(frames.START, b"", 3))
+            assert until(lambda: nodes["g0/0"]._error is not None)
 
 
 def test_half_a_frame_waits_and_does_no_harm(live: Running) -> None:

@@ -3,7 +3,7 @@
 Each member dials every other one and sends on that connection; the other end only acknowledges. A batch is kept until
 it is acknowledged and sent again after a reconnect, from the number that the other end expects. A channel starts
 afresh when either process does: what was under way is lost then, as a restarted process expects. It also starts afresh
-when a member that cannot be reached has made us keep too much.
+when a member that cannot be reached has made us keep too much; one that runs a protocol without recovery stops then.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from ssl import SSLContext
 from typing import Final, Protocol, cast
 
 from amcast.core.errors import AmcastError, WireError
+from amcast.core.process import Protocol as Row
 from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
@@ -28,10 +29,15 @@ FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0
 
 
+class LostMessages(AmcastError):
+    """What a protocol without recovery cannot do without."""
+
+
 class Host(Protocol):
     """The node, as its links see it."""
 
     config: ClusterConfig
+    protocol: Row
     me: Member
     boot: int
     log: Log
@@ -288,6 +294,9 @@ class _Accepted(asyncio.Protocol):
         boot, expects = self.incoming.expects.get(self.pid, (0, 0))
         if kind != frames.START or (boot == self.boot and number < expects):
             raise WireError(f"frame {number} of kind {kind}, expected a start from {expects}")
+        if number > (expects if boot == self.boot else 1) and not self.host.protocol.durable:
+            name, peer = self.host.me.name, self.host.config.members[self.pid].name
+            raise LostMessages(f"{name} stopped: it could not be reached for so long that {peer} gave up its messages")
         self.next = number
         self.incoming.expects[self.pid] = (self.boot, number)
 
