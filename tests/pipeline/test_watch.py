@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from amcast.check.online import Watcher
+from amcast.core.trace import ListRecorder
 from amcast.core.wire import AppMessage
+from amcast.lab.simulate import Simulation
 from amcast.pipeline.stream import watch
 from amcast.runtime.history import History
 from amcast.service import connect_sync
@@ -119,3 +122,38 @@ def test_traces_that_arrive_as_files(spark: "SparkSession", tmp_path: Path) -> N
         assert found.batch <= seen + 2
         (violation,) = violations(reports)
         assert {row["message"] for row in json.loads(violation.rows)} == {"c", "d"}
+
+
+def judged(events: list[dict[str, Any]]) -> Watcher:
+    import pandas as pd
+
+    watcher = Watcher()
+    rows = pd.DataFrame(events, columns=watch.COLUMNS).sort_values(["process", "seq"], kind="stable")
+    watch.take(watcher, rows, {}, {})
+    watcher.settle()
+    return watcher
+
+
+def test_a_trace_of_several_groups() -> None:
+    """Its deliveries do not say where else a message goes."""
+    recorder = ListRecorder()
+    Simulation("white_box", groups=3, messages=60).world(recorder).run()
+    events = [{name: getattr(event, name, None) for name in watch.COLUMNS} for event in recorder.events]
+    assert {event["dest"] for event in events if event["kind"] == "deliver"} == {None}
+    watcher = judged(events)
+    assert not watcher.violations and set(watcher.behind().values()) == {0}
+    alone = judged([event for event in events if event["kind"] != "multicast"])
+    assert not alone.violations and set(alone.behind().values()) == {0}
+    by_message: dict[str, set[str]] = {}
+    for event in events:
+        if event["kind"] == "deliver":
+            by_message.setdefault(event["message"], set()).add(event["group"])
+    first, second = [m for m, groups in by_message.items() if {"g0", "g1"} <= groups][:2]
+    swapped = {first: second, second: first}
+    wrong = [
+        {**event, "message": swapped.get(event["message"], event["message"])}
+        if event["kind"] == "deliver" and event["group"] == "g1"
+        else event
+        for event in events
+    ]
+    assert {violation.property for violation in judged(wrong).violations} == {"order"}

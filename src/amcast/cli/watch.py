@@ -75,12 +75,18 @@ def watch(
     if not out.is_terminal:
         out.print(view.table())
     if problem:
-        raise AmcastError(f"the query ended: {problem.splitlines()[-1]}")
+        raise AmcastError(f"the query ended: {cause(problem)}")
     out.print(f"{view.total:,} deliveries checked in {view.batches} batches: {len(view.violations)} violations")
     if view.unchecked:
         out.print(f"{view.unchecked:,} came too late to be compared with others")
     if view.violations:
         raise typer.Exit(1)
+
+
+def cause(problem: str) -> str:
+    """The line that says what was wrong, in what Spark says."""
+    said = problem.partition("SQLSTATE")[0].strip().splitlines()
+    return said[-1] if said else problem
 
 
 def on_interrupt(act: Callable[[], None]) -> Any:

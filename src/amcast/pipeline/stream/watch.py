@@ -37,7 +37,8 @@ TRACE: Final = (
     "dest array<string>"
 )
 COLUMNS: Final = ["run", "kind", "process", "group", "seq", "time", "message", "dest"]
-MOST_SENT: Final = 100_000  # multicasts whose time is remembered
+MOST_SENT: Final = 100_000  # multicasts that are remembered
+Sent = dict[str, tuple[int, tuple[str, ...]]]  # message -> when it was multicast, to which groups
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,11 @@ class Judge:
         import pandas as pd
 
         watcher = Watcher(gapless=self._gapless)
-        sent: dict[str, int] = {}
+        sent: Sent = {}
         if state.exists:
             data, times = state.get
             watcher.load(bytes(data))
-            sent = msgspec.msgpack.decode(bytes(times), type=dict[str, int])
+            sent = msgspec.msgpack.decode(bytes(times), type=Sent)
         latencies: dict[str, list[int]] = {}
         rows = pd.concat(list(frames)).sort_values(["process", "seq"], kind="stable")
         take(watcher, rows, sent, latencies)
@@ -113,22 +114,29 @@ class Judge:
         yield pd.DataFrame(said(key[0], watcher, latencies, rows), columns=names)
 
 
-def take(watcher: Watcher, rows: "pd.DataFrame", sent: dict[str, int], latencies: dict[str, list[int]]) -> None:
+def take(watcher: Watcher, rows: "pd.DataFrame", sent: Sent, latencies: dict[str, list[int]]) -> None:
+    """In a trace the destinations are with the multicast. Where that is not known each group is judged by itself."""
     columns = [rows[name].tolist() for name in COLUMNS[1:]]
-    for kind, process, group, seq, time, message, dest in zip(*columns, strict=True):
+    for kind, _, _, _, time, message, dest in zip(*columns, strict=True):
         if kind == "multicast":
-            sent[message] = int(time)
+            sent[message] = number(time), tuple(dest)
+    for kind, process, group, seq, time, message, dest in zip(*columns, strict=True):
         if group is None:
             continue
         watcher.expect(process, group)
-        when = int(time) if time == time else 0  # not a number: no time
+        when = number(time)
         if kind == "deliver":
-            groups = None if dest is None else tuple(dest)
-            watcher.take([Row(process, group, int(seq), message, groups, when)])
-            if message in sent:
-                latencies.setdefault(group, []).append(when - sent[message])
+            asked, groups = sent.get(message, (None, None if dest is None else tuple(dest)))
+            name = message if groups is not None else f"{message} ({group})"
+            watcher.take([Row(process, group, int(seq), name, groups, when)])
+            if asked is not None:
+                latencies.setdefault(group, []).append(when - asked)
         elif kind == "lost":
             watcher.take([Row(process, group, int(seq), None, None, when)])
+
+
+def number(time: float) -> int:
+    return int(time) if time == time else 0  # not a number: no time
 
 
 def said(run: str, watcher: Watcher, latencies: dict[str, list[int]], rows: "pd.DataFrame") -> list[tuple[Any, ...]]:
