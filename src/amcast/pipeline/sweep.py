@@ -162,10 +162,14 @@ def same_spec(folder: Path, spec: Spec) -> bool:
 def remove(folder: Path, names: Sequence[str]) -> None:
     for name in names:
         path = folder / name
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
+        if not path.is_dir() or path.is_symlink():
             path.unlink(missing_ok=True)
+            continue
+        for last in (*[False] * 50, True):  # the Java of a sweep that was killed may be at work there for a moment
+            shutil.rmtree(path, ignore_errors=not last)
+            if not path.exists():
+                break
+            time.sleep(0.1)
 
 
 def write_whole(path: Path, text: str) -> None:
