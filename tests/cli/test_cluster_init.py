@@ -129,3 +129,5 @@ def test_spare_replicas(amcast: Amcast, tmp_path: Path) -> None:
     amcast("cluster", "init", tmp_path / "c", "--groups", 1)
     done = amcast("cluster", "leave", "g0/1", "--dir", tmp_path / "c")
     assert done.code == 2 and "white_box has fixed members" in done.err
+    done = amcast("cluster", "status", "--dir", tmp_path / "a")
+    assert done.code == 1 and done.out.count("stopped") == 4 and done.out.count("spare") == 2

@@ -170,7 +170,7 @@ def status(
         for row in rows:
             table.add_row(*(shown(heading, row.get(heading)) for heading in headings))
         report_console().print(table)
-    return 0 if all(row["state"] == "ready" for row in rows) else 1
+    return 0 if all(row["state"] in ("ready", "spare") for row in rows) else 1
 
 
 def state_of(processes: "Processes", member: "Member") -> dict[str, object]:
@@ -180,7 +180,9 @@ def state_of(processes: "Processes", member: "Member") -> dict[str, object]:
     row: dict[str, object] = {"id": member.name, "pid": processes.running(member)}
     answer = ask(member.admin, "/status")
     if answer is None:
-        return {**row, "state": "stopped" if row["pid"] is None else "no answer"}
+        outside = processes.config.is_spare(member) and not processes.log(member).exists()
+        stopped = "spare" if outside else "stopped"
+        return {**row, "state": stopped if row["pid"] is None else "no answer"}
     try:
         said = json.loads(answer[1])
     except ValueError:
