@@ -26,6 +26,7 @@ def protocols(
                         "tolerates": p.tolerates,
                         "latency": p.latency,
                         "durable": p.durable,
+                        "joins": p.joins,
                     }
                     for p in PROTOCOLS.values()
                 ]
@@ -34,7 +35,8 @@ def protocols(
         return 0
     table = plain_table("name", "order", "tolerates", "leader / follower", "restart")
     for p in PROTOCOLS.values():
-        table.add_row(p.name, p.order, p.tolerates, p.latency, "from disk" if p.durable else "crash-stop")
+        restart = "from disk" if p.durable else "crash-stop, others join" if p.joins else "crash-stop"
+        table.add_row(p.name, p.order, p.tolerates, p.latency, restart)
     console = report_console()
     if not console.is_terminal:
         console.width = WIDE
