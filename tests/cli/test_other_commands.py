@@ -33,7 +33,7 @@ def test_protocols(amcast: Amcast) -> None:
         assert [word for word in said if word not in done.out] == []
     document = json.loads(amcast("protocols", "--json").out)
     assert [row["name"] for row in document["protocols"]] == list(PROTOCOLS)
-    assert set(document["protocols"][0]) == {"name", "title", "order", "tolerates", "latency", "durable"}
+    assert set(document["protocols"][0]) == {"name", "title", "order", "tolerates", "latency", "durable", "joins"}
 
 
 def test_claims_that_are_met(amcast: Amcast) -> None:
