@@ -39,15 +39,16 @@ def run_seeds(protocol: str, seeds: range, jobs: int) -> Generator[SeedResult, N
                 new = islice(left, SEEDS_AHEAD * jobs - len(waiting))
                 waiting |= {pool.submit(run_one, protocol, seed) for seed in new}
             if not waiting:
-                break
+                pool.shutdown()
+                return
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             yield from sorted((future.result() for future in done), key=lambda result: result.seed)
     except BrokenProcessPool:
         raise AmcastError("a process of the swarm was killed, for want of memory perhaps; use fewer --jobs") from None
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
         for process in active_children():
             process.terminate()
+        pool.shutdown(cancel_futures=True)
 
 
 def run_one(protocol: str, seed: int) -> SeedResult:
