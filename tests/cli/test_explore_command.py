@@ -79,6 +79,9 @@ def test_exploring_goes_on_from_the_end_of_a_schedule(
     monkeypatch.undo()  # the protocol is whole again
     every = json.loads(amcast("explore", "skeen", "--after", part, "--json").out)
     assert every["complete"] and 30 < every["states"] < 543 and every["violation"] is None
+    assert ": every schedule after 5 moves\n" in amcast("explore", "skeen", "--after", part).out
+    short = json.loads(amcast("explore", "skeen", "--after", part, "--walks", 1, "--depth", 3, "--json").out)
+    assert short["moves"] == 0  # all of them are behind it
     other = amcast("explore", "skeen", "--scope", "cycle", "--after", part)
     assert other.code == 2 and "part.json: of skeen, scope small; expected skeen, scope cycle" in other.err
     other = amcast("explore", "fifo", "--after", part)

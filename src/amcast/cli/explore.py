@@ -64,7 +64,7 @@ def explore(
         written = keep(table, result, out) if result.violation is not None and out is not None else None
         documents.append(document(result, written))
         if not as_json:
-            report(console, result, written, walks)
+            report(console, result, written, walks, len(past))
         if result.violation is not None:
             break
     if as_json:
@@ -106,9 +106,10 @@ def keep(table: "Protocol", result: "Exploration", folder: Path) -> Path:
     return path
 
 
-def report(console: "Console", result: "Exploration", written: Path | None, walks: int) -> None:
+def report(console: "Console", result: "Exploration", written: Path | None, walks: int, past: int) -> None:
     scope = result.scope
     how = "random schedules" if walks else "every schedule" if result.complete else "a part of the schedules"
+    how += f" after {count(past, 'move')}" if past else ""
     console.print(f"{result.protocol}, scope {scope.name} ({scope.about}): {how}")
     followed = f"{count(result.schedules, 'schedule')} followed, up to {count(result.depth, 'move')} long"
     spent = f"{result.seconds:.1f} s, {result.states / max(result.seconds, 1e-9):,.0f} states/s"

@@ -73,7 +73,7 @@ class Walks:
                         calm = True
                         self.at_rest(state)
                         calm = False
-                if not enabled or len(past) + len(moves) == most:
+                if not enabled or (most is not None and len(past) + len(moves) >= most):
                     self.at_end((*past, *[model.moves[move] for move in moves]))
                     return
                 moves.append(self.choose(enabled))

@@ -101,7 +101,7 @@ def explore(
         if found is None and isinstance(work, Search):
             result.phase = "invariants"
             found = assert_invariants(setting, work, result, report, follow)
-        result.sometimes = properties.sometimes
+        result.sometimes = properties.sometimes if not after else {}  # a part of the scope need not contain it
     if found is not None:
         result.complete = False
         result.found_after = len(found.moves)
