@@ -66,6 +66,31 @@ def test_a_violation_is_shrunk_and_written(broken: None, amcast: Amcast, tmp_pat
     assert amcast("explore", "skeen", "--out", out, "--force").code == 1
 
 
+def test_exploring_goes_on_from_the_end_of_a_schedule(
+    replay_file: Path, amcast: Amcast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = json.loads(replay_file.read_text())
+    part = replay_file.with_name("part.json")
+    part.write_text(json.dumps({**schedule, "moves": schedule["moves"][:5]}))
+    found = json.loads(amcast("explore", "skeen", "--after", part, "--json").out)
+    assert found["states"] < 30 and found["violation"]["moves"] == schedule["moves"]
+    walks = json.loads(amcast("explore", "skeen", "--after", part, "--walks", 100, "--json").out)
+    assert walks["violation"]["property"] == "order" and walks["depth"] > 5
+    monkeypatch.undo()  # the protocol is whole again
+    every = json.loads(amcast("explore", "skeen", "--after", part, "--json").out)
+    assert every["complete"] and 30 < every["states"] < 543 and every["violation"] is None
+    assert ": every schedule after 5 moves\n" in amcast("explore", "skeen", "--after", part).out
+    short = json.loads(amcast("explore", "skeen", "--after", part, "--walks", 1, "--depth", 3, "--json").out)
+    assert short["moves"] == 0  # all of them are behind it
+    other = amcast("explore", "skeen", "--scope", "cycle", "--after", part)
+    assert other.code == 2 and "part.json: of skeen, scope small; expected skeen, scope cycle" in other.err
+    other = amcast("explore", "fifo", "--after", part)
+    assert other.code == 2 and "expected fifo, scope small" in other.err
+    part.write_text(json.dumps({**schedule, "moves": ["deliver c0 g0/0", "deliver c0 g0/0"]}))
+    impossible = amcast("explore", "skeen", "--after", part)
+    assert impossible.code == 2 and "step 2, deliver c0 g0/0: not possible there" in impossible.err
+
+
 def test_a_schedule_is_shown_with_messages_and_effects(replay_file: Path, amcast: Amcast) -> None:
     done = amcast("replay", replay_file, "--to", 6)
     assert done.code == 0

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from amcast.core.process import Protocol
+    from amcast.explore.scope import Scope
     from amcast.lab.exploration import Exploration
 
 
@@ -26,6 +27,7 @@ def explore(
     walks: Annotated[int, Option(min=0, help="Follow so many random schedules instead of all.")] = 0,
     seed: Annotated[int, Option(min=0, help="Of random schedules.")] = 1,
     follow: Annotated[int | None, Option(min=0, help="Schedules to assert invariants on. Default: all.")] = None,
+    after: Annotated[Path | None, Option(metavar="FILE", help="Go on from the end of this replay file.")] = None,
     out: Annotated[Path | None, Option(metavar="DIR", help="Write a violation there, with its trace.")] = None,
     force: Annotated[bool, Option("--force", help="Replace an older violation in DIR.")] = False,
     list_scopes: Annotated[bool, Option("--list", help="Show the scopes of the protocol.")] = False,
@@ -47,6 +49,7 @@ def explore(
     chosen = list(scopes_of(table).values()) if scope == "all" else [scope_named(table, scope)]
     if out is not None and not force and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: is not an empty folder; expected a new or empty one; use --force or another --out")
+    past = past_of(after, table, chosen) if after is not None else ()
     documents: list[dict[str, object]] = []
     for one in chosen:
         with progress_bar("{task.fields[found]}") as bar:
@@ -56,16 +59,28 @@ def explore(
                 done = seen.schedules if walks else min(seen.states, states or seen.states)
                 bar.update(task, completed=done, found=f"{seen.phase}: {describe(seen)}")  # noqa: B023
 
-            result = explored(table, one, Limits(states, depth, seconds), walks, seed, follow=follow, progress=show)
+            limits = Limits(states, depth, seconds)
+            result = explored(table, one, limits, walks, seed, follow=follow, after=past, progress=show)
         written = keep(table, result, out) if result.violation is not None and out is not None else None
         documents.append(document(result, written))
         if not as_json:
-            report(console, result, written, walks)
+            report(console, result, written, walks, len(past))
         if result.violation is not None:
             break
     if as_json:
         print_json(documents if scope == "all" else documents[0])
     return 1 if result.violation is not None else 0
+
+
+def past_of(path: Path, table: "Protocol", scopes: "list[Scope]") -> tuple[str, ...]:
+    """The moves of a replay file of this protocol and scope."""
+    from amcast.explore.schedule import read_schedule
+
+    schedule = read_schedule(path)
+    if schedule.protocol != table.name or [schedule.scope] != scopes:
+        wanted = f"{table.name}, scope {scopes[0].name if len(scopes) == 1 else 'all'}"
+        raise UsageError(f"{path}: of {schedule.protocol}, scope {schedule.scope.name}; expected {wanted} as it is now")
+    return schedule.moves
 
 
 def describe(seen: "Exploration") -> str:
@@ -91,9 +106,10 @@ def keep(table: "Protocol", result: "Exploration", folder: Path) -> Path:
     return path
 
 
-def report(console: "Console", result: "Exploration", written: Path | None, walks: int) -> None:
+def report(console: "Console", result: "Exploration", written: Path | None, walks: int, past: int) -> None:
     scope = result.scope
     how = "random schedules" if walks else "every schedule" if result.complete else "a part of the schedules"
+    how += f" after {count(past, 'move')}" if past else ""
     console.print(f"{result.protocol}, scope {scope.name} ({scope.about}): {how}")
     followed = f"{count(result.schedules, 'schedule')} followed, up to {count(result.depth, 'move')} long"
     spent = f"{result.seconds:.1f} s, {result.states / max(result.seconds, 1e-9):,.0f} states/s"

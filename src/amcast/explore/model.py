@@ -7,7 +7,7 @@ microseconds however slow the protocol is.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from amcast.core.wire import Message
 from amcast.explore.actor import START, Actor, Entry, Happening, Setting, Step, watched
@@ -102,6 +102,7 @@ class Model:
         names = setting.topology.pid
         self._losses = [(names(sender), names(dest)) for sender, dest in setting.scope.losses]
         self.initial = self.begin()
+        self.past: tuple[Move, ...] = ()  # the moves that led to `initial`
 
     def skipped(self) -> tuple[type, ...]:
         made = self.setting.protocol.monitor
@@ -192,6 +193,12 @@ class Model:
         for pid in range(self.size):
             self.send(state, pid, sends[pid])
         return tuple(state)
+
+    def go(self, moves: Sequence[Move]) -> None:
+        """Begin after these moves, which are possible."""
+        for move in moves:
+            self.initial, _ = self.after(self.initial, self._move_of[move])
+        self.past += tuple(moves)
 
     def watched(self, actor: Actor, happening: Happening) -> Step:
         step = watched(actor, lambda: actor.do(happening))

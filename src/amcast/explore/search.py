@@ -67,13 +67,13 @@ class Search:
         while self.before[index] >= 0:
             moves.append(self.model.moves[self.by[index]])
             index = self.before[index]
-        return tuple(reversed(moves))
+        return (*self.model.past, *reversed(moves))
 
     def add(self, key: bytes, before: int, move: int, sleep: int) -> int:
         index = self.index[key] = len(self.before)
         self.before.append(before)
         self.by.append(move)
-        self.depths.append(self.depths[before] + 1 if before >= 0 else 0)
+        self.depths.append(self.depths[before] + 1 if before >= 0 else len(self.model.past))
         self.sleep.append(sleep)
         self.entered.append(0)
         return index

@@ -58,6 +58,7 @@ class Walks:
         state, grew = model.initial, True
         self.rank = {}
         moves: list[int] = []
+        past = model.past
         calm = False
         try:
             while True:
@@ -72,15 +73,15 @@ class Walks:
                         calm = True
                         self.at_rest(state)
                         calm = False
-                if not enabled or len(moves) == most:
-                    self.at_end(tuple(model.moves[move] for move in moves))
+                if not enabled or (most is not None and len(past) + len(moves) >= most):
+                    self.at_end((*past, *[model.moves[move] for move in moves]))
                     return
                 moves.append(self.choose(enabled))
                 self.transitions += 1
-                self.depth = max(self.depth, len(moves))
+                self.depth = max(self.depth, len(past) + len(moves))
                 state, grew = model.after(state, moves[-1])
         except Violation as violation:
-            made = tuple(model.moves[move] for move in moves)
+            made = (*past, *[model.moves[move] for move in moves])
             self.found = Found(violation.property, violation.problem, made, calm)
 
     def choose(self, enabled: int) -> int:

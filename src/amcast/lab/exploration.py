@@ -1,7 +1,7 @@
 """Explore a protocol in a scope, judge every state, and shrink what is found."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from amcast.core.process import Protocol
@@ -52,9 +52,10 @@ def explore(
     seed: int = 1,
     sleeping: bool = True,
     follow: int | None = None,
+    after: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Exploration:
-    """Every state within the limits, or so many random walks.
+    """Every state within the limits, or so many random walks: from the start, or after these moves.
 
     The protocol's monitor, which knows what was before, then watches schedules that pass through all states: all of
     them, or `follow` of them.
@@ -75,11 +76,16 @@ def explore(
             run.make(move)
 
     properties = None
+    past: tuple[Move, ...] = ()
     try:
         properties = Properties(setting)
+        past = tuple(parse_move(setting, text) for text in after)
+        go(setting, past)
+        properties.model.go(past)
+        found: Found | None = None
     except Violation as violation:
-        found: Found | None = Found(violation.property, violation.problem, ())
-    if properties is not None:
+        found = Found(violation.property, violation.problem, past)
+    if properties is not None and found is None:
         model = properties.model
         work: Search | Walks
         if walks:
@@ -95,7 +101,7 @@ def explore(
         if found is None and isinstance(work, Search):
             result.phase = "invariants"
             found = assert_invariants(setting, work, result, report, follow)
-        result.sometimes = properties.sometimes
+        result.sometimes = properties.sometimes if not after else {}  # a part of the scope need not contain it
     if found is not None:
         result.complete = False
         result.found_after = len(found.moves)
@@ -103,6 +109,13 @@ def explore(
         result.violation = shrunk(setting, properties, found)
     result.seconds = time.monotonic() - started
     return result
+
+
+def go(setting: Setting, moves: Sequence[Move]) -> None:
+    """Make these moves on real processes; UsageError if one is not possible."""
+    run = Run(setting)
+    for move in moves:
+        run.move(move)
 
 
 def copy_counts(work: Search | Walks, result: Exploration) -> None:
