@@ -54,6 +54,8 @@ def steps(file: str) -> Iterator[tuple[str, str]]:
             yield "program", text
         elif language == "toml" and "protocol =" in text:
             yield "spec.toml", text
+        elif language == "json" and "amcast schedule" in text:
+            yield "here.json", text
         elif language == "csv":
             yield "ledger.csv", text
         elif language in ("", "console"):
@@ -164,7 +166,7 @@ def test_what_a_page_says_can_be_done(file: str, tmp_path: Path) -> None:
     if not chosen:
         pytest.skip("takes long: DOCS_ALL=1")
     for kind, text in found:
-        if kind.startswith(("spec", "ledger")):
+        if kind.startswith(("spec", "ledger", "here")):
             (tmp_path / kind).write_text(text, encoding="utf-8")
     try:
         prepare(session)
