@@ -110,10 +110,11 @@ def report(console: "Console", result: "Exploration", written: Path | None, walk
     scope = result.scope
     how = "random schedules" if walks else "every schedule" if result.complete else "a part of the schedules"
     how += f" after {count(past, 'move')}" if past else ""
-    console.print(f"{result.protocol}, scope {scope.name} ({scope.about}): {how}")
+    console.print(f"{result.protocol}, scope {scope.name} ({scope.about}): {how}", soft_wrap=True)
     followed = f"{count(result.schedules, 'schedule')} followed, up to {count(result.depth, 'move')} long"
     spent = f"{result.seconds:.1f} s, {result.states / max(result.seconds, 1e-9):,.0f} states/s"
-    console.print(f"{count(result.states, 'unique state')}, {count(result.transitions, 'move')}, {followed}; {spent}")
+    found = f"{count(result.states, 'unique state')}, {count(result.transitions, 'move')}, {followed}; {spent}"
+    console.print(found, soft_wrap=True)
     for what in result.unseen if result.complete or walks else ():
         complain(f"never seen in this scope: {what}")
     violation = result.violation

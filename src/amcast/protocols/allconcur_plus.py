@@ -516,8 +516,9 @@ class AllConcurPlus(JoiningServer):
         return not (loaded(self.m) or loaded(self.prev) or loaded(self.held))
 
     def condition(self) -> dict[str, object]:
-        role = "outside" if self.eon == 0 else "member"
-        return {"role": role, "ballot": f"{self.eon}.{self.e}.{self.r}", "members": len(self.members)}
+        role, waits = ("member", self.detector.waits()) if self.eon > 0 else ("outside", "joining")
+        ballot = f"{self.eon}.{self.e}.{self.r}"
+        return {"role": role, "ballot": ballot, "members": len(self.members), "waits": waits}
 
     def footprint(self) -> int:
         return super().footprint() + len(self.own) + len(self.stash) + len(self.seqs) + len(self.early)

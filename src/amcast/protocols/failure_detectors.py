@@ -66,6 +66,11 @@ class FailureDetector:
             self._patience[p] = min(2 * patience, MOST_PATIENCE * self.params.suspect_after)
         return True
 
+    def waits(self) -> str:
+        """What is missing before everybody can be judged: somebody may not have started yet."""
+        unheard = len([p for p in self.watched if not self._known[p] and not self.suspected[p]])
+        return f"{unheard} others not heard yet" if unheard else ""
+
     def newly_suspected(self, now: int) -> list[int]:
         """Those that have become suspect by now."""
         silent: list[int] = []

@@ -281,5 +281,8 @@ class Fifo(Process):
         if not self.remote and self.uncompleted.pop(mid, None) is not None:
             self.out.completed.append(mid)
 
+    def condition(self) -> dict[str, object]:
+        return {"role": "member", "waits": self.detector.waits()}
+
     def footprint(self) -> int:
         return sum([len(entries) for entries in self.msg_set.values()])

@@ -281,5 +281,8 @@ class Lcr(RoundServer):
     def idle(self) -> bool:
         return not self.queue and not self.pending and not self.target
 
+    def condition(self) -> dict[str, object]:
+        return {"role": "member", "members": len(self.members), "waits": self.detector.waits()}
+
     def footprint(self) -> int:
         return super().footprint() + len(self.pending) + len(self.early)

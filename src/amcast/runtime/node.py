@@ -564,8 +564,8 @@ class Node:
     def readiness(self) -> str | None:
         if not self.ready:
             return "starting"
-        if self.engine.process.condition().get("role") == "outside":
-            return "joining"
+        if waits := self.engine.process.condition().get("waits"):
+            return str(waits)
         connected = sum(link.connection is not None for link in self.links.values() if link.peer.group == self.me.group)
         if connected + 1 < self.config.topology.quorum(self.me.group):
             return f"connected to {connected} other members of {self.group_names[self.me.group]}: no quorum"
