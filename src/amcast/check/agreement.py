@@ -2,15 +2,14 @@
 
 Uniform agreement counts every delivery, `agreement-nonuniform` only those of processes that are up at the end. A
 process that crashed and restarted is up again, and must have what it missed. Whether more would have been delivered is
-not known of a run that was cut off: no `end` row, no verdict.
+not known of a run that was cut off: no `end` row, no verdict. Nor is it known what processes did that should be in the
+trace and are not.
 """
 
 from collections.abc import Callable
 
-from amcast.check.history import History
+from amcast.check.history import CUT_OFF, NOTHING_DELIVERED, History
 from amcast.check.verdict import Verdict
-
-CUT_OFF = "the run has no end row: it was cut off, and more might have been delivered"
 
 
 def check_agreement(history: History) -> Verdict:
@@ -23,15 +22,20 @@ def check_agreement_nonuniform(history: History) -> Verdict:
 
 def _check(history: History, name: str, counts: Callable[[int], bool]) -> Verdict:
     if not history.ended:
-        return Verdict(name, history.run, "unknown", CUT_OFF)
+        return history.unknown(name, CUT_OFF)
     deliverer: dict[int, int] = {}
     for process, log in enumerate(history.delivered):
         if counts(process):
             for message in log.messages:
                 deliverer.setdefault(message, process)
-    lack = first_lack(history, deliverer.__contains__)
+    lack, pairs = first_lack(history, deliverer.__contains__)
     if lack is None:
-        return Verdict(name, history.run, "ok")
+        if absent := history.absent():
+            return history.unknown(name, absent)
+        if not pairs:
+            nobody_up = "no process that is up had to deliver what others delivered"
+            return history.unknown(name, nobody_up if deliverer else NOTHING_DELIVERED)
+        return history.ok(name, pairs)
     process, message = lack
     other = deliverer[message]
     reason = (
@@ -39,17 +43,22 @@ def _check(history: History, name: str, counts: Callable[[int], bool]) -> Verdic
         f"{history.processes[process]} of {history.group_name(process)}, which is up, never did"
     )
     rows = (history.multicast_row(message), history.deliver_row(other, message))
-    return Verdict(name, history.run, "violated", reason, rows)
+    return history.violated(name, reason, rows)
 
 
-def first_lack(history: History, is_due: Callable[[int], bool]) -> tuple[int, int] | None:
-    """A process that is up, and the first due message addressed to its group that it never delivered."""
+def first_lack(history: History, is_due: Callable[[int], bool]) -> tuple[tuple[int, int] | None, int]:
+    """Find a process that is up, and the first due message addressed to its group that it never delivered.
+
+    The number is that of the pairs of such a process and such a message that were looked at.
+    """
+    pairs = 0
     for group in range(len(history.groups)):
         due = [message for message in history.addressed[group] if is_due(message)]
         for process in history.members[group]:
             if not history.is_down(process):
                 has = set(history.delivered[process].messages)
+                pairs += len(due)
                 missing = [message for message in due if message not in has]
                 if missing:
-                    return process, min(missing)  # messages are numbered as they first appear
-    return None
+                    return (process, min(missing)), pairs  # messages are numbered as they first appear
+    return None, pairs

@@ -84,6 +84,8 @@ def _follow(next_of: dict[int, int], first: int) -> list[int]:
 
 
 def check_causal(history: History) -> Verdict:
+    if nothing := history.nothing_to_compare():
+        return history.unknown("causal", nothing)
     past = _Past(history)
     for group in range(len(history.groups)):
         addressed = bytearray(len(history.messages))
@@ -98,7 +100,7 @@ def check_causal(history: History) -> Verdict:
             if early is not None:
                 return _violated(history, past, process, early, addressed)
             fine = max(fine, sequence, key=len)
-    return Verdict("causal", history.run, "ok")
+    return history.ok("causal")
 
 
 def _first_too_early(past: _Past, sequence: Sequence[int], addressed: bytearray) -> int | None:
@@ -143,4 +145,4 @@ def _violated(history: History, past: _Past, process: int, early: int, addressed
         f"{history.processes[process]} delivered {history.messages[early]} without having delivered "
         f"{history.messages[missed]}, which happened before: {'; '.join(steps)}"
     )
-    return Verdict("causal", history.run, "violated", reason, tuple(rows))
+    return history.violated("causal", reason, tuple(rows))

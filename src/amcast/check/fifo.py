@@ -19,15 +19,17 @@ class Overtaking(NamedTuple):
 
 
 def check_fifo(history: History) -> Verdict:
+    if nothing := history.nothing_to_compare():
+        return history.unknown("fifo", nothing)
     sequences = [log.firsts() for log in history.delivered]
     found = first_overtaking(history, sequences)
     if found is None:
-        return Verdict("fifo", history.run, "ok")
+        return history.ok("fifo")
     rows = [history.multicast_row(found.earlier), history.multicast_row(found.later)]
     rows.append(history.deliver_row(found.process, found.later))
     if found.earlier in sequences[found.process]:
         rows.append(history.deliver_row(found.process, found.earlier))
-    return Verdict("fifo", history.run, "violated", overtaking_sentence(history, found, "delivered"), tuple(rows))
+    return history.violated("fifo", overtaking_sentence(history, found, "delivered"), tuple(rows))
 
 
 def first_overtaking(history: History, sequences: Sequence[Sequence[int]]) -> Overtaking | None:

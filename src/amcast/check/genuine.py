@@ -11,16 +11,16 @@ def check_genuine(history: History) -> Verdict:
     traffic = history.traffic
     if traffic.rows == 0:
         reason = "the run has no send or receive rows: record it with --trace full"
-        return Verdict("genuine", history.run, "unknown", reason)
-    if traffic.rows_about_messages == 0 and any(len(log.messages) for log in history.multicast):
+        return history.unknown("genuine", reason)
+    if traffic.rows_about_messages == 0:
         reason = "no send or receive row says in `about` which messages it helps to order"
-        return Verdict("genuine", history.run, "unknown", reason)
+        return history.unknown("genuine", reason)
     if traffic.proof is not None:
         return _violated(history, *traffic.proof[:2])
     for process, message in traffic.suspects:
         if not history.may_handle(process, message):
             return _violated(history, process, message)
-    return Verdict("genuine", history.run, "ok")
+    return history.ok("genuine", traffic.rows_about_messages)
 
 
 def _violated(history: History, process: int, message: int) -> Verdict:
@@ -29,11 +29,11 @@ def _violated(history: History, process: int, message: int) -> Verdict:
     how = row.kind if row.type is None else f"{row.kind} {row.type}"
     if history.sender[message] == NOBODY:
         reason = f"{who} took part in ordering {what} ({how}), which nobody multicast"
-        return Verdict("genuine", history.run, "violated", reason, (row,))
+        return history.violated("genuine", reason, (row,))
     group = history.group_name(process)
     where = "a client" if group is None else f"of {group}"
     reason = (
         f"{who} took part in ordering {what} ({how}), but it is {where}, neither the sender "
         f"{history.processes[history.sender[message]]} nor in {history.dest_names(message)}"
     )
-    return Verdict("genuine", history.run, "violated", reason, (history.multicast_row(message), row))
+    return history.violated("genuine", reason, (history.multicast_row(message), row))

@@ -4,16 +4,20 @@ Built once from the events, in any order, and shared by all checkers. Memory is 
 hundred per message; `send` and `receive` rows are judged as they come (`Traffic`) and not kept. Rows for a
 counter-example are rebuilt from the arrays.
 
-The members of a group are the processes that appear with it in any row. A process is down at the end of the run if it
-has a `crash` row and no later `restart` row.
+The members of a group are the processes that appear with it in any row, and a `start` row may say in its detail how
+many there should be. A process is down at the end of the run if it has a `crash` row and no later `restart` row.
 """
 
+import json
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from operator import lt
 from typing import Final
 
+from amcast.check.evidence import NOTHING, Evidence
+from amcast.check.verdict import Verdict
 from amcast.core.errors import TraceError
 from amcast.core.trace import Event
 
@@ -68,7 +72,9 @@ class History:
 
     def __init__(self, run: str) -> None:
         self.run = run
+        self.started = False  # there are start rows of members
         self.ended = False
+        self.evidence = NOTHING
 
         self.processes: list[str] = []
         self.group_of: list[int] = []
@@ -80,6 +86,7 @@ class History:
 
         self.groups: list[str] = []
         self.members: list[list[int]] = []  # of each group
+        self.sizes: list[int] = []  # of each group, as its start rows say; 0 where they do not
         self.addressed: list[array[int]] = []  # to each group: sender by sender, in the order of multicast
 
         self.messages: list[str] = []
@@ -117,6 +124,10 @@ class History:
             self.restart_seqs[process].append(event.seq)
         elif kind == "end":
             self.ended = True
+        elif kind == "start" and event.group is not None:
+            self.started = True
+            group = self._group(event.group)
+            self.sizes[group] = max(self.sizes[group], stated_members(event.detail))
 
     def finish(self) -> None:
         """Put the rows of every process in the order of their `seq`, and sort what there is by group."""
@@ -131,6 +142,17 @@ class History:
             for message in self.multicast[process].messages:
                 for group in self.dest_sets[self.dest[message]]:
                     self.addressed[group].append(message)
+        self.evidence = Evidence(
+            runs=1,
+            replicas=sum(
+                bool(log.messages) and group != NO_GROUP
+                for log, group in zip(self.delivered, self.group_of, strict=True)
+            ),
+            expected=sum(max(size, len(members)) for size, members in zip(self.sizes, self.members, strict=True)),
+            multicasts=sum(len(log.messages) for log in self.multicast),
+            deliveries=sum(len(log.messages) for log in self.delivered),
+            faults=sum(map(len, self.crash_seqs)),
+        )
 
     def _process(self, name: str) -> int:
         index = self._process_index.get(name)
@@ -151,6 +173,7 @@ class History:
             index = self._group_index[name] = len(self.groups)
             self.groups.append(name)
             self.members.append([])
+            self.sizes.append(0)
             self.addressed.append(array("i"))
         return index
 
@@ -250,6 +273,37 @@ class History:
         crashes = self.crash_seqs[process]
         return bool(crashes) and max(crashes) > max(self.restart_seqs[process], default=_NO_TIME)
 
+    def absent(self) -> str:
+        """Say which processes that messages are addressed to are not in the trace; empty if all are there."""
+        addressed = [group for group in range(len(self.groups)) if len(self.addressed[group])]
+        if gone := sorted(self.groups[group] for group in addressed if not self.members[group]):
+            return no_process_of(gone)
+        for group in addressed:
+            if len(self.members[group]) < self.sizes[group]:
+                return too_few(self.groups[group], len(self.members[group]), self.sizes[group])
+        if not self.started and all(len(self.members[group]) == 1 for group in addressed):
+            return SOLITARY
+        return ""
+
+    def nothing_to_compare(self) -> str:
+        """Say why deliveries cannot be compared with multicasts; empty if they can."""
+        if not self.evidence.deliveries:
+            return NOTHING_DELIVERED
+        return "" if self.evidence.multicasts else NOTHING_MULTICAST
+
+    # -- verdicts
+
+    def ok(self, name: str, pairs: int = 0, figure: dict[str, int | float] | None = None) -> Verdict:
+        return Verdict(name, self.run, "ok", figure=figure, evidence=replace(self.evidence, pairs=pairs))
+
+    def violated(
+        self, name: str, reason: str, rows: tuple[Event, ...], figure: dict[str, int | float] | None = None
+    ) -> Verdict:
+        return Verdict(name, self.run, "violated", reason, rows, figure, self.evidence)
+
+    def unknown(self, name: str, reason: str) -> Verdict:
+        return Verdict(name, self.run, "unknown", reason, evidence=self.evidence)
+
     # -- rows of a counter-example
 
     def deliver_row(self, process: int, message: int, nth: int = 0) -> Event:
@@ -286,6 +340,34 @@ class History:
 
     def dest_names(self, message: int) -> str:
         return ", ".join(self.groups[group] for group in self.dest_sets[self.dest[message]])
+
+
+NOTHING_DELIVERED: Final = "nothing was delivered"
+NOTHING_MULTICAST: Final = "nothing was multicast"
+CUT_OFF: Final = "the run has no end row: it was cut off, and more might have been delivered"
+SOLITARY: Final = (
+    "every group has one process in the trace and there are no start rows: whether others belong to it is not known"
+)
+
+
+def no_process_of(groups: Sequence[str]) -> str:
+    return f"messages are addressed to {', '.join(groups)}, of which no process is in the trace"
+
+
+def too_few(group: str, found: int, size: int) -> str:
+    return f"of {group} only {found} of {size} members are in the trace"
+
+
+def stated_members(detail: str | None) -> int:
+    """Return how many members the group of a start row has, as its detail `{"members": n}` says; 0 if it does not."""
+    if not detail:
+        return 0
+    try:
+        document = json.loads(detail)
+    except ValueError:
+        return 0
+    size = document.get("members") if isinstance(document, dict) else None
+    return size if isinstance(size, int) else 0
 
 
 def histories(events: Iterable[Event]) -> list[History]:

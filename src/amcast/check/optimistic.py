@@ -18,13 +18,14 @@ _VERB = "optimistically delivered"
 
 
 def check_optimistic(history: History) -> Verdict:
-    if not any(len(log.messages) for log in history.optimistic):
-        return Verdict("optimistic", history.run, "unknown", "the run has no optdeliver rows")
+    guesses = sum(len(log.messages) for log in history.optimistic)
+    if not guesses:
+        return history.unknown("optimistic", "the run has no optdeliver rows")
     figure = _figure(history)
     fault = _integrity_or_validity_fault(history) or _fifo_fault(history)
     if fault is None:
-        return Verdict("optimistic", history.run, "ok", figure=figure)
-    return Verdict("optimistic", history.run, "violated", fault[0], fault[1], figure)
+        return history.ok("optimistic", guesses, figure)
+    return history.violated("optimistic", fault[0], fault[1], figure)
 
 
 def _figure(history: History) -> dict[str, int | float]:

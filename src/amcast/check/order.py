@@ -13,7 +13,7 @@ no more than checking timestamps would.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from amcast.check.history import History
+from amcast.check.history import NOTHING_DELIVERED, History
 from amcast.check.verdict import Verdict
 from amcast.core.trace import Event
 
@@ -31,13 +31,15 @@ class Edge(NamedTuple):
 
 
 def check_order(history: History) -> Verdict:
+    if not history.evidence.deliveries:
+        return history.unknown("order", NOTHING_DELIVERED)
     sequences = [log.firsts() for log in history.delivered]
     gaps = _gaps(history, sequences)
     rest = _merge(len(history.messages), sequences, gaps)
     if not any(len(sequence) for sequence in rest):
-        return Verdict("order", history.run, "ok")
+        return history.ok("order")
     cycle = _shortest_cycle(rest, gaps)
-    return Verdict("order", history.run, "violated", _sentence(history, cycle), _rows(history, cycle))
+    return history.violated("order", _sentence(history, cycle), _rows(history, cycle))
 
 
 def _gaps(history: History, sequences: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -8,15 +8,17 @@ from amcast.check.verdict import Verdict
 
 
 def check_validity(history: History) -> Verdict:
+    if nothing := history.nothing_to_compare():
+        return history.unknown("validity", nothing)
     for process, log in enumerate(history.delivered):
         message = first_not_addressed(history, process, log)
         if message is not None:
-            return Verdict(
-                "validity", history.run, "violated",
+            return history.violated(
+                "validity",
                 f"{history.processes[process]} delivered {not_addressed(history, process, message)}",
                 (history.multicast_row(message), history.deliver_row(process, message)),
-            )  # fmt: skip
-    return Verdict("validity", history.run, "ok")
+            )
+    return history.ok("validity")
 
 
 def first_not_addressed(history: History, process: int, log: Log) -> int | None:

@@ -20,10 +20,15 @@ class Tracer:
         self.seq = [0] * topology.size
 
     def start(self, config: str | None) -> None:
-        """Everybody joins; the driver's own row says what kind of run this is."""
+        """Everybody joins; the driver's own row says what kind of run this is.
+
+        A replica's row says how many its group has, so that a trace that lost some of them does not look whole.
+        """
         self.recorder.record(Event(self.run, "start", self.driver, None, 1, 0, detail=config))
-        for pid in range(self.topology.size):
-            self.record(0, pid, "start")
+        topology = self.topology
+        for pid in range(topology.size):
+            g = topology.group_of[pid]
+            self.record(0, pid, "start", detail=f'{{"members": {len(topology.groups[g])}}}' if g >= 0 else None)
 
     def record(
         self,
