@@ -6,6 +6,7 @@ import pytest
 from trace_rows import Trace
 
 from amcast.check import PROPERTIES, Verdict, check, exit_code
+from amcast.check.evidence import Evidence
 from amcast.core.errors import TraceError, UsageError
 from amcast.core.trace import Event
 
@@ -85,6 +86,16 @@ def test_a_verdict_as_json() -> None:
             {"run": "r", "kind": "deliver", "process": "g1/0", "group": "g1", "seq": 1, "message": "a"},
         ],
         "figure": None,
+        "evidence": {
+            "runs": 1,
+            "replicas": 1,
+            "expected": 1,
+            "multicasts": 1,
+            "deliveries": 1,
+            "pairs": 0,
+            "states": 0,
+            "faults": 0,
+        },
     }
 
 
@@ -97,10 +108,12 @@ def test_rows_of_a_counterexample_keep_their_time() -> None:
 
 
 def test_exit_codes() -> None:
-    ok, violated, unknown = (Verdict("order", "r", status) for status in ("ok", "violated", "unknown"))
+    ok = Verdict("order", "r", "ok", evidence=Evidence(deliveries=1))
+    violated, unknown = Verdict("order", "r", "violated"), Verdict("order", "r", "unknown")
     assert exit_code([ok, ok]) == 0
     assert exit_code([unknown, violated, ok]) == 1
     assert exit_code([ok, unknown]) == 3
+    assert exit_code([]) == 3
 
 
 # ---------------------------------------------------------------- rows that contradict each other

@@ -60,7 +60,8 @@ def test_a_client_delivers_nothing() -> None:
 
 
 def test_a_message_that_nobody_multicast_is_left_to_integrity() -> None:
-    assert Trace().deliver("g0/0", "ghost").verdict("validity").status == "ok"
+    trace = Trace().multicast("c1", "a", "g0").deliver("g0/0", "a", "ghost")
+    assert trace.verdict("validity").status == "ok"
 
 
 # ---------------------------------------------------------------- order
