@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
 from amcast.apps.bank import group_of
 from amcast.core.errors import MulticastFailed, OutcomeUnknown
+from amcast.core.topology import seq_of
 from amcast.runtime.client import Client
 from amcast.runtime.loop import new_event_loop
 
@@ -19,15 +20,60 @@ ACCOUNTS: Final = 60
 OPENING: Final = 1000
 TURN: Final = 0.02  # seconds between looks at the clock
 encode = msgspec.msgpack.encode
+Answers = asyncio.Future[dict[int, bytes]]
 
 
 @dataclass
-class Takings:
-    """What came of it."""
+class Outcomes:
+    """What became of multicasts, by the ids that they have in the trace."""
 
-    done: int = 0
-    failed: int = 0
+    acknowledged: dict[str, tuple[int, ...]] = field(default_factory=dict)  # and their destination groups
+    undecided: set[str] = field(default_factory=set)  # nobody answered in time: these may be delivered or not
     unknown: int = 0
+    failed: int = 0
+    unexpected: list[str] = field(default_factory=list)  # errors with which no multicast may end
+    _unnamed: set[Answers] = field(default_factory=set)
+    _names: dict[Answers, str] = field(default_factory=dict)
+
+    def submit(self, client: Client, dest: tuple[int, ...], payload: bytes) -> Answers:
+        """Multicast, and note the outcome."""
+        future = client.submit(dest, payload)
+        self._unnamed.add(future)
+        # The client numbers what one turn of the loop asked for, and not in the order of the calls, in a callback that
+        # it has scheduled by now. No answer can come before the next turn.
+        asyncio.get_running_loop().call_soon(self._learn_names, client)
+        future.add_done_callback(partial(self._ended, dest))
+        return future
+
+    def _learn_names(self, client: Client) -> None:
+        if self._unnamed:
+            sender = client.config.topology.name(client.session)
+            for run in client._engine.open.values():
+                for number, future in enumerate(cast(list[Answers], run.waiting), start=seq_of(run.mid)):
+                    if future in self._unnamed:
+                        self._unnamed.discard(future)
+                        self._names[future] = f"{sender}:{number}"
+
+    def _ended(self, dest: tuple[int, ...], future: Answers) -> None:
+        self._unnamed.discard(future)
+        name = self._names.pop(future, "")
+        error = asyncio.CancelledError() if future.cancelled() else future.exception()
+        if error is None and name:
+            self.acknowledged[name] = dest
+        elif isinstance(error, OutcomeUnknown):
+            self.unknown += 1
+            self.undecided.add(name)
+        elif isinstance(error, MulticastFailed):
+            self.failed += 1
+        else:
+            self.unexpected.append(repr(error or "acknowledged without an id"))
+
+
+@dataclass
+class Takings(Outcomes):
+    """What came of it. The ids are those of transfers, openings and the count of all money."""
+
+    done: int = 0  # transfers
     expected: int = 0
     total: int = 0
     latencies: list[tuple[float, float]] = field(default_factory=list)  # when it was asked for, how long it took
@@ -65,22 +111,16 @@ async def _run(
     accounts = [f"account-{i}" for i in range(ACCOUNTS)]
     async with client:
         for account in accounts:
-            await client.submit((group_of(account, groups),), encode(("open", account, OPENING)))
+            await takings.submit(client, (group_of(account, groups),), encode(("open", account, OPENING)))
         takings.expected = ACCOUNTS * OPENING
         began = time.monotonic()
-        under_way: set[asyncio.Future[dict[int, bytes]]] = set()
+        under_way: set[Answers] = set()
         waiting = [asyncio.create_task(_later(began + after, action)) for after, action in actions]
         asked = 0
 
-        def ended(when: float, future: asyncio.Future[dict[int, bytes]]) -> None:
+        def ended(when: float, future: Answers) -> None:
             under_way.discard(future)
-            error = future.exception()
-            if error is None:
-                takings.done += 1
-            elif isinstance(error, OutcomeUnknown):
-                takings.unknown += 1
-            elif isinstance(error, MulticastFailed):
-                takings.failed += 1
+            takings.done += not future.cancelled() and future.exception() is None
             takings.latencies.append((when, time.monotonic() - began - when))
 
         while (now := time.monotonic() - began) < seconds or not all(task.done() for task in waiting):
@@ -88,7 +128,7 @@ async def _run(
             for _ in range(due):
                 one, other = chance.sample(accounts, 2)
                 dest = tuple(sorted({group_of(one, groups), group_of(other, groups)}))
-                future = client.submit(dest, encode(("transfer", one, other, chance.randint(1, 100))))
+                future = takings.submit(client, dest, encode(("transfer", one, other, chance.randint(1, 100))))
                 under_way.add(future)
                 future.add_done_callback(partial(ended, now))
                 asked += 1
@@ -99,7 +139,7 @@ async def _run(
         if under_way:
             await asyncio.wait(under_way)
         progress(seconds, takings, 0)
-        totals = await client.submit(tuple(range(groups)), encode(("total",)))
+        totals = await takings.submit(client, tuple(range(groups)), encode(("total",)))
         takings.total = sum(msgspec.msgpack.decode(total, type=int) for total in totals.values())
     return takings
 

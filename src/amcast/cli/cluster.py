@@ -306,12 +306,39 @@ def down(folder: Dir = HERE) -> int:
 @cluster.command()
 def trace(
     out: Annotated[Path, Option(metavar="DIR", help="For the trace, as 'amcast verify' takes it.")],
-    source: Annotated[Path, Option("--from", metavar="DIR", help="What nodes and clients wrote with --trace.")],
-    cut_off: Annotated[bool, Option("--cut-off", help="Something was still under way when it ended.")] = False,
+    folder: Dir = HERE,
+    source: Annotated[
+        Path | None, Option("--from", metavar="DIR", help="What nodes and clients wrote. Default: DIR/trace.")
+    ] = None,
+    ended: Annotated[bool, Option("--ended", help="You know that nothing was under way at the end.")] = False,
+    partial: Annotated[bool, Option("--partial", help="Gather although files of some members are missing.")] = False,
     force: Annotated[bool, Option("--force", help="Replace an older trace.")] = False,
-) -> None:
-    """Gather what the processes of a cluster recorded, once they have stopped, into one trace."""
-    from amcast.lab.gather import gather
+) -> int:
+    """Gather what the processes of a cluster recorded with --trace into one trace.
 
-    events = gather(source, out, quiescent=not cut_off, force=force)
-    report_console().print(f"{count(events, 'event')} in {out}; now: amcast verify {out}")
+    It is whole, so that agreement and termination can be judged, if all nodes are up and at rest, or with --ended.
+    """
+    from amcast.cli.cluster_level import statuses_of, why_not_at_rest
+    from amcast.lab.gather import Gathered, gather
+    from amcast.service import load
+
+    if ended and partial:
+        raise UsageError("--ended and --partial exclude each other: what is missing may have been under way")
+    config = load(folder / "cluster.toml")
+    source = source or config.path.parent / "trace"
+    if not source.is_dir():
+        raise UsageError(f"{source}: no such folder; say with --from where nodes and clients wrote with --trace")
+    before = statuses_of(config)
+
+    def why_not_ended(found: Gathered) -> str:
+        return "" if ended else why_not_at_rest(found.members, before, statuses_of(config), found.deliveries)
+
+    found = gather(config, source, out, why_not_ended=why_not_ended, partial=partial, force=force)
+    here = len(found.members) - len(found.missing)
+    said = f"{count(found.events, 'event')} of {here} of {count(len(found.members), 'replica')} in {out}"
+    report_console().print(f"{said}; now: amcast verify {out}")
+    if found.not_ended:
+        what = "copy the missing files to it" if found.missing else "gather again when all are up and idle"
+        other = "" if found.missing else ", or use --ended if you know that nothing was under way"
+        complain(f"no end row, so agreement and termination stay unknown: {found.not_ended}; {what}{other}")
+    return 0

@@ -28,9 +28,9 @@ LARGEST_ANSWER: Final = 2**20
 
 
 class Processes:
-    """The nodes of one cluster. `command` is what starts one, before --config and --id."""
+    """The nodes of one cluster. `command` is what starts one, before --config and --id; `trace` is a folder."""
 
-    def __init__(self, config: ClusterConfig, command: Sequence[str] = NODE) -> None:
+    def __init__(self, config: ClusterConfig, command: Sequence[str] = NODE, trace: Path | None = None) -> None:
         if not Path("/proc/self/stat").exists():
             raise UsageError(
                 "there is no /proc here, without which processes are not told apart; start each node with "
@@ -38,6 +38,7 @@ class Processes:
             )
         self.config = config
         self.command = command
+        self.trace = trace.absolute() if trace is not None else None  # nodes run in another folder than this process
         self.folder = config.path.parent
         self.children: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -64,9 +65,10 @@ class Processes:
 
     def start(self, member: Member, *options: str) -> int:
         """Start a node that does not run, on its own; its pid."""
+        traced = ["--trace", str(self.trace)] if self.trace is not None else []
         with open(self.log(member), "ab") as log:
             process = subprocess.Popen(
-                [*self.command, "--config", str(self.config.path), "--id", member.name, *options],
+                [*self.command, "--config", str(self.config.path), "--id", member.name, *traced, *options],
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

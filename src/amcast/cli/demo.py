@@ -4,6 +4,7 @@ A cluster of real processes moves money between its partitions; a leader is kill
 balance, and Spark verifies what every replica delivered.
 """
 
+import math
 import shutil
 import statistics
 import time
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
 
     from amcast.apps.teller import Takings
     from amcast.check import Verdict
+    from amcast.cli.trial import Trial
+    from amcast.core.trace import Event
 
 SECONDS, RATE = 12.0, 400.0
 KILL_AT, RESTART_AT = 4.0, 7.0
 WIDTH = 60  # of the picture of transfers over time
+MOST_PROBLEMS = 5
 MARKS = " ▁▂▃▄▅▆▇█"
 # A session for a few seconds of work on little data: no time for compiling well, nor for many partitions.
 SETTINGS = {
@@ -42,8 +46,8 @@ def demo(
     from rich.text import Text
 
     from amcast.apps import teller
-    from amcast.check import exit_code
     from amcast.cli.trial import Trial
+    from amcast.tracefile import read_events
 
     clear(out)
     console = report_console()
@@ -75,14 +79,48 @@ def demo(
             client = trial.client(deadline=30.0)
             takings = teller.run(client, SECONDS, RATE, actions=actions, progress=progress)
             bar.update(task, description="catching up", facts="")
-            level = trial.finish(out / "trace")
+            trial.finish(out / "trace")
     show(console, takings, happened)
-    balanced = takings.total == takings.expected and takings.unknown == takings.failed == 0
+    problems = check_books(console, trial, takings, list(read_events(out / "trace")))
     verdicts = verify_and_report(console, out / "trace")
-    if not level:
-        complain(f"not all replicas caught up within a minute; see {out / 'cluster' / 'logs'}")
     console.print(Text(f"Start the cluster again with: amcast cluster up --dir {out / 'cluster'}"))
-    return exit_code(verdicts) or int(not balanced or not level)
+    return outcome(problems, verdicts)
+
+
+def check_books(console: "Console", trial: "Trial", takings: "Takings", events: "list[Event]") -> list[str]:
+    """Print whether the replicas delivered what the transfers imply, and return all that is wrong."""
+    from rich.text import Text
+
+    from amcast.apps import teller
+    from amcast.cli.trial import problems_of
+
+    problems, evidence = problems_of(trial.config, events, trial.killed, [takings])
+    sizes = [len(members) for members in trial.config.topology.groups]
+    implied = sum(sizes[g] for dest in takings.acknowledged.values() for g in dest)
+    work = f"{takings.done:,} transfers, {teller.ACCOUNTS} openings and 1 total"
+    if trial.not_level:
+        problems.insert(0, f"not all replicas caught up: {trial.not_level}; see {trial.folder / 'logs'}")
+    if takings.unknown:
+        problems.append(f"{takings.unknown} transfers have an unknown outcome")
+    if takings.total != takings.expected:
+        problems.append(f"the bank holds {takings.total:,}, expected {takings.expected:,}")
+    if (evidence.deliveries, evidence.replicas) != (implied, sum(sizes)):
+        problems.append(f"{evidence}; {work} imply {implied:,} of {sum(sizes)}")
+    seen = f"{evidence.replicas} of {sum(sizes)} replicas, {evidence.deliveries:,} deliveries"
+    console.print(Text(f"{seen}: {'WRONG, see below' if problems else f'as {work} imply'}", style="bold"))
+    console.print()
+    return problems
+
+
+def outcome(problems: list[str], verdicts: "list[Verdict]") -> int:
+    """Say what is wrong, one line each, and return the exit code."""
+    from amcast.check import exit_code
+
+    for problem in problems[:MOST_PROBLEMS]:
+        complain(problem)
+    if len(problems) > MOST_PROBLEMS:
+        complain(f"and {len(problems) - MOST_PROBLEMS} more")
+    return 1 if problems else exit_code(verdicts)
 
 
 def clear(out: Path) -> None:
@@ -101,7 +139,7 @@ def show(console: "Console", takings: "Takings", happened: list[tuple[float, str
 
     title = "White-Box: 3 groups of 3 processes on loopback, mutual TLS, every record synced to disk"
     console.print(Text(title, style="bold"))
-    latencies = sorted(took for _, took in takings.latencies)
+    latencies = sorted(took for _, took in takings.latencies) or [math.nan]
     p50, p99 = statistics.median(latencies) * 1000, latencies[int(len(latencies) * 0.99)] * 1000
     console.print(
         Text(
@@ -121,7 +159,6 @@ def show(console: "Console", takings: "Takings", happened: list[tuple[float, str
     right = takings.total == takings.expected
     verdict = "nothing lost, nothing made" if right else "WRONG"
     console.print(Text(f"{books}: {verdict}", style="bold" if right else "red"))
-    console.print()
 
 
 def verify_and_report(console: "Console", trace: Path) -> "list[Verdict]":

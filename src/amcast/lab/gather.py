@@ -1,33 +1,94 @@
-"""One trace from what the processes of a cluster wrote down, each on its own."""
+"""One trace from what the processes of a cluster wrote down, each on its own.
 
-from collections.abc import Iterator
+Who should be there is not guessed from the files but read in cluster.toml: every member that takes part has a `start`
+row in the trace, which says how many its group has. The `end` row needs somebody who knows that nothing was under way.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from amcast.core.errors import TraceError
 from amcast.core.trace import Event
+from amcast.runtime.config import ClusterConfig, Member
 from amcast.tracefile import ParquetRecorder, prepare_out, read_events
 
 
-def gather(folder: Path, out: Path, *, quiescent: bool, force: bool = False) -> int:
-    """Write the trace of these `.jsonl` files to `out`; how many events. `quiescent`: nothing was left under way."""
+@dataclass
+class Gathered:
+    """What came together."""
+
+    members: list[Member]  # that take part: all but spares that were never started
+    missing: list[Member]  # those of them that wrote nothing down
+    deliveries: Counter[str]  # by process
+    events: int = 0
+    not_ended: str = ""  # why there is no end row
+
+
+def gather(
+    config: ClusterConfig,
+    folder: Path,
+    out: Path,
+    *,
+    why_not_ended: Callable[[Gathered], str],
+    partial: bool = False,
+    force: bool = False,
+) -> Gathered:
+    """Write the trace of these `.jsonl` files to `out`; with an end row, if there is no reason against it.
+
+    `partial`: without the rows of members who are missing, which is an error otherwise; and without an end row.
+    """
     files = sorted(folder.glob("*.jsonl"))
     if not files:
         raise TraceError(f"{folder}: no .jsonl file there; expected those that nodes and clients write with --trace")
+    began = processes_that_began(config, folder, files)
+    members = [member for member in config.members if member.name in began or not config.is_spare(member)]
+    missing = [member for member in members if member.name not in began]
+    if missing and not partial:
+        raise TraceError(
+            f"{folder}: no start row of {', '.join(member.name for member in missing)}; expected files of all "
+            f"{len(members)} members of {config.path}; copy theirs there, or gather the others with --partial"
+        )
+    found = Gathered(members, missing, Counter())
+    sizes = Counter(f"g{member.group}" for member in members)
     prepare_out(out, force=force)
-    count = 0
-    run, last = "", 0
+    last = 0
     with ParquetRecorder(out) as recorder:
-        for event in _events(files):
-            if run and event.run != run:
-                raise TraceError(f"{folder}: runs {run!r} and {event.run!r}; expected one cluster")
-            run, last = event.run, max(last, event.time or 0)
+        for member in missing:
+            group = f"g{member.group}"
+            recorder.record(Event(config.name, "start", member.name, group, 0, detail=stated(sizes[group])))
+        for event in all_events(files):
+            if event.kind == "start" and event.group is not None:
+                event.detail = stated(sizes[event.group])
+            last = max(last, event.time or 0)
+            found.deliveries[event.process] += event.kind == "deliver"
+            found.events += 1
             recorder.record(event)
-            count += 1
-        if quiescent:
-            recorder.record(Event(run, "end", "cluster", None, 1, last))
-    return count
+        found.not_ended = f"{len(missing)} members are missing" if missing else why_not_ended(found)
+        if not found.not_ended:
+            recorder.record(Event(config.name, "end", "cluster", None, 1, last))
+    return found
 
 
-def _events(files: list[Path]) -> Iterator[Event]:
+def processes_that_began(config: ClusterConfig, folder: Path, files: list[Path]) -> set[str]:
+    """Return the names of those with a start row; TraceError if a row is of another cluster."""
+    known = {member.name for member in config.members}
+    began = set()
+    for event in all_events(files):
+        if event.run != config.name:
+            raise TraceError(f"{folder}: rows of {event.run!r}; expected those of {config.name!r} in {config.path}")
+        if event.group is not None and event.process not in known:
+            raise TraceError(f"{folder}: rows of {event.process}, which is not in {config.path}; take them out")
+        if event.kind == "start":
+            began.add(event.process)
+    return began
+
+
+def stated(members: int) -> str:
+    return f'{{"members": {members}}}'
+
+
+def all_events(files: list[Path]) -> Iterator[Event]:
     for file in files:
         yield from read_events(file)

@@ -241,7 +241,7 @@ class Node:
             )
         if self._trace_path is not None:
             self._trace = TraceWriter(self._trace_path, config.name, self.me.name, self.group_names[self.me.group])
-            self._trace.begin()
+            self._trace.begin(len(config.topology.groups[self.me.group]) - config.spare)
         if self._rejoin or (not config.durable and starts > 1):
             storage.set_aside()
             storage.recover()

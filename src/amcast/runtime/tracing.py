@@ -32,13 +32,16 @@ class TraceWriter:
         self._seq = self.starts << START_SHIFT
         self._lines: list[bytes] = []
 
-    def begin(self) -> None:
-        """The first row; or, if there was a life before, its end and the start of this one."""
+    def begin(self, members: int) -> None:
+        """Write the first row; or, if there was a life before, its end and the start of this one.
+
+        The first row says how many members the group has, so that a trace without some of them does not look whole.
+        """
         if self.starts:
             self.row("crash", time=self.stopped)
             self.row("restart")
         else:
-            self.row("start")
+            self.row("start", detail=f'{{"members": {members}}}')
 
     def row(self, kind: str, **columns: object) -> None:
         self._seq += 1
