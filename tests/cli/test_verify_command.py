@@ -14,9 +14,21 @@ MULTICAST = (
     '"message": "a", "sender": "c0", "dest": ["g0"]}'
 )
 DELIVER = '{"run": "RUN", "kind": "deliver", "process": "g0/0", "group": "g0", "seq": 1, "message": "a"}'
+START = '{"run": "RUN", "kind": "start", "process": "g0/0", "group": "g0", "seq": 0}'
 AGAIN = DELIVER.replace('"seq": 1', '"seq": 2')
 END = '{"run": "RUN", "kind": "end", "process": "sim", "group": null, "seq": 1}'
-GOOD, CUT_OFF, TWICE = (MULTICAST, DELIVER, END), (MULTICAST, DELIVER), (MULTICAST, DELIVER, AGAIN, END)
+CUT_OFF = (START, MULTICAST, DELIVER)
+GOOD, TWICE = (*CUT_OFF, END), (*CUT_OFF, AGAIN, END)
+ELSEWHERE = MULTICAST.replace('"a"', '"b"').replace('"seq": 1', '"seq": 2').replace('["g0"]', '["g0", "g1"]')
+NOTHING = {
+    "only an end row": (END,),
+    "only start and end": (START, END),
+    "no delivery": (START, END, START.replace("g0/0", "g0/1")),
+    "client rows only": (MULTICAST, ELSEWHERE, END),
+    "a group is missing": (*GOOD, ELSEWHERE, DELIVER.replace('"a"', '"b"').replace('"seq": 1', '"seq": 2')),
+    "one replica per group": (MULTICAST, DELIVER, END),
+    "one of three members": (START.replace("}", ', "detail": "{\\"members\\": 3}"}'), *GOOD[1:]),
+}
 
 
 def trace(folder: Path, *runs: tuple[str, ...]) -> Path:
@@ -49,6 +61,26 @@ def test_exit_codes(
     assert plain.code == as_json.code == code
     assert plain.err == as_json.err == ""
     json.loads(as_json.out)
+
+
+@pytest.mark.parametrize("what", NOTHING)
+def test_nothing_is_not_ok(amcast: Amcast, tmp_path: Path, what: str) -> None:
+    done = amcast("verify", trace(tmp_path, NOTHING[what]))
+    assert done.code == 3, done.out
+    assert "unknown" in done.out and done.err == ""
+    named = {"a group is missing": "g1, of which no process", "one of three members": "of g0 only 1 of 3 members"}
+    assert named.get(what, "") in done.out
+
+
+def test_a_verdict_says_what_it_rests_on(amcast: Amcast, tmp_path: Path) -> None:
+    lines = amcast("verify", trace(tmp_path, GOOD)).out.splitlines()
+    assert [line.split() for line in lines if line.startswith("order")] == [
+        ["order", "ok", "1", "delivery", "of", "1", "of", "1", "replica"]
+    ]
+    twice = amcast("verify", trace(tmp_path, GOOD, GOOD)).out
+    assert "2 runs, 2 deliveries of 2 of 2 replicas, 2 pairs compared" in twice
+    (verdict,) = json.loads(amcast("verify", trace(tmp_path, GOOD), "--properties", "order", "--json").out)["verdicts"]
+    assert verdict["evidence"]["deliveries"] == verdict["evidence"]["replicas"] == verdict["evidence"]["expected"] == 1
 
 
 def test_json_has_the_rows_of_the_counterexample(amcast: Amcast, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Random runs, good and broken in every way that a property can be broken, small enough to make thousands of them."""
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ class Step:
     ts: tuple[int, str] | None = None
     peer: str | None = None
     about: tuple[str, ...] | None = None
+    detail: str | None = None
 
 
 @dataclass
@@ -57,6 +59,7 @@ class Run:
                         None,
                         None,
                         step.about,
+                        step.detail,
                     )
                 )
         if self.ended:
@@ -95,7 +98,10 @@ def good_run(name: str, chance: random.Random) -> Run:
     timed.sort(key=lambda entry: entry[0])
     run.steps = {process: [] for process in run.group_of}
     if chance.random() < 0.9:
-        run.steps = {process: [Step("start")] for process in run.group_of}
+        sizes = Counter(run.group_of.values()) if chance.random() < 0.5 else {}
+        for process, group in run.group_of.items():
+            detail = f'{{"members": {sizes[group]}}}' if sizes and group else None
+            run.steps[process].append(Step("start", detail=detail))
     for _, process, step in timed:
         run.steps[process].append(step)
     return run
@@ -125,7 +131,7 @@ def swap_in_a_group(run: Run) -> None:
     if len(messages) < 2:
         return
     pair = set(run.chance.sample(messages, 2))
-    for process in (process for process, of in run.group_of.items() if of == group):
+    for process in (process for process, of in run.group_of.items() if of == group and process in run.steps):
         places = [
             place for place, step in enumerate(run.steps[process]) if step.kind == "deliver" and step.message in pair
         ]
@@ -143,12 +149,12 @@ def add_a_ring(run: Run) -> None:
     ring = [(f"m{new + place}", (groups[place], groups[(place + 1) % len(groups)])) for place in range(len(groups))]
     run.dest |= dict(ring)
     for message, dest in ring:
-        run.steps[run.chance.choice(list(run.group_of))].append(Step("multicast", message, dest))
+        run.steps.setdefault(run.chance.choice(list(run.group_of)), []).append(Step("multicast", message, dest))
     for process, group in run.group_of.items():
         mine = [message for message, dest in ring if group in dest]
         if group == groups[0]:
             mine.reverse()
-        run.steps[process] += [Step("deliver", message) for message in mine]
+        run.steps.setdefault(process, []).extend(Step("deliver", message) for message in mine)
 
 
 def drop(run: Run) -> None:
@@ -176,7 +182,8 @@ def retarget(run: Run) -> None:
 
 
 def deliver_something_strange(run: Run) -> None:
-    process = run.chance.choice(list(run.steps))
+    process = run.chance.choice(list(run.steps) or ["x"])
+    run.steps.setdefault(process, [])
     message = run.chance.choice(["ghost", *run.dest])
     steps = run.steps[process]
     kind = run.chance.choice(["deliver", "deliver", "optdeliver"])
@@ -190,6 +197,8 @@ def multicast_at_another_time(run: Run) -> None:
 
 
 def crash(run: Run) -> None:
+    if not run.steps:
+        return
     process = run.chance.choice(list(run.steps))
     steps = run.steps[process]
     at = run.chance.randint(0, len(steps))
@@ -226,6 +235,27 @@ def cut_off(run: Run) -> None:
     run.ended = False
 
 
+def lose_a_group(run: Run) -> None:
+    group = run.chance.choice(list(run.group_of.values()))  # or the clients
+    run.steps = {process: steps for process, steps in run.steps.items() if run.group_of.get(process) != group}
+
+
+def lose_all_replicas_but_one(run: Run) -> None:
+    """Of each group; sometimes what they have in their start rows is lost, too."""
+    firsts = {group: process for process, group in reversed(run.group_of.items()) if group}
+    run.steps = {p: steps for p, steps in run.steps.items() if not run.group_of.get(p) or p in firsts.values()}
+    if run.chance.random() < 0.5:
+        lose(run, "start")
+
+
+def deliver_nothing(run: Run) -> None:
+    lose(run, "deliver", *run.chance.choices(["multicast", "optdeliver", "start"], k=run.chance.randrange(3)))
+
+
+def lose(run: Run, *kinds: str) -> None:
+    run.steps = {process: [step for step in steps if step.kind not in kinds] for process, steps in run.steps.items()}
+
+
 def wrong_timestamp(run: Run) -> None:
     for process, place in _one(run, "deliver"):
         step = run.steps[process][place]
@@ -250,7 +280,7 @@ def _one(run: Run, *kinds: str) -> list[tuple[str, int]]:
 MUTATIONS: list[Callable[[Run], None]] = [
     swap_at_a_process, swap_in_a_group, add_a_ring, drop, repeat, retarget, deliver_something_strange,
     multicast_at_another_time, crash, deliver_only_at_the_dead, take_part_as_a_stranger, cut_off, wrong_timestamp,
-    wrong_timestamps_everywhere,
+    wrong_timestamps_everywhere, lose_a_group, lose_all_replicas_but_one, deliver_nothing,
 ]  # fmt: skip
 
 

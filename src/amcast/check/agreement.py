@@ -7,9 +7,12 @@ trace and are not.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from amcast.check.history import CUT_OFF, NOTHING_DELIVERED, History
 from amcast.check.verdict import Verdict
+
+NOBODY_UP: Final = "no process that is up had to deliver what others delivered"
 
 
 def check_agreement(history: History) -> Verdict:
@@ -33,8 +36,7 @@ def _check(history: History, name: str, counts: Callable[[int], bool]) -> Verdic
         if absent := history.absent():
             return history.unknown(name, absent)
         if not pairs:
-            nobody_up = "no process that is up had to deliver what others delivered"
-            return history.unknown(name, nobody_up if deliverer else NOTHING_DELIVERED)
+            return history.unknown(name, NOBODY_UP if deliverer else NOTHING_DELIVERED)
         return history.ok(name, pairs)
     process, message = lack
     other = deliverer[message]

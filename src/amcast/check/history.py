@@ -278,7 +278,7 @@ class History:
         addressed = [group for group in range(len(self.groups)) if len(self.addressed[group])]
         if gone := sorted(self.groups[group] for group in addressed if not self.members[group]):
             return no_process_of(gone)
-        for group in addressed:
+        for group in sorted(addressed, key=self.groups.__getitem__):
             if len(self.members[group]) < self.sizes[group]:
                 return too_few(self.groups[group], len(self.members[group]), self.sizes[group])
         if not self.started and all(len(self.members[group]) == 1 for group in addressed):
@@ -346,7 +346,7 @@ NOTHING_DELIVERED: Final = "nothing was delivered"
 NOTHING_MULTICAST: Final = "nothing was multicast"
 CUT_OFF: Final = "the run has no end row: it was cut off, and more might have been delivered"
 SOLITARY: Final = (
-    "every group has one process in the trace and there are no start rows: whether others belong to it is not known"
+    "every group has one process in the trace, and no start row says that there are no others; add one for each member"
 )
 
 

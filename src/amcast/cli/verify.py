@@ -65,7 +65,10 @@ def verify(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Check a trace. Exit code: 0 all ok, 1 some violated, 2 unusable input, 3 none violated but some unknown."""
+    """Check a trace, and say what each verdict rests on.
+
+    Exit code: 0 all ok, 1 some violated, 2 unusable input, 3 none violated but some unknown.
+    """
     from amcast.check import exit_code, known_properties
 
     asked = None if properties is None else known_properties([name.strip() for name in properties.split(",")])
@@ -215,7 +218,7 @@ def verdict_table(verdicts: "Sequence[Verdict]") -> "Table":
         reason = worst.reason
         if len(of_runs) > 1 and reason:
             reason = f"run {worst.run}: {reason}"
-        table.add_row(name, Text(tally(of_runs), style=STYLES[worst.status]), Text(reason or figure(worst)))
+        table.add_row(name, Text(tally(of_runs), style=STYLES[worst.status]), Text(reason or rests_on(of_runs)))
     return table
 
 
@@ -227,8 +230,13 @@ def tally(verdicts: "Sequence[Verdict]") -> str:
     return ", ".join(f"{found[status]:,} {status}" for status in ("violated", "unknown", "ok") if found[status])
 
 
-def figure(verdict: "Verdict") -> str:
-    return ", ".join(f"{name} {value:g}" for name, value in (verdict.figure or {}).items())
+def rests_on(verdicts: "Sequence[Verdict]") -> str:
+    """What was seen in all runs and, of a single one, what was measured."""
+    from amcast.check.evidence import total
+
+    figure = verdicts[0].figure if len(verdicts) == 1 else None
+    measured = [f"{name} {value:g}" for name, value in (figure or {}).items()]
+    return ", ".join([str(total(verdict.evidence for verdict in verdicts)), *measured])
 
 
 def row_table(rows: "Sequence[Event]") -> "Table":

@@ -28,11 +28,13 @@ FACTS: Final = pa.schema(
     [
         ("run", pa.string()), ("process", pa.string()), ("group", pa.string()), ("kind", pa.string()),
         ("rows", pa.int64()), ("first", pa.int64()), ("last", pa.int64()), ("increasing", pa.bool_()),
-        ("about", pa.int64()), ("faults", pa.int64()), ("with_ts", pa.int64()),
+        ("about", pa.int64()), ("faults", pa.int64()), ("members", pa.int64()), ("with_ts", pa.int64()),
         ("ts_increasing", pa.bool_()), ("ties", pa.bool_()),
         ("first_time", pa.int64()), ("first_tie", pa.string()), ("last_time", pa.int64()), ("last_tie", pa.string()),
     ]
 )  # fmt: skip
+# How many members a start row says that its group has: see amcast.check.history.stated_members.
+_STATED: Final = "coalesce(try_cast(get_json_object(detail, '$.members') as bigint), 0L)"
 ABOUT_MESSAGES: Final = pa.schema(
     [
         ("run", pa.string()), ("process", pa.string()), ("code", pa.int8()), ("seq", pa.int64()),
@@ -49,6 +51,7 @@ def gather(rows: DataFrame, buckets: int, with_traffic: bool) -> DataFrame:
         F.col("ts.time").alias("time"), F.col("ts.tie").alias("tie"),
         is_faulty().alias("fault"), in_bucket.alias("bucket"),
         F.coalesce(F.size("about"), F.lit(0)).alias("about_size"),
+        F.when(F.col("kind") == "start", F.expr(_STATED)).otherwise(F.lit(0).cast("long")).alias("members"),
     ]  # fmt: skip
     if with_traffic:
         about = F.array_compact("about")
@@ -125,6 +128,7 @@ def _facts(table: pa.Table, kinds: pa.DictionaryArray) -> pa.RecordBatch:
         pa.array(_all_hold(same, seq[1:] > seq[:-1], starts)),
         pa.array(np.add.reduceat((ints(sorted_("about_size")) > 0).astype(np.int64), starts)),
         pa.array(np.add.reduceat(ints(sorted_("fault").cast(pa.int8())), starts)),
+        pa.array(np.maximum.reduceat(ints(sorted_("members")), starts)),
     ]
     columns += _facts_of_ts(sorted_("time"), sorted_("tie"), same, starts, ends)
     return pa.RecordBatch.from_arrays(columns, schema=FACTS)

@@ -4,11 +4,13 @@ All huge runs of a trace are worked on at once, their processes numbered one aft
 of a few messages for each broken property; `examples` makes verdicts of them.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import StorageLevel
@@ -16,7 +18,10 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from amcast.check import Verdict, check
-from amcast.check.agreement import CUT_OFF
+from amcast.check.agreement import NOBODY_UP
+from amcast.check.evidence import Evidence
+from amcast.check.history import CUT_OFF, NOTHING_DELIVERED, NOTHING_MULTICAST, SOLITARY, no_process_of, too_few
+from amcast.check.termination import NOTHING_DUE
 from amcast.core.errors import TraceError
 from amcast.core.trace import Event
 from amcast.pipeline.tables import refuse_faults
@@ -30,10 +35,11 @@ from amcast.pipeline.verify.gather import FACTS_BUCKET, gather
 from amcast.pipeline.verify.histories import SEQUENCED, Timestamps, judge_histories
 from amcast.pipeline.verify.optimistic import mistakes
 from amcast.pipeline.verify.order import disordered, runs_without_proof
-from amcast.pipeline.verify.survey import Facts, Survey, survey_of
+from amcast.pipeline.verify.survey import NONE, Facts, Survey, survey_of
 
 ALWAYS: Final = ("integrity", "validity", "order", "agreement", "termination")
-NEED_END: Final = ("agreement", "agreement-nonuniform", "termination")
+NEED_END: Final = marks.DUE
+NEED_MULTICASTS: Final = ("validity", "fifo", "causal")
 MARK_OF: Final = {
     "integrity": marks.INTEGRITY,
     "validity": marks.VALIDITY,
@@ -124,6 +130,10 @@ class _Judgement:
         self.suspects: dict[tuple[int, str], Sequence[str]] = {}
         self.uncertified: set[int] = set()
         self.figures: dict[int, dict[str, int | float]] = {}
+        self.seen = [Evidence() for _ in survey.runs]
+        self.due: Counter[tuple[int, str]] = Counter()
+        self.addressed: dict[int, set[int]] = defaultdict(set)  # groups, by run
+        self.absent: dict[int, set[str]] = {}  # groups without a process, by run
         self.cuts: Steps | None = None
 
     def verdicts(self, messages: DataFrame) -> list[Verdict]:
@@ -153,8 +163,14 @@ class _Judgement:
 
     def read_marks(self, messages: DataFrame) -> None:
         """Note what is wrong with messages by themselves."""
-        found = messages.mapInArrow(_marked, "run int, marks int, message string").toArrow().to_pylist()
-        for row in sorted(found, key=lambda row: str(row["message"])):
+        found = messages.mapInArrow(_marked, _MARKED).toArrow().to_pylist()
+        self.seen = self.evidence([row for row in found if row["multicasts"]])
+        for row in found:
+            if row["group"] is not None:
+                self.addressed[row["run"]].add(row["group"])
+        marked = [row for row in found if row["marks"]]
+        self.absent = self.absent_groups({row["run"] for row in marked if row["marks"] & marks.NOBODY_THERE})
+        for row in sorted(marked, key=lambda row: str(row["message"])):
             run, message = row["run"], row["message"]
             if row["marks"] & marks.CONFLICT:
                 self.refuse_conflict(run, message)
@@ -163,6 +179,43 @@ class _Judgement:
             for name, mark in MARK_OF.items():
                 if row["marks"] & mark:
                     self.suspects.setdefault((run, name), [message])
+
+    def evidence(self, counts: list[dict[str, Any]]) -> list[Evidence]:
+        """What the verdicts on each run rest on."""
+        survey, processes = self.survey, self.survey.processes
+        multicasts: Counter[int] = Counter()
+        for row in counts:
+            multicasts[row["run"]] += row["multicasts"]
+            for name in marks.DUE:
+                self.due[row["run"], name] += row[name.replace("-", "_")]
+        delivered = (survey.chains["deliver"].counts > 0) & (processes.group != NONE)
+        found = np.diff(processes.member_start)
+        expected = np.maximum(found, processes.sizes)
+        run_of_group = processes.run[processes.members[processes.member_start[:-1]]]
+        return [
+            Evidence(
+                runs=1,
+                replicas=int((delivered & (processes.run == run)).sum()),
+                expected=int(expected[run_of_group == run].sum()),
+                multicasts=multicasts[run],
+                deliveries=facts.deliveries,
+                faults=facts.crashes,
+            )
+            for run, facts in enumerate(survey.facts)
+        ]
+
+    def absent_groups(self, runs: set[int]) -> dict[int, set[str]]:
+        """The groups that messages of these runs are addressed to and that have no process in the trace."""
+        if not runs:
+            return {}
+        names = {self.survey.runs[run]: run for run in runs}
+        sent = self.rows.where((F.col("kind") == "multicast") & F.col("run").isin(list(names)))
+        found: dict[int, set[str]] = defaultdict(set)
+        for row in sent.select("run", F.explode("dest").alias("name")).distinct().toArrow().to_pylist():
+            run = names[row["run"]]
+            if (run, row["name"]) not in self.survey.processes.group_numbers:
+                found[run].add(row["name"])
+        return found
 
     def refuse_conflict(self, run: int, message: str) -> None:
         events = events_about(self.rows, {(self.survey.runs[run], message)})
@@ -199,22 +252,89 @@ class _Judgement:
             self.suspects.setdefault((run, name), messages)
 
     def verdict(self, run: int, name: str, violated: Verdict | None) -> Verdict:
-        facts, of_run = self.survey.facts[run], self.survey.runs[run]
-        if name in NEED_END and not self.survey.processes.ended[run]:
-            return Verdict(name, of_run, "unknown", CUT_OFF)
-        if name == "genuine" and (facts.traffic == 0 or (facts.traffic_about == 0 and facts.multicasts)):
-            some = [Event(of_run, "multicast", "", None, 1, None, "", "", ()), Event(of_run, "send", "", None, 2)]
-            return unknown(name, of_run, *(some if facts.traffic else ()))
+        facts, of_run, seen = self.survey.facts[run], self.survey.runs[run], self.seen[run]
+        if name == "genuine" and not facts.traffic_about:
+            some = [Event(of_run, "send", "", None, 2)] if facts.traffic else []
+            return replace(unknown(name, of_run, *some), evidence=seen)
         if name == "optimistic" and not facts.guesses:
-            return unknown(name, of_run)
-        verdict = violated or Verdict(name, of_run, "ok")
-        return replace(verdict, figure=self.figures[run]) if name == "optimistic" else verdict
+            return replace(unknown(name, of_run), evidence=seen)
+        figure = self.figures[run] if name == "optimistic" else None
+        if violated is not None:
+            return replace(violated, figure=figure, evidence=seen)
+        if reason := self.why_unknown(run, name):
+            return Verdict(name, of_run, "unknown", reason, evidence=seen)
+        pairs = {"genuine": facts.traffic_about, "optimistic": facts.guesses}.get(name, self.due[run, name])
+        return Verdict(name, of_run, "ok", figure=figure, evidence=replace(seen, pairs=pairs))
+
+    def why_unknown(self, run: int, name: str) -> str:
+        """Why a property that is not violated does not hold for certain either; empty if it does."""
+        seen = self.seen[run]
+        if name in NEED_END:
+            return self.why_not_live(run, name)
+        if name not in MARK_OF or name in ("integrity", "validity"):
+            if not seen.deliveries:
+                return NOTHING_DELIVERED
+            if name in NEED_MULTICASTS and not seen.multicasts:
+                return NOTHING_MULTICAST
+        return ""
+
+    def why_not_live(self, run: int, name: str) -> str:
+        processes, seen = self.survey.processes, self.seen[run]
+        if not processes.ended[run]:
+            return CUT_OFF
+        if gone := self.absent.get(run):
+            return no_process_of(sorted(gone))
+        names = {number: name for (of_run, name), number in processes.group_numbers.items() if of_run == run}
+        found = np.diff(processes.member_start)
+        addressed = sorted(self.addressed[run], key=names.__getitem__)
+        for group in addressed:
+            if found[group] < processes.sizes[group]:
+                return too_few(names[group], int(found[group]), int(processes.sizes[group]))
+        if not processes.started[run] and all(found[group] == 1 for group in addressed):
+            return SOLITARY
+        if self.due[run, name]:
+            return ""
+        if name == "termination":
+            return NOTHING_DUE if seen.multicasts else NOTHING_MULTICAST
+        counted = processes.run == run if name == "agreement" else (processes.run == run) & processes.up
+        return NOBODY_UP if self.survey.chains["deliver"].counts[counted].any() else NOTHING_DELIVERED
+
+
+_COUNTED: Final = ("multicasts", *(name.replace("-", "_") for name in marks.DUE))
+_MARKED: Final = "run int, marks int, message string, group int, " + ", ".join(f"{name} bigint" for name in _COUNTED)
 
 
 def _marked(batches: Batches) -> Batches:
-    """For each run and sum of marks the first message by name."""
+    """Three kinds of rows, of each block of messages.
+
+    For each run and sum of marks the first message by name; for each run the groups that messages are addressed to;
+    and for each run how many were multicast and at how many processes they were looked for.
+    """
     for piece in unpack(batches):
         marked = piece.select(["run", "marks", "message"]).filter(pc.field("marks") != 0)
         if marked.num_rows:
             found = pa.Table.from_batches([marked]).group_by(["run", "marks"]).aggregate([("message", "min")])
-            yield from found.rename_columns(["run", "marks", "message"]).to_batches()
+            yield from _filled({"run": found["run"], "marks": found["marks"], "message": found["message_min"]})
+        sent = pa.table(
+            {
+                "run": piece["run"],
+                "multicasts": pc.cast(pc.greater_equal(piece["sender"], 0), pa.int64()),
+                **{name.replace("-", "_"): pc.cast(piece[name], pa.int64()) for name in marks.DUE},
+            }
+        )
+        counts = sent.group_by("run").aggregate([(name, "sum") for name in _COUNTED])
+        yield from _filled({"run": counts["run"], **{name: counts[f"{name}_sum"] for name in _COUNTED}})
+        dest = piece["dest"]
+        run = pc.take(piece["run"], pc.list_parent_indices(dest))
+        groups = pa.table({"run": run, "group": pc.list_flatten(dest)}).group_by(["run", "group"]).aggregate([])
+        yield from _filled({"run": groups["run"], "group": groups["group"]})
+
+
+def _filled(columns: dict[str, pa.ChunkedArray]) -> list[pa.RecordBatch]:
+    """With nothing in the columns that are not given."""
+    count = len(columns["run"])
+    types = {"run": pa.int32(), "marks": pa.int32(), "message": pa.string(), "group": pa.int32()}
+    types |= dict.fromkeys(_COUNTED, pa.int64())
+    arrays = [columns[name].cast(kind) if name in columns else pa.nulls(count, kind) for name, kind in types.items()]
+    batches: list[pa.RecordBatch] = pa.table(arrays, names=list(types)).to_batches()
+    return batches

@@ -10,6 +10,7 @@
     tails      the tails of the processes that it is addressed to, that delivered something, but never this message
     guesses, guess_strays, guess_tails   the same for optimistic deliveries
     marks      what is wrong with the message by itself, a sum of the constants below
+    DUE        for each of these properties, at how many processes it was looked for
 
 A bucket is worked on as a whole, with numpy: its rows are put in groups by message, and `dest` gives the deliveries
 that are to be expected. The table is kept in blocks (`blocks`).
@@ -38,12 +39,15 @@ STRANGER: Final = 32  # a process took part that is neither sender nor addressed
 GUESSED_WRONG: Final = 64  # integrity or validity of optimistic deliveries
 UNCERTIFIED: Final = 128  # its timestamps do not prove its place in the order
 CONFLICT: Final = 256  # two different multicasts with one name
+NOBODY_THERE: Final = 512  # addressed to a group of which no process is in the trace
 
+# For each property that compares with what the destinations demand: at how many processes a message was looked for.
+DUE: Final = ("agreement", "agreement-nonuniform", "termination")
 MESSAGES_PER_BLOCK: Final = 65_536
 COLUMNS: Final = pa.schema(
     [
         ("run", pa.int32()), ("message", pa.string()), ("sender", pa.int32()), ("sent", pa.int64()),
-        ("dest", pa.list_(pa.int32())), ("marks", pa.int32()),
+        ("dest", pa.list_(pa.int32())), ("marks", pa.int32()), *((name, pa.int32()) for name in DUE),
         ("places", pa.list_(pa.int64())), ("strays", pa.int32()), ("tails", pa.list_(pa.int64())),
         ("guesses", pa.list_(pa.int64())), ("guess_strays", pa.int32()), ("guess_tails", pa.list_(pa.int64())),
     ]
@@ -119,7 +123,7 @@ def _messages(
     deliveries = _deliveries(message[delivered], process[delivered], seq[delivered], multicasts, processes)
     guessed = code == GUESS
     guesses = _deliveries(message[guessed], process[guessed], seq[guessed], multicasts, processes)
-    marks = _marks(run_of, multicasts, deliveries, guesses, processes)
+    marks, due = _marks(run_of, multicasts, deliveries, guesses, processes)
     part = code == TOOK_PART
     marks[message[part][_is_stranger(message[part], process[part], multicasts, processes)]] |= STRANGER
     if ts is not None:
@@ -132,6 +136,7 @@ def _messages(
         pa.array(multicasts.sent),
         multicasts.dest.where(multicasts.dest.values >= 0).column(pa.int32()),
         pa.array(marks.astype(np.int32)),
+        *(pa.array(pairs.astype(np.int32)) for pairs in due),
         *_placed(deliveries, chains),
         *_placed(guesses, guess_chains),
     ]
@@ -265,7 +270,8 @@ def _missing(delivered: Ints, dest: Lists, processes: Processes) -> Lists:
 
 def _marks(
     run_of: Ints, multicasts: _Multicasts, deliveries: _Deliveries, guesses: _Deliveries, processes: Processes
-) -> Ints:
+) -> tuple[Ints, list[Ints]]:
+    """What is wrong with each message; and, in the order of DUE, at how many processes it was looked for."""
     count = len(run_of)
 
     def some(messages: Ints) -> Bools:
@@ -289,9 +295,13 @@ def _marks(
         (TERMINATION, lacking & ~unsent & ~excused),
         (GUESSED_WRONG, guesses.repeated | (unsent & guessed) | (guess_stray & ~unsent)),
         (CONFLICT, multicasts.conflict),
+        (NOBODY_THERE, some(multicasts.dest.owner[multicasts.dest.values < 0])),
     ):
         marks[holds] |= mark
-    return marks
+    real = multicasts.dest.where(multicasts.dest.values >= 0)
+    up_in = np.bincount(processes.group[processes.up & (processes.group != NONE)], minlength=processes.groups)
+    up = np.bincount(real.owner, weights=up_in[real.values], minlength=count).astype(np.int64)
+    return marks, [np.where(delivered, up, 0), np.where(delivered_up, up, 0), np.where(unsent | excused, 0, up)]
 
 
 def _unproven(rows: pa.Table, message: Ints, missing: Lists, chains: Chains, ts: Timestamps) -> Bools:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from amcast.check import Verdict, check
+from amcast.check.evidence import Evidence
 from amcast.check.verdict import Status
 from amcast.core.errors import TraceError
 from amcast.core.trace import COLUMNS, Event
@@ -38,11 +39,11 @@ def judge_small_runs(rows: DataFrame, properties: Sequence[str] | None, partitio
 
 
 def _without_traffic(rows: DataFrame) -> DataFrame:
-    """Of send and receive rows only genuineness needs more than who is in which group."""
+    """Of send and receive rows only genuineness needs more than who is in which group: one row says it."""
     is_traffic = F.col("kind").isin("send", "receive")
     others = rows.where(~is_traffic).select(*COLUMNS)
     who = rows.where(is_traffic).select("run", "process", "group").distinct()
-    seen = {"kind": F.lit("start"), "seq": F.lit(0).cast("long")}
+    seen = {"kind": F.lit("receive"), "seq": F.lit(0).cast("long")}
     columns = [
         F.col(name)
         if name in ("run", "process", "group")
@@ -89,4 +90,5 @@ def _verdict(found: dict[str, Any]) -> Verdict:
     nothing = dict.fromkeys(COLUMNS)
     rows = tuple(event_of({**nothing, **row}) for row in found["counterexample"])
     status: Status = found["status"]
-    return Verdict(found["property"], found["run"], status, found["reason"], rows, found["figure"])
+    evidence = Evidence(**found["evidence"])
+    return Verdict(found["property"], found["run"], status, found["reason"], rows, found["figure"], evidence)

@@ -16,6 +16,9 @@ from amcast.pipeline.verify.gather import NEVER
 
 NONE: Final = -1
 CHAINED: Final = ("multicast", "deliver", "optdeliver")
+_SUMS: Final = [
+    ("rows", "sum"), ("first", "min"), ("last", "max"), ("about", "sum"), ("with_ts", "sum"), ("members", "max"),
+]  # fmt: skip
 # Beyond this, a place on the line of all histories might not fit in 64 bits.
 LONGEST_LINE: Final = 2**61
 
@@ -69,6 +72,8 @@ class Processes:
     member_start: Ints  # of group g: members[member_start[g]:member_start[g + 1]]
     members: Ints
     group_numbers: Mapping[tuple[int, str], int]  # of (number of the run, group)
+    sizes: Ints  # of each group, as its start rows say; 0 where they do not
+    started: Bools  # of each run: there are start rows of members
     ended: Bools  # of each run
 
     def __len__(self) -> int:
@@ -81,7 +86,7 @@ class Processes:
 
 @dataclass(frozen=True)
 class Facts:
-    """How many rows of what a run holds."""
+    """How many rows of what a run holds; a multicast that is repeated counts each time."""
 
     multicasts: int = 0
     deliveries: int = 0
@@ -89,6 +94,7 @@ class Facts:
     traffic: int = 0
     traffic_about: int = 0
     without_ts: int = 0  # of the deliveries
+    crashes: int = 0
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ def survey_of(facts: pa.Table, path: str) -> Survey:
     """From the summaries of all batches. Raises TraceError for a process in two groups."""
     lines: list[dict[str, Any]] = (
         facts.group_by(["run", "process", "group", "kind"])
-        .aggregate([("rows", "sum"), ("first", "min"), ("last", "max"), ("about", "sum"), ("with_ts", "sum")])
+        .aggregate(_SUMS)
         .to_pylist()
     )
     lines.sort(key=lambda line: (line["run"], line["process"], line["group"] or "", line["kind"]))
@@ -114,7 +120,8 @@ def survey_of(facts: pa.Table, path: str) -> Survey:
     group_of: dict[int, str] = {}
     extent: dict[str, dict[int, tuple[int, int, int]]] = {kind: {} for kind in (*CHAINED, "crash", "restart")}
     tally = [dict.fromkeys(Facts.__annotations__, 0) for _ in runs]
-    ended = np.zeros(len(runs), dtype=np.bool_)
+    started, ended = (np.zeros(len(runs), dtype=np.bool_) for _ in range(2))
+    stated: dict[int, int] = {}  # by process: the members of its group
     for line in lines:
         run, kind = number_of_run[line["run"]], line["kind"]
         process = numbers.setdefault((line["run"], line["process"]), len(numbers))
@@ -122,12 +129,15 @@ def survey_of(facts: pa.Table, path: str) -> Survey:
             _join(group_of, process, line, path)
         _count(tally[run], line)
         ended[run] |= kind == "end"
+        if kind == "start" and line["group"] is not None:
+            started[run] = True
+            stated[process] = line["members_max"]
         if kind in extent:
             low, high, count = extent[kind].get(process, (line["first_min"], line["last_max"], 0))
             extent[kind][process] = (
                 min(low, line["first_min"]), max(high, line["last_max"]), count + line["rows_sum"],
             )  # fmt: skip
-    processes = _processes(numbers, number_of_run, group_of, extent, ended)
+    processes = _processes(numbers, number_of_run, group_of, extent, stated, started, ended)
     chains = {kind: _chains(len(numbers), extent[kind]) for kind in CHAINED}
     too_long = any(is_long for _, is_long in chains.values())
     return Survey(
@@ -153,6 +163,8 @@ def _count(tally: dict[str, int], line: dict[str, Any]) -> None:
             tally["without_ts"] += line["rows_sum"] - line["with_ts_sum"]
         case "optdeliver":
             tally["guesses"] += line["rows_sum"]
+        case "crash":
+            tally["crashes"] += line["rows_sum"]
         case "send" | "receive":
             tally["traffic"] += line["rows_sum"]
             tally["traffic_about"] += line["about_sum"]
@@ -163,6 +175,8 @@ def _processes(
     number_of_run: dict[str, int],
     group_of: dict[int, str],
     extent: dict[str, dict[int, tuple[int, int, int]]],
+    stated: dict[int, int],
+    started: Bools,
     ended: Bools,
 ) -> Processes:
     count = len(numbers)
@@ -171,6 +185,9 @@ def _processes(
     group = np.full(count, NONE, dtype=np.int64)
     for process, name in sorted(group_of.items()):
         group[process] = group_numbers.setdefault((int(run[process]), name), len(group_numbers))
+    sizes = np.zeros(len(group_numbers), dtype=np.int64)
+    for process, size in stated.items():
+        sizes[group[process]] = max(sizes[group[process]], size)
     last_crash, last_restart = (np.full(count, NEVER, dtype=np.int64) for _ in range(2))
     for kind, last in (("crash", last_crash), ("restart", last_restart)):
         for process, (_, high, _) in extent[kind].items():
@@ -190,6 +207,8 @@ def _processes(
         member_start=start.astype(np.int64),
         members=by_group.astype(np.int64),
         group_numbers=group_numbers,
+        sizes=sizes,
+        started=started,
         ended=ended,
     )
 
