@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from calling import Amcast
 
+from amcast.check.evidence import Evidence
 from amcast.cli.seeds import run_seeds
 from amcast.lab.swarm import Outcome
+
+SEEN = Evidence(runs=1, replicas=6, expected=6, multicasts=5, deliveries=20, pairs=40, faults=2)
 
 
 def seeds_that_fail(monkeypatch: pytest.MonkeyPatch, *bad: int, interrupted_at: int | None = None) -> list[int]:
@@ -20,7 +23,7 @@ def seeds_that_fail(monkeypatch: pytest.MonkeyPatch, *bad: int, interrupted_at: 
             raise KeyboardInterrupt
         ran.append(seed)
         problem = f"order violated in {seed}" if seed in bad else ""
-        return Outcome(seed, not problem, problem, "2 groups of 3", 100, 1.0, 1.0)
+        return Outcome(seed, problem, "2 groups of 3", 100, 1.0, 1.0, evidence=SEEN, delivered=5)
 
     monkeypatch.setattr("amcast.cli.seeds.run_seed", run_seed)
     return ran

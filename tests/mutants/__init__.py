@@ -64,6 +64,6 @@ def caught_by_swarm(table: Protocol, seeds: range) -> str:
             outcome = judge(table, seed)
         except CRASHES as error:
             return f"seed {seed}: {type(error).__name__}: {error}"
-        if not outcome.ok:
+        if outcome.problem:
             return f"seed {seed}: {outcome.problem}"
     return ""

@@ -27,13 +27,15 @@ def test_swarm_is_clean(name: str, block: int) -> None:
     """`make swarm` runs more of them."""
     each = 40 if name in THOROUGH else 12
     seeds = range(100_000 + each * block, 100_000 + each * block + each)
-    assert [outcome for outcome in (run_seed(name, seed) for seed in seeds) if not outcome.ok] == []
+    outcomes = [run_seed(name, seed) for seed in seeds]
+    assert [outcome for outcome in outcomes if outcome.problem] == []
+    assert sum(outcome.ok for outcome in outcomes) >= each // 3, [outcome.excuse for outcome in outcomes]
 
 
 @pytest.mark.parametrize(("name", "seed"), [(name, seed) for name, seeds in REGRESSIONS.items() for seed in seeds])
 def test_regression(name: str, seed: int) -> None:
     outcome = run_seed(name, seed)
-    assert outcome.ok, outcome.problem
+    assert not outcome.problem and outcome.evidence, outcome
 
 
 def test_things_happen_in_a_swarm() -> None:

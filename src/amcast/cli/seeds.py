@@ -5,26 +5,16 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import active_children, get_context
 
 from amcast.core.errors import AmcastError, UsageError
-from amcast.lab.swarm import run_seed
+from amcast.lab.swarm import Outcome, run_seed
 
 SEEDS_AHEAD = 4  # handed to each process in advance
 
 
-@dataclass(frozen=True)
-class SeedResult:
-    seed: int
-    ok: bool
-    problem: str
-    config: str
-    events: int
-
-
-def run_seeds(protocol: str, seeds: range, jobs: int) -> Generator[SeedResult, None, None]:
+def run_seeds(protocol: str, seeds: range, jobs: int) -> Generator[Outcome, None, None]:
     """The results as they come. Closing the iterator ends the processes at once."""
     if jobs == 1 or len(seeds) == 1:
         for seed in seeds:
@@ -33,7 +23,7 @@ def run_seeds(protocol: str, seeds: range, jobs: int) -> Generator[SeedResult, N
     pool = ProcessPoolExecutor(min(jobs, len(seeds)), get_context("spawn"))
     try:
         left = iter(seeds)
-        waiting: set[Future[SeedResult]] = set()
+        waiting: set[Future[Outcome]] = set()
         while True:
             with interrupts_held():
                 new = islice(left, SEEDS_AHEAD * jobs - len(waiting))
@@ -51,15 +41,14 @@ def run_seeds(protocol: str, seeds: range, jobs: int) -> Generator[SeedResult, N
         pool.shutdown(cancel_futures=True)
 
 
-def run_one(protocol: str, seed: int) -> SeedResult:
+def run_one(protocol: str, seed: int) -> Outcome:
     """A seed that raises has failed like any other."""
     try:
-        outcome = run_seed(protocol, seed)
+        return run_seed(protocol, seed)
     except UsageError:
         raise
     except Exception as error:  # a bug of the protocol, the simulator or a checker: the seed that shows it matters
-        return SeedResult(seed, False, f"{type(error).__name__}: {error}", "", 0)
-    return SeedResult(seed, outcome.ok, outcome.problem, outcome.config, outcome.events)
+        return Outcome(seed, f"{type(error).__name__}: {error}", "", 0, 0.0, 0.0)
 
 
 @contextmanager

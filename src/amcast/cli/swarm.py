@@ -18,7 +18,7 @@ from amcast.core.errors import UsageError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from amcast.cli.seeds import SeedResult
+    from amcast.lab.swarm import Outcome
 
 MOST_TRACES = 10  # of failing seeds
 
@@ -69,7 +69,7 @@ def swarm(
     with progress_bar("{task.completed:,.0f}/{task.total:,.0f} seeds", "{task.fields[found]}") as bar:
         task = bar.add_task(name, total=seeds, found="")
         for result in results(name, range(first_seed, first_seed + seeds), jobs or os.cpu_count() or 1, tally):
-            if not result.ok:
+            if result.problem:
                 tally.failures.append(failure_of(name, result, out if len(tally.failures) < MOST_TRACES else None))
                 if not as_json:
                     with paused(bar):
@@ -87,7 +87,7 @@ def swarm(
     return 130 if tally.interrupted else 1 if tally.failures else 0
 
 
-def results(protocol: str, seeds: range, jobs: int, tally: Tally) -> "Iterator[SeedResult]":
+def results(protocol: str, seeds: range, jobs: int, tally: Tally) -> "Iterator[Outcome]":
     """Counted, and ended in order by Ctrl-C."""
     from amcast.cli.seeds import run_seeds
 
@@ -101,7 +101,7 @@ def results(protocol: str, seeds: range, jobs: int, tally: Tally) -> "Iterator[S
             tally.interrupted = True
 
 
-def failure_of(protocol: str, result: "SeedResult", out: Path | None) -> Failure:
+def failure_of(protocol: str, result: "Outcome", out: Path | None) -> Failure:
     trace = None
     if out is not None:
         trace = out / f"{protocol}-{result.seed}"

@@ -139,8 +139,6 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     plan = storm(topology, choices, calm_at, DELTA, kinds)
     if reconfigure:
         plan.append((calm_at + calm_at // 4 + 50 * DELTA, JoinAll()))
-    for time, action in plan:
-        world.at(time, action)
     properties = ["integrity", "validity", "order", "agreement", "termination"]
     if not clients_send:
         properties += ["fifo", "optimistic"] if table.name == "optimistic" else ["fifo"]
@@ -151,4 +149,4 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
         + ("" if options.direct else ", decisions passed on")
         + (", requests on final timestamps" if options.on_final else "")
     )
-    return Trial(world, calm_at, config, tuple(properties))
+    return Trial(world, calm_at, config, tuple(properties)).follow(plan)

@@ -3,19 +3,27 @@
 A run has two phases. Until the calm, anything goes: crashes in the middle of a broadcast, elections for no reason,
 pauses, partitions, delays of many δ; nothing may be delivered wrongly. Then the faults stop, a quorum of every group
 is up, and every message has to be delivered everywhere within `BOUND` δ. A seed and a version reproduce a run.
+
+Where that cannot be demanded, because every sender crashed for example, the seed is excused and says why. It is not ok.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from amcast.check import check
+from amcast.check import Verdict, check
+from amcast.check.evidence import NOTHING, Evidence
+from amcast.check.history import NOTHING_MULTICAST
+from amcast.check.termination import NOTHING_DUE
 from amcast.core.errors import InvariantViolation
 from amcast.core.process import Params, Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import Event, ListRecorder, Recorder
 from amcast.lab.broadcasts import broadcast_trial
 from amcast.lab.open_groups import open_groups_trial
-from amcast.lab.trial import DELTA, Trial, draw_network
+from amcast.lab.refusals import refused, wrong_refusal
+from amcast.lab.refusals import without_refused as without_refused
+from amcast.lab.trial import DELTA, Trial, draw_network, judge_always, lost_with_sender
 from amcast.protocols import protocol
 from amcast.sim.choices import Seeded
 from amcast.sim.faults import Restart, Storm, storm
@@ -26,21 +34,36 @@ from amcast.tracefile import ParquetRecorder
 
 BOUND = 500  # δ from the calm, or from a later multicast, until every correct destination has delivered
 MOST = 400_000  # messages in a run: Optimistic in 4 groups of 5 takes 122,000
-MAY_BE_UNKNOWN = ("genuine", "optimistic")  # where nothing was sent, or nothing delivered
+LIVENESS = ("agreement", "agreement-nonuniform", "termination")
+EXCUSES = {  # what termination says where nothing need be delivered, in few words
+    NOTHING_DUE: "every sender or every destination crashed",
+    NOTHING_MULTICAST: "nothing was multicast",
+}
+ALL_REFUSED = "every message was refused"
 BUGS = (InvariantViolation, AssertionError, KeyError, IndexError, ValueError)  # how a broken protocol shows
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one seed."""
+    """What became of one seed: a problem, an excuse, or neither. Then it is ok."""
 
     seed: int
-    ok: bool
     problem: str
     config: str
     events: int
     virtual_ms: float
     slowest: float  # δ from the calm, or from a later multicast, to the last delivery of a message
+    excuse: str = ""  # why not all could be judged
+    evidence: Evidence = NOTHING
+    delivered: int = 0  # multicasts that somebody delivered
+    refused: int = 0
+
+    def __post_init__(self) -> None:
+        assert self.problem or self.excuse or self.evidence, f"seed {self.seed} is ok on nothing"
+
+    @property
+    def ok(self) -> bool:
+        return not self.problem and not self.excuse
 
 
 class MixedDestinations(Workload):
@@ -105,20 +128,17 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
         skew=[choices.below(5 * DELTA) for _ in range(topology.size)],
     )
     plan = storm(topology, choices, calm_at, DELTA, kinds)
-    for time, action in plan:
-        world.at(time, action)
-    clients_crash = any(repr(action).startswith(f"crash {client}") for client in topology.clients for _, action in plan)
-    for pid in range(topology.replicas) if durable else ():
-        world.at(calm_at, Restart(pid))  # whoever is down, and was to crash in a step that came late
-    properties = ["integrity", "validity", "order"] + (["genuine"] if table.genuine else [])
-    if table.elects or not clients_crash:
-        properties += ["agreement", "termination"]
+    properties = ["integrity", "validity", "order", "agreement", "termination"] + (["genuine"] if table.genuine else [])
     config = (
         f"{groups} groups of {replicas}, {len(topology.clients)} clients, {messages} messages, "
         f"{type(network).__name__} network, calm at {calm_at // DELTA}δ, {len(plan) - 1} faults"
         + (", restarts" if durable else "")
     )
-    return Trial(world, calm_at, config, tuple(properties))
+    excuse = judge_always if table.elects else lost_with_sender
+    trial = Trial(world, calm_at, config, tuple(properties), excuse=excuse).follow(plan)
+    for pid in range(topology.replicas) if durable else ():
+        world.at(calm_at, Restart(pid))  # whoever is down, and was to crash in a step that came late
+    return trial
 
 
 def run_seed(name: str, seed: int) -> Outcome:
@@ -130,14 +150,40 @@ def judge(table: Protocol, seed: int) -> Outcome:
     recorder = ListRecorder(full=True)
     trial = make_trial(table, seed, recorder)
     world = trial.world
-    problem = ""
+    problem = excuse = ""
+    pairs = 0
     try:
         world.run(MOST)
-        problem = find_problem(trial, recorder)
+        problem, excuse, pairs = find_problem(trial, recorder)
     except BUGS as error:
         problem = f"{type(error).__name__}: {error}"
-    slowest = slowest_delivery(trial, recorder)
-    return Outcome(seed, not problem, problem, trial.config, int(world.events), world.now / MILLISECOND, slowest)
+    events = recorder.events
+    multicasts = {event.message for event in events if event.kind == "multicast"}
+    return Outcome(
+        seed,
+        problem,
+        trial.config,
+        int(world.events),
+        world.now / MILLISECOND,
+        slowest_delivery(trial, recorder),
+        excuse,
+        evidence_of(trial, events, pairs),
+        delivered=len({event.message for event in events if event.kind == "deliver"} & multicasts),
+        refused=len(refused(events)),
+    )
+
+
+def evidence_of(trial: Trial, events: Sequence[Event], pairs: int) -> Evidence:
+    deliveries = [event.process for event in events if event.kind == "deliver"]
+    return Evidence(
+        runs=1,
+        replicas=len(set(deliveries)),
+        expected=trial.world.topology.replicas,
+        multicasts=sum(event.kind == "multicast" for event in events),
+        deliveries=len(deliveries),
+        pairs=pairs,
+        faults=sum(event.kind == "crash" for event in events) + trial.acted.total(),
+    )
 
 
 def slowest_delivery(trial: Trial, recorder: ListRecorder) -> float:
@@ -151,29 +197,44 @@ def slowest_delivery(trial: Trial, recorder: ListRecorder) -> float:
     return slowest / DELTA
 
 
-def find_problem(trial: Trial, recorder: ListRecorder) -> str:
-    """What is wrong with a run that ended, in one line; empty if nothing is."""
+def find_problem(trial: Trial, recorder: ListRecorder) -> tuple[str, str, int]:
+    """Return what is wrong with a run that ended, or why not all of it could be judged, and the pairs compared."""
+    world = trial.world
+    if wrong := wrong_refusal(world.protocol.name, recorder.events):
+        return wrong, "", 0
     events = without_refused(recorder.events)
     if trial.correct_only:
         crashed = {event.process for event in events if event.kind == "crash"}
         events = [event for event in events if event.kind != "deliver" or event.process not in crashed]
-    for verdict in check(events, list(trial.properties)):
-        if verdict.status == "violated" or (verdict.status == "unknown" and verdict.property not in MAY_BE_UNKNOWN):
-            return f"{verdict.property} {verdict.status}: {verdict.reason}"
-    world = trial.world
-    if world.stalled and "termination" in trial.properties:
+    excuse = trial.excuse(events)
+    verdicts = check(events, [name for name in trial.properties if not excuse or name not in LIVENESS])
+    pairs = sum(verdict.evidence.pairs for verdict in verdicts if verdict.property in LIVENESS)
+    for verdict in verdicts:
+        if verdict.status == "violated":
+            return said(verdict), "", pairs
+    if not excuse and world.stalled:
         busy = [p for p in range(world.topology.size) if world.up(p) and not world.processes[p].idle()]
-        return f"not quiescent: unfinished work at {', '.join(world.topology.name(p) for p in busy)}"
+        return f"not quiescent: unfinished work at {', '.join(world.topology.name(p) for p in busy)}", "", pairs
     slowest = slowest_delivery(trial, recorder)
-    if slowest > BOUND and "termination" in trial.properties:
-        return f"a delivery {slowest:.0f}δ after the calm and its multicast: expected at most {BOUND}δ"
-    return ""
+    if not excuse and slowest > BOUND:
+        return f"a delivery {slowest:.0f}δ after the calm and its multicast: expected at most {BOUND}δ", "", pairs
+    if not excuse:
+        excuse = EXCUSES.get(next(verdict.reason for verdict in verdicts if verdict.property == "termination"), "")
+        if excuse and refused(recorder.events) and not any(event.kind == "multicast" for event in events):
+            excuse = ALL_REFUSED
+    for verdict in verdicts:
+        if verdict.status == "unknown" and not excuse and not is_alone(trial, verdict):
+            return said(verdict), "", pairs
+    return "", excuse, pairs
 
 
-def without_refused(events: list[Event]) -> list[Event]:
-    """The trace as if what was refused had not been multicast."""
-    refused = {e.message for e in events if e.kind == "reconfigure" and e.message is not None}
-    return [e for e in events if e.message not in refused or e.message is None] if refused else events
+def is_alone(trial: Trial, verdict: Verdict) -> bool:
+    """Return whether nobody could be involved who should not: there is one process, which sends to nobody."""
+    return verdict.property == "genuine" and trial.world.topology.size == 1
+
+
+def said(verdict: Verdict) -> str:
+    return f"{verdict.property} {verdict.status}: {verdict.reason}"
 
 
 def write_trace(name: str, seed: int, path: Path) -> None:

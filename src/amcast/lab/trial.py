@@ -1,14 +1,33 @@
 """The run that a seed of a swarm stands for, and what all such runs draw alike."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
+from amcast.core.trace import Event
 from amcast.sim.choices import Choices
-from amcast.sim.faults import Unstable
+from amcast.sim.faults import Detect, Partition, Pause, SlowLink, Suspect, Unstable
 from amcast.sim.network import MILLISECOND, Constant, ExponentialTail, Network, Uniform
-from amcast.sim.world import World
+from amcast.sim.world import Action, World
 
 DELTA = MILLISECOND
 LONGEST = 30  # δ: no message of a drawn network takes longer
+
+
+def judge_always(events: Sequence[Event]) -> str:
+    return ""
+
+
+def lost_with_sender(events: Sequence[Event]) -> str:
+    """Say that a message of a crashed sender did not reach everybody: where nobody takes over, others wait for it."""
+    crashed = {event.process for event in events if event.kind == "crash"}
+    sent = [event for event in events if event.kind == "multicast" and event.process in crashed]
+    up = [(event.process, event.group) for event in events if event.kind == "start" and event.process not in crashed]
+    delivered = {(event.process, event.message) for event in events if event.kind == "deliver"}
+    for row in sent:
+        if any(group in (row.dest or ()) and (process, row.message) not in delivered for process, group in up):
+            return "a message was lost with its sender, and others wait for it"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -18,6 +37,37 @@ class Trial:
     config: str
     properties: tuple[str, ...]
     correct_only: bool = False  # what a process delivered that crashed later does not count
+    # Why agreement and termination are not judged on this trace; empty if they are.
+    excuse: Callable[[Sequence[Event]], str] = judge_always
+    acted: Counter[str] = field(default_factory=Counter)  # faults of the plan that happened; crashes are in the trace
+
+    def follow(self, plan: Iterable[tuple[int, Action]]) -> "Trial":
+        """Let these things happen, and count the faults among them."""
+        for time, action in plan:
+            self.world.at(time, Counted(action, self.acted))
+        return self
+
+
+class Counted(Action):
+    """An action that is counted when it does harm: what is done to a process that is down does none."""
+
+    def __init__(self, action: Action, acted: Counter[str]) -> None:
+        self.action = action
+        self.acted = acted
+
+    def act(self, world: World) -> None:
+        action = self.action
+        if isinstance(action, Partition):
+            self.acted["partition"] += 1
+        elif isinstance(action, SlowLink):
+            self.acted["slow link"] += world.is_channel(action.sender, action.dest)
+        elif isinstance(action, Pause):
+            self.acted["pause"] += world.up(action.pid)
+        elif isinstance(action, Suspect):
+            self.acted["wrong suspicion"] += world.up(action.pid)
+        elif isinstance(action, Detect):
+            self.acted["wrong suspicion"] += action.suspected and world.up(action.pid) and world.up(action.target)
+        action.act(world)
 
 
 def draw_network(choices: Choices) -> Network:
