@@ -63,30 +63,53 @@ def tail(config: Config, last: Annotated[int, typer.Option(min=1, help="How many
 
 @ledger.command()
 def verify(config: Config) -> int:
-    """Compute the chain of every server that is up anew, and compare them. Exit code 1 if one differs."""
+    """Compute the chain of every server anew, and compare them. Exit code 1 if one differs, 3 if there are not two."""
     from amcast.apps.ledger import chain
 
+    logs, silent = logs_of(config)
     table = plain_table("server", "height", "hash", right=("height",))
-    found: dict[str, list[bytes]] = {}
+    heights: dict[str, int] = {}
+    for name in servers(config):
+        if name in silent:
+            table.add_row(name, "-", silent[name])
+            continue
+        heights[name], head = chain(logs[name])
+        table.add_row(name, str(heights[name]), head.hex())
+    report_console().print(table)
+    return compared({name: logs[name] for name, height in heights.items() if height}, len(servers(config)))
+
+
+def compared(logs: dict[str, list[bytes]], expected: int) -> int:
+    """Print whether all these are beginnings of the longest one; the exit code."""
+    from amcast.apps.ledger import chain
+    from amcast.check.evidence import Evidence
+
+    if len(logs) < 2:
+        print(f"unknown: {len(logs)} of {expected} servers showed a transaction, expected two or more to compare")
+        return 3
+    longest = max(logs, key=lambda name: len(logs[name]))
+    for name, log in logs.items():
+        if chain(log) != chain(logs[longest][: len(log)]):
+            print(f"the chains differ: that of {name} is not how that of {longest} begins")
+            return 1
+    rows = sum(map(len, logs.values()))
+    print(f"the chains agree: {Evidence(replicas=len(logs), expected=expected, deliveries=rows)}")
+    return 0
+
+
+def logs_of(config: Path) -> tuple[dict[str, list[bytes]], dict[str, str]]:
+    """Return what each server has delivered, and why those that are missing are."""
+    logs: dict[str, list[bytes]] = {}
+    silent: dict[str, str] = {}
     with open_ledger(config) as client:
         for rank, name in enumerate(servers(config)):
             try:
-                found[name] = log_of(client, rank)
-            except (TimeoutError, AmcastError):
-                continue
-    shortest = min((len(payloads) for payloads in found.values()), default=0)
-    heads = set()
-    for name in servers(config):
-        payloads = found.get(name)
-        if payloads is None:
-            table.add_row(name, "-", "no answer")
-            continue
-        height, head = chain(payloads)
-        heads.add(chain(payloads[:shortest]))
-        table.add_row(name, str(height), head.hex())
-    report_console().print(table)
-    print("the chains agree" if len(heads) == 1 else "the chains differ" if heads else "no server answered")
-    return 0 if len(heads) == 1 else 1
+                logs[name] = log_of(client, rank)
+            except TimeoutError:
+                silent[name] = "no answer"
+            except AmcastError as error:
+                silent[name] = str(error)
+    return logs, silent
 
 
 def log_of(client: "SyncClient", rank: int) -> list[bytes]:

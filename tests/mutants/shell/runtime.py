@@ -1,10 +1,165 @@
-"""Mutants of what runs a cluster and asks it: client, history, metrics, admin, permissions, exit codes."""
+"""Mutants of what runs a cluster and asks it: client, history, metrics, admin, permissions, apps, exit codes."""
 
 from tests.mutants.shell import shell_mutant
 
-MUTANTS = [
+LIVE = "tests/runtime/test_live_node.py"
+HISTORY = "tests/runtime/test_history.py"
+LEDGER = "tests/apps/test_ledger_command.py::test_verify_says_what_it_compared"
+ROLES = "tests/runtime/test_authorization.py"
+
+CLIENT = [
+    shell_mutant(
+        "answer_of_the_lowest_group_for_all", "amcast.runtime.client",
+        ("group_name(g): answers[g] for g", "group_name(g): answers[numbers[0]] for g"),
+        caught_by=f"{LIVE}::test_each_group_answers_for_itself",
+    ),
+    shell_mutant(
+        "sync_client_hides_errors", "amcast.runtime.client",
+        (
+            "        return asyncio.run_coroutine_threadsafe(work, self._loop).result()",
+            "        future = asyncio.run_coroutine_threadsafe(work, self._loop)\n"
+            "        return {} if future.exception() is not None else future.result()",
+        ),
+        caught_by=f"{LIVE}::test_a_client_without_asyncio_hides_no_error",
+    ),
+    shell_mutant(
+        "runs_are_not_waited_for", "amcast.runtime.client",
+        ("            future.result()\n        return count", "            future.exception()\n        return count"),
+        caught_by=f"{LIVE}::test_a_client_without_asyncio_hides_no_error",
+    ),
+]  # fmt: skip
+
+# What a reader is told of the ordered log.
+EVERY_ROW = f"{HISTORY}::test_every_row_from_every_position[1000000]"
+HISTORIES = [
+    shell_mutant(
+        "history_skips_blocks_on_disk", "amcast.runtime.history",
+        ("if start + count <= position:", "if start + count <= position or (found and start % 3 == 0):"),
+        caught_by=EVERY_ROW,
+    ),
+    shell_mutant(
+        "history_skips_a_row_after_a_read", "amcast.runtime.history",
+        ("blocks[-1][0] + blocks[-1][1], b", "blocks[-1][0] + blocks[-1][1] + 1, b"), caught_by=EVERY_ROW,
+    ),
+    shell_mutant(
+        "history_stops_at_the_end_of_a_file", "amcast.runtime.history",
+        ("            self._files.append(first)\n", "            self._files = [first]\n"), caught_by=EVERY_ROW,
+    ),
+    shell_mutant(
+        "history_in_memory_starts_a_block_late", "amcast.runtime.history",
+        ("key=lambda block: block[0]) - 1", "key=lambda block: block[0])"),
+        caught_by=f"{HISTORY}::test_in_memory_alone",
+    ),
+    shell_mutant(
+        "history_keeps_what_will_come_again", "amcast.runtime.history", ("        os.truncate(path, at)\n", ""),
+        caught_by=f"{HISTORY}::test_a_restart_goes_on_where_its_snapshot_ends",
+    ),
+    shell_mutant(
+        "history_hides_damage", "amcast.runtime.history",
+        ("if not length or zlib.crc32(rows) != checksum:", "if not length:"),
+        caught_by=f"{HISTORY}::test_a_damaged_or_missing_block_is_an_error_and_not_a_gap",
+    ),
+]  # fmt: skip
+
+NODE = [
+    shell_mutant(
+        "deliveries_times_1000", "amcast.runtime.metrics",
+        ('"Messages delivered", self.deliveries)', '"Messages delivered", 1000 * self.deliveries)'),
+        caught_by=f"{LIVE}::test_metrics_say_what_was_asked_and_delivered",
+    ),
+    shell_mutant(
+        "requests_always_0", "amcast.runtime.metrics", ('by clients", self.requests)', 'by clients", 0)'),
+        caught_by=f"{LIVE}::test_metrics_say_what_was_asked_and_delivered",
+    ),
     shell_mutant(
         "always_ready", "amcast.runtime.admin", ("reason = self._ready()", "reason = None"),
         caught_by="tests/runtime/test_admin.py::test_what_each_path_answers",
     ),
+    shell_mutant(
+        "ready_without_a_quorum", "amcast.runtime.node",
+        ("if connected + 1 < self.config.topology.quorum(self.me.group):", "if connected < 0:"),
+        caught_by=f"{LIVE}::test_ready_only_with_a_quorum",
+    ),
+    shell_mutant(
+        "a_failed_node_ends_as_one_that_was_stopped", "amcast.runtime.node",
+        ("            raise self._error\n", "            pass\n"),
+        caught_by=f"{LIVE}::test_a_node_that_cannot_write_ends_with_an_error",
+    ),
+    shell_mutant(
+        "node_exits_0_when_its_disk_fails", "amcast.runtime.node",
+        ("            raise StorageFailure(", "            StorageFailure("),
+        (" {error.strerror or error}\") from error", " {error.strerror or error}\")"),
+        caught_by=f"{LIVE}::test_the_exit_codes_of_a_node",
+    ),
+    shell_mutant(
+        "commits_are_not_synced", "amcast.runtime.storage", ("            os.fdatasync(self._segment)\n", ""),
+        caught_by="tests/runtime/test_storage.py::test_a_failed_write_is_final[fdatasync]",
+    ),
 ]  # fmt: skip
+
+PERMISSIONS = [
+    shell_mutant(
+        "clients_may_write_everywhere", "amcast.runtime.serving",
+        ("self.grant.write.issuperset(m.dest) and ours", "ours"),
+        caught_by=f"{ROLES}::test_what_is_forbidden_is_delivered_nowhere",
+    ),
+    shell_mutant(
+        "clients_may_read_everything", "amcast.runtime.serving",
+        ("if self.host.me.group not in self.grant.read:", "if False:"),
+        caught_by=f"{ROLES}::test_every_request_of_every_role[read g0-nobody]",
+    ),
+    shell_mutant(
+        "a_certificate_is_good_for_any_name", "amcast.runtime.serving", ("if name != hello.name:", "if not name:"),
+        caught_by=f"{ROLES}::test_the_wrong_door_or_name[a client as another]",
+    ),
+]  # fmt: skip
+
+APPS = [
+    shell_mutant(
+        "ledger_verify_exits_0", "amcast.cli.ledger", ("            return 1\n", "            return 0\n"),
+        caught_by=LEDGER,
+    ),
+    shell_mutant(
+        "ledger_chain_compared_with_itself", "amcast.cli.ledger",
+        ("!= chain(logs[longest][: len(log)])", "!= chain(log)"), caught_by=LEDGER,
+    ),
+    shell_mutant(
+        "ledger_agrees_on_nothing", "amcast.cli.ledger", ("if len(logs) < 2:", "if len(logs) < 0:"),
+        ("max(logs, key=lambda name: len(logs[name]))", "max(logs, key=lambda name: len(logs[name]), default='')"),
+        caught_by=LEDGER,
+    ),
+    shell_mutant(
+        "kv_says_ok_and_sets_nothing", "amcast.apps.kv.strings",
+        ("        store.put(key, value)\n        return OK\n", "        return OK\n"),
+        caught_by="tests/apps/test_gateway.py::test_strings[RESP2]",
+    ),
+    shell_mutant(
+        "kv_sets_only_the_first_of_many", "amcast.apps.kv.strings",
+        ("    for at in range(1, len(args), 2):\n        store.put(", "    for at in (1,):\n        store.put("),
+        caught_by="tests/apps/test_gateway.py::test_many_keys_over_all_groups[RESP2]",
+    ),
+]  # fmt: skip
+
+EXIT_CODES = [
+    shell_mutant(
+        "a_users_mistake_exits_0", "amcast.cli",
+        ("        return 2\n    except AmcastError", "        return 0\n    except AmcastError"),
+        caught_by="tests/cli/test_bad_input.py::test_a_mistake_is_one_line[sim whitebox]",
+    ),
+    shell_mutant(
+        "an_error_exits_0", "amcast.cli",
+        ("        return 1\n    except typer", "        return 0\n    except typer"),
+        caught_by=f"{LIVE}::test_the_exit_codes_of_a_node",
+    ),
+    shell_mutant(
+        "a_wrong_option_exits_0", "amcast.cli",
+        ("""--help')")\n    return 2""", """--help')")\n    return 0"""),
+        caught_by="tests/cli/test_bad_input.py::test_a_mistake_is_one_line[sim white_box --nonsense]",
+    ),
+    shell_mutant(
+        "what_a_command_found_is_not_its_exit_code", "amcast.cli",
+        ("        return int(code or 0)", "        return 0"), caught_by=LEDGER,
+    ),
+]  # fmt: skip
+
+MUTANTS = [*CLIENT, *HISTORIES, *NODE, *PERMISSIONS, *APPS, *EXIT_CODES]
