@@ -5,6 +5,7 @@ from trace_rows import Trace
 
 from amcast.check import PROPERTIES, Verdict, check, exit_code
 from amcast.check.evidence import NOTHING, Evidence, total
+from amcast.core.errors import TraceError
 from amcast.core.trace import Event
 
 
@@ -129,3 +130,8 @@ def test_evidence_adds_up() -> None:
     assert total([]) == NOTHING and not NOTHING
     assert str(total([one, one])) == "2 runs, 60 deliveries of 6 of 6 replicas, 4 faults"
     assert str(Evidence(states=1, deliveries=1)) == "1 state, 1 delivery"
+
+
+def test_no_events_are_no_run() -> None:
+    with pytest.raises(TraceError, match="there are no events; expected those of at least one run"):
+        check([])

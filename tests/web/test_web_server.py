@@ -59,6 +59,10 @@ def test_verdicts_are_made_here_or_read(tmp_path: Path) -> None:
     file = tmp_path / "verdicts.json"
     file.write_text(json.dumps({"verdicts": [{"property": "fifo", "run": "cycle3"}]}))
     assert ShownTrace(Path("x"), shown.runs, read_verdicts(file)).verdicts("cycle3")[0]["property"] == "fifo"
+    ok = {"property": "fifo", "run": "cycle3", "status": "ok"}
+    for evidence, status in ((None, "unknown"), ({"deliveries": 0}, "unknown"), ({"deliveries": 4}, "ok")):
+        (found,) = ShownTrace(Path("x"), shown.runs, [{**ok, "evidence": evidence}]).verdicts("cycle3")
+        assert found["status"] == status and bool(found.get("rests_on")) == (status == "ok")
     for wrong in ("", "[]", '{"verdicts": [1]}', '{"verdicts": 1}'):
         file.write_text(wrong)
         with pytest.raises(UsageError, match="holds no verdicts"):

@@ -1,7 +1,8 @@
 """Checks of the promises of atomic multicast, over the events of a trace and nothing else.
 
 `check` gives one verdict per property and run: ok, violated (with the smallest counter-example found) or unknown (with
-the reason). What each property means is said in its own file. A protocol's own timestamps are never trusted.
+the reason), and with it what it rests on: none is ok on nothing. What each property means is said in its own file. A
+protocol's own timestamps are never trusted.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +19,7 @@ from amcast.check.order import check_order
 from amcast.check.termination import check_termination
 from amcast.check.validity import check_validity
 from amcast.check.verdict import Verdict, exit_code
-from amcast.core.errors import UsageError
+from amcast.core.errors import TraceError, UsageError
 from amcast.core.trace import Event
 
 __all__ = ["PROPERTIES", "Verdict", "check", "exit_code", "known_properties"]
@@ -46,12 +47,16 @@ def check(events: Iterable[Event], properties: Sequence[str] | None = None) -> l
 
     Without `properties`: what atomic multicast promises, and also `genuine` if the run has send or receive rows that
     say what they are about, and `optimistic` if it has optdeliver rows. Fifo and causal order are promised only by
-    protocols that say so, and are judged only on request.
+    protocols that say so, and are judged only on request. Raises TraceError for rows that contradict each other, and
+    where there are none.
     """
     asked = None if properties is None else known_properties(properties)
+    runs = histories(events)
+    if not runs:
+        raise TraceError("there are no events; expected those of at least one run; record the run again")
     return [
         PROPERTIES[name](history)
-        for history in histories(events)
+        for history in runs
         for name in (_default_properties(history) if asked is None else asked)
     ]
 

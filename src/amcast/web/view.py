@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from amcast.check import check
+from amcast.check.evidence import NOTHING, Evidence
 from amcast.core.errors import UsageError
 from amcast.web.columns import encode
 from amcast.web.runs import Rows, picture_of, read_runs, run_named
@@ -75,12 +76,23 @@ class ShownTrace:
         rows = run_named(self.runs, name, self.trace)
         name = rows.events[0].run
         if self._given is not None:
-            return [dict(verdict) for verdict in self._given if verdict.get("run") == name]
+            return [with_evidence(verdict) for verdict in self._given if verdict.get("run") == name]
         if not self.judged_here:
             return []
         if name not in self._verdicts:
-            self._verdicts[name] = [verdict.as_dict() for verdict in check(rows.events)]
+            self._verdicts[name] = [with_evidence(verdict.as_dict()) for verdict in check(rows.events)]
         return self._verdicts[name]
+
+
+def with_evidence(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """Say in words what a verdict rests on; an `ok` that does not know is none."""
+    try:
+        evidence = Evidence(**verdict.get("evidence") or {})
+    except TypeError:
+        evidence = NOTHING
+    if verdict.get("status") == "ok" and not evidence:
+        return {**verdict, "status": "unknown", "reason": "the file does not say what this verdict rests on"}
+    return {**verdict, "rests_on": str(evidence)}
 
 
 def read_verdicts(path: Path) -> list[Mapping[str, Any]]:

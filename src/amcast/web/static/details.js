@@ -36,7 +36,7 @@ export class Details {
     return element("ul", { class: "verdicts" }, ...this.verdicts.map((verdict) => {
       const status = element("span", { class: `status ${verdict.status}` }, verdict.status);
       if (!verdict.counterexample?.length) {
-        return element("li", {}, status, ` ${verdict.property}`, verdict.reason ? `: ${verdict.reason}` : "");
+        return element("li", {}, status, ` ${verdict.property}: ${verdict.reason || verdict.rests_on}`);
       }
       return element("li", {}, element("button", { onclick: () => this.actions.blame(verdict) },
         status, ` ${verdict.property}: ${verdict.reason}`));
