@@ -1,6 +1,13 @@
-"""Options and fixtures of the whole suite."""
+"""Options and fixtures of the whole suite, and what it says at its end of all that did not run."""
+
+from collections import Counter
 
 import pytest
+
+from tests.tools import FULL, tool
+
+# Skips that are no gap: the other one of two tests ran.
+ONE_OF_TWO = ("compiled here",)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -8,6 +15,45 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--screenshots", metavar="DIR", help="leave pictures of the page there")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "tool(name): needs a program that is no part of amcast")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("tool"):
+        tool(*mark.args)
+
+
 @pytest.fixture
 def rewrite(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--rewrite"))
+
+
+def did_not_run(reporter: pytest.TerminalReporter) -> Counter[str]:
+    """Count the reasons for which tests were skipped, and the parts that tests say they left out ("left out")."""
+    reasons: Counter[str] = Counter()
+    for report in reporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reasons[f"{report.nodeid.partition('::')[0]}: {reason.removeprefix('Skipped: ')}"] += 1
+    for report in reporter.stats.get("passed", []):
+        for name, value in report.user_properties:
+            if name == "left out" and report.when == "call":
+                reasons[f"a part of {report.nodeid.partition('::')[0]}: {value}"] += 1
+    return reasons
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reasons = did_not_run(terminalreporter)
+    if reasons:
+        terminalreporter.section("did not run")
+        for reason, count in sorted(reasons.items()):
+            terminalreporter.write_line(f"{count:5}  {reason}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Where everything has to run, whatever did not is a failure."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if FULL and exitstatus == 0 and reporter is not None and not hasattr(session.config, "workerinput"):
+        if any(not reason.endswith(ONE_OF_TWO) for reason in did_not_run(reporter)):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED

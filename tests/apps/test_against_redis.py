@@ -1,7 +1,6 @@
 """Guards: the answers are those of Redis 7, for thousands of random commands, in one group and in three."""
 
 import random
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from redis.exceptions import ResponseError
 
 from tests.apps.in_process import gateway_in_thread
 
-pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+pytestmark = pytest.mark.tool("redis-server")
 
 KEYS = ["a", "b", "c", "d", "{t}1", "{t}2", ""]
 FAR = 4_000_000_000

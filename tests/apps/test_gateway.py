@@ -1,7 +1,6 @@
 """Guards the server: real sockets, redis-py, redis-cli and redis-benchmark, over three groups in this process."""
 
 import asyncio
-import shutil
 import subprocess
 from collections.abc import Iterator
 
@@ -376,7 +375,7 @@ def test_serving_until_cancelled() -> None:
 # The tools
 
 
-@pytest.mark.skipif(shutil.which("redis-benchmark") is None, reason="redis-benchmark is not installed")
+@pytest.mark.tool("redis-benchmark")
 def test_redis_benchmark(running: Gateway) -> None:
     command = f"redis-benchmark -p {port_of(running)} -t set,get,incr,mset -n 2000 -c 50 -P 16 -r 1000 --csv"
     done = subprocess.run(command.split(), capture_output=True, text=True, timeout=60, check=True)
@@ -384,7 +383,7 @@ def test_redis_benchmark(running: Gateway) -> None:
     assert "rror" not in done.stdout + done.stderr
 
 
-@pytest.mark.skipif(shutil.which("redis-cli") is None, reason="redis-cli is not installed")
+@pytest.mark.tool("redis-cli")
 @pytest.mark.parametrize("version", ["-2", "-3"])
 def test_redis_cli(running: Gateway, version: str) -> None:
     lines = "FLUSHALL\nSET a 1\nMULTI\nINCR a\nMGET a b\nEXEC\nNONSENSE x\nDBSIZE\n"

@@ -5,13 +5,13 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+from tests.tools import tool
+
 PATIENCE = 60.0
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage",
@@ -25,12 +25,11 @@ class Browser:
     """One tab. `events` are the notifications that came meanwhile."""
 
     def __init__(self, profile: Path) -> None:
-        assert CHROMIUM is not None
         theirs_in, ours_out = (high(end) for end in os.pipe())
         ours_in, theirs_out = (high(end) for end in os.pipe())
         command = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'
         self.process = subprocess.Popen(
-            ["bash", "-c", command, CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            ["bash", "-c", command, tool("chromium"), *FLAGS, f"--user-data-dir={profile}", "about:blank"],
             pass_fds=(theirs_in, theirs_out), stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import CHROMIUM, Browser
+from browser import Browser
 from pages import long_run, rows_in, rows_of, served, simulated, trace_page
 
 from amcast.cli.cluster_files import create_cluster
@@ -18,7 +18,7 @@ from amcast.service import connect_sync
 from amcast.web.live import Watch
 from amcast.web.server import PageServer
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt install chromium")
+pytestmark = pytest.mark.tool("chromium")
 
 LARGE = 100_000
 FIRST_PICTURE_S, FRAME_MS = 2.0, 50.0

@@ -1,0 +1,63 @@
+"""Programs that some tests need and that are no part of amcast. `python -m tests.tools` installs what is missing.
+
+A test without its program is skipped, and the end of the run says so. With AMCAST_FULL=1 (`make test-all`) it fails.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import NoReturn
+
+import pytest
+
+FULL = bool(os.environ.get("AMCAST_FULL"))
+PACKAGES = {  # of Debian
+    "chromium": "chromium",
+    "redis-benchmark": "redis-tools",
+    "redis-cli": "redis-tools",
+    "redis-server": "redis-server",
+    "strace": "strace",
+}
+OTHER_NAMES = {"chromium": ("chromium-browser", "google-chrome")}
+
+
+def found(name: str) -> str | None:
+    """Return where this program is, if it is installed."""
+    assert name in PACKAGES, f"{name} is no program that tests may need: expected one of {', '.join(PACKAGES)}"
+    return next(filter(None, map(shutil.which, (name, *OTHER_NAMES.get(name, ())))), None)
+
+
+def tool(name: str) -> str:
+    """Return where this program is; a test that has none ends here."""
+    path = found(name)
+    if path is None:
+        cannot_run(f"{name} is not installed: make tools")
+    return path
+
+
+def cannot_run(reason: str) -> NoReturn:
+    """End a test that cannot run here: it is skipped, or fails where everything has to run."""
+    if FULL:
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def install() -> str:
+    """Install what is missing; empty, or what is still missing and what to do."""
+    missing = sorted({PACKAGES[name] for name in PACKAGES if found(name) is None})
+    if not missing:
+        return ""
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        return f"missing: {', '.join(missing)}; install them, or as root on Debian: make tools"
+    print(f"== installing {' '.join(missing)}", flush=True)
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["update"], ["install", "-y", "--no-install-recommends", *missing]):
+        done = subprocess.run(["apt-get", "-qq", *command], env=quiet, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return f"apt-get {' '.join(command)}: {' '.join((done.stderr or done.stdout).split())}"
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(install() or 0)
