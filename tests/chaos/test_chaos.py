@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from amcast.apps import teller
-from amcast.check import check
 from amcast.cli.trial import Trial
-from amcast.tracefile import read_events
 from tests.runtime.faulty import Network, relayed
 
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "4"))
@@ -57,6 +55,7 @@ class Storm:
         member = self.chance.choice(self.trial.config.members)
         self.trial.kill(member)
         shutil.rmtree(member.data)
+        self.trial.injected["lost disk"] += 1
         self.trial.start(member, rejoin=True)
         deadline = time.monotonic() + 30
         while self.trial.role(member) in (None, "joining"):
@@ -110,6 +109,7 @@ class Storm:
 
 @pytest.mark.timeout(120 + 20 * ROUNDS)
 def test_storm(tmp_path: Path) -> None:
+    assert ROUNDS > 0, f"CHAOS_ROUNDS={ROUNDS} disturbs nothing; expected 1 or more"
     trial = Trial(tmp_path / "cluster", groups=2, secure=False)
     with relayed(trial) as network:
         storm = Storm(trial, network, SEED)
@@ -118,11 +118,9 @@ def test_storm(tmp_path: Path) -> None:
             takings = teller.run(client, 1.0, RATE, actions=[(0.5, storm.rounds)], seed=SEED)
         finally:
             print("\n".join(storm.happened))
-        level = trial.finish(tmp_path / "trace")
-    assert level, "a replica did not catch up"
-    assert takings.failed == 0
+        evidence = trial.judge(tmp_path / "trace", takings)
+    print(f"{evidence}; injected: {dict(trial.injected)}")
+    print(f"{takings.done} transfers, {takings.unknown} with unknown outcome")
+    assert evidence.faults >= ROUNDS
     assert max(took for _, took in takings.latencies) < DEADLINE + 1.0
     assert takings.total == takings.expected
-    for verdict in check(read_events(tmp_path / "trace")):
-        assert verdict.status == "ok", f"{verdict.property}: {verdict.reason}"
-    print(f"{takings.done} transfers, {takings.unknown} with unknown outcome")

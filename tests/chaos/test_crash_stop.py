@@ -8,15 +8,12 @@ from pathlib import Path
 import pytest
 
 from amcast.apps import teller
-from amcast.check import check
 from amcast.cli.trial import Trial
 from amcast.tracefile import read_events
 from tests.runtime.faulty import Network, relayed
 
 DEADLINE = 30.0
-OAM = ("baseline", "optimistic")
-NAMES = ("ft_skeen", "fastcast", "paxos_amcast", "multi_paxos", *OAM)
-ATOMIC = ["integrity", "validity", "order", "agreement", "termination"]  # clients are no members: no promise of fifo
+NAMES = ("ft_skeen", "fastcast", "paxos_amcast", "multi_paxos", "baseline", "optimistic")
 
 
 def disturb(trial: Trial, network: Network, chance: random.Random) -> None:
@@ -44,11 +41,10 @@ def test_short_storm(name: str, tmp_path: Path) -> None:
         storm = [(0.5, lambda: disturb(trial, network, random.Random(name)))]
         takings = teller.run(client, 1.0, 150.0, actions=storm, seed=1)
         assert len(trial.killed) == groups
-        level = trial.finish(tmp_path / "trace")
-    assert level, "a replica did not catch up"
-    assert takings.failed == 0 and takings.done > 100
+        evidence = trial.judge(tmp_path / "trace", takings)
+    print(f"{evidence}; injected: {dict(trial.injected)}")
+    assert trial.injected == {"kill": groups, "pause": 1, "held": 1}
+    assert takings.done > 100
     assert takings.total == takings.expected
-    events = list(read_events(tmp_path / "trace"))
-    assert any(event.kind == "optdeliver" for event in events) == (name == "optimistic")
-    for verdict in check(events, ATOMIC if name in OAM else None):
-        assert verdict.status == "ok", f"{verdict.property}: {verdict.reason}"
+    guessed = any(event.kind == "optdeliver" for event in read_events(tmp_path / "trace"))
+    assert guessed == (name == "optimistic")

@@ -1,4 +1,4 @@
-"""Real processes in trouble: load with a record of what was acknowledged, a network that can be cut, a judge."""
+"""Real processes in trouble: load with a record of what was acknowledged, and a network that can be cut."""
 
 import asyncio
 import random
@@ -14,14 +14,11 @@ from typing import Literal
 
 import pytest
 
-from amcast.check import check
+from amcast.apps.teller import Outcomes
 from amcast.cli.cluster_processes import Processes
 from amcast.cli.trial import Trial
-from amcast.core.errors import MulticastFailed, OutcomeUnknown
-from amcast.core.trace import Event
 from amcast.runtime.client import Client
-from amcast.runtime.config import ClusterConfig, Member, file_name
-from amcast.tracefile import read_events
+from amcast.runtime.config import Member, file_name
 
 PATIENCE = 40.0
 DEADLINE = 25.0  # of a multicast
@@ -35,9 +32,7 @@ class Load:
         self.client = client
         self.rate = rate
         self.most_open = most_open
-        self.acknowledged: set[str] = set()
-        self.failed = 0
-        self.unknown = 0
+        self.outcomes = Outcomes()
         self._open = 0
         self._ending = threading.Event()
         self._error: BaseException | None = None
@@ -60,12 +55,12 @@ class Load:
         assert not self._thread.is_alive(), "a multicast without outcome"
         if self._error is not None:
             raise self._error
-        assert self.failed == 0
 
     def more(self, count: int) -> None:
         """Wait until so many more are acknowledged."""
-        goal = len(self.acknowledged) + count
-        wait_until(lambda: len(self.acknowledged) >= goal or self._error is not None, f"{count} more multicasts")
+        done = self.outcomes.acknowledged
+        goal = len(done) + count
+        wait_until(lambda: len(done) >= goal or self._error is not None, f"{count} more multicasts")
 
     def _main(self) -> None:
         try:
@@ -79,23 +74,16 @@ class Load:
         began = time.monotonic()
         sent = 0
 
-        def ended(name: str, future: asyncio.Future[dict[int, bytes]]) -> None:
+        def ended(future: asyncio.Future[dict[int, bytes]]) -> None:
             self._open -= 1
-            error = future.exception()
-            if error is None:
-                self.acknowledged.add(name)
-            self.unknown += isinstance(error, OutcomeUnknown)
-            self.failed += isinstance(error, MulticastFailed)
 
         async with self.client as client:
             while not self._ending.is_set() or self._open:
                 due = int((time.monotonic() - began) * self.rate) - sent
                 for _ in range(0 if self._ending.is_set() else min(due, self.most_open - self._open)):
                     dest = tuple(sorted(chance.sample(range(groups), chance.randint(1, groups))))
-                    future = client.submit(dest, b"%d" % sent)
-                    name = f"c{client.session:x}:{sent}"
                     self._open += 1
-                    future.add_done_callback(lambda future, name=name: ended(name, future))
+                    self.outcomes.submit(client, dest, b"%d" % sent).add_done_callback(ended)
                     sent += 1
                 await asyncio.sleep(TURN)
 
@@ -105,24 +93,6 @@ def wait_until(what: Callable[[], object], name: str, patience: float = PATIENCE
     while not what():
         assert time.monotonic() < end, f"waited {patience} s in vain for {name}"
         time.sleep(0.02)
-
-
-def judge(trial: Trial, *loads: Load) -> list[Event]:
-    """All catch up; the trace keeps every promise; what was acknowledged is delivered by all of its groups."""
-    out = trial.folder / "out"
-    assert trial.finish(out, force=True), f"replicas that do not catch up: {trial.statuses()}"
-    events = list(read_events(out))
-    for verdict in check(events):
-        assert verdict.status == "ok", f"{verdict.property}: {verdict.reason}"
-    dest = {event.message: event.dest for event in events if event.kind == "multicast"}
-    delivered: dict[str, list[str]] = {}
-    for event in events:
-        if event.kind == "deliver":
-            delivered.setdefault(str(event.message), []).append(event.process)
-    for name in set().union(*(load.acknowledged for load in loads)):
-        members = sorted(member.name for member in trial.config.members if f"g{member.group}" in dest[name])
-        assert sorted(delivered.get(name, [])) == members, f"{name} was acknowledged"
-    return events
 
 
 def tool(name: str) -> str:
@@ -169,8 +139,9 @@ class Network:
     """Between each two members a relay for what the first one dials. `held`: nothing moves, and all that was under way
     moves on later, as when packets are lost. `cut`: connections end and none begins."""
 
-    def __init__(self, config: ClusterConfig) -> None:
-        self.config = config
+    def __init__(self, trial: Trial) -> None:
+        self.config = trial.config
+        self.injected = trial.injected
         self.states: dict[tuple[str, str], State] = {}
         self.ports: dict[tuple[str, str], int] = {}
         self._writers: dict[tuple[str, str], set[asyncio.StreamWriter]] = {}
@@ -204,6 +175,8 @@ class Network:
 
     def set(self, state: State, pairs: Sequence[tuple[str, str]]) -> None:
         def change() -> None:
+            if state != "open":  # which hurts nobody if there was no connection
+                self.injected[state] += any(self._writers[pair] for pair in pairs)
             for pair in pairs:
                 self.states[pair] = state
                 if state == "cut":
@@ -216,7 +189,13 @@ class Network:
 
     def silence(self) -> None:
         """Nothing moves any more on the connections that there are; new ones are as good as ever."""
-        self._loop.call_soon_threadsafe(lambda: [self._dead.update(writers) for writers in self._writers.values()])
+
+        def change() -> None:
+            for writers in self._writers.values():
+                self._dead.update(writers)
+            self.injected["silence"] += bool(self._dead)
+
+        self._loop.call_soon_threadsafe(change)
 
     def around(self, name: str) -> list[tuple[str, str]]:
         """All pairs with this member."""
@@ -270,7 +249,7 @@ class Relayed(Processes):
     """Nodes that reach each other through a network of ours."""
 
     def __init__(self, processes: Processes, network: Network) -> None:
-        super().__init__(processes.config, processes.command)
+        super().__init__(processes.config, processes.command, processes.trace)
         self.network = network
 
     def start(self, member: Member, *options: str) -> int:
@@ -284,7 +263,7 @@ class Relayed(Processes):
 
 @contextmanager
 def relayed(trial: Trial) -> Iterator[Network]:
-    network = Network(trial.config)
+    network = Network(trial)
     trial.processes = Relayed(trial.processes, network)
     try:
         with trial:

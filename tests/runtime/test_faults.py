@@ -9,10 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
-from faulty import Load, State, judge, relayed, tool, traced
+from faulty import Load, State, relayed, tool, traced
 
+from amcast.check.evidence import Evidence
 from amcast.cli.trial import Trial
 from amcast.runtime.config import Member
+from amcast.tracefile import read_events
 
 ROUNDS = 4 if os.environ.get("AMCAST_CHAOS") else 1  # AMCAST_CHAOS=1: more of everything
 
@@ -35,6 +37,14 @@ def log_of(trial: Trial, member: Member) -> str:
     return trial.processes.log(member).read_text()
 
 
+def judge(trial: Trial, load: Load) -> Evidence:
+    """Every test here injects faults under load, and nothing may come of them."""
+    evidence = trial.judge(trial.folder / "out", load.outcomes)
+    print(f"{evidence}; injected: {dict(trial.injected)}")
+    assert evidence.faults > 0
+    return evidence
+
+
 def test_kills_and_pauses(tmp_path: Path) -> None:
     with trial_in(tmp_path, groups=2) as trial:
         with Load(trial.client()) as load:
@@ -52,9 +62,11 @@ def test_kills_and_pauses(tmp_path: Path) -> None:
                 trial.kill(*trial.config.members)
                 trial.start(*trial.config.members)
                 load.more(50)
-        assert load.unknown == 0
-        events = judge(trial, load)
-    assert sum(event.kind == "restart" for event in events) == ROUNDS * (2 + len(trial.config.members))
+        assert load.outcomes.unknown == 0
+        judge(trial, load)
+    assert trial.injected == {"kill": ROUNDS * (2 + len(trial.config.members)), "pause": 2 * ROUNDS}
+    restarts = sum(event.kind == "restart" for event in read_events(trial.folder / "out"))
+    assert restarts == trial.injected["kill"]
 
 
 CLIENT = """
@@ -83,6 +95,7 @@ def test_a_client_that_is_killed(tmp_path: Path) -> None:
                 assert process.stdout is not None and process.stdout.readline() == b"acknowledged\n"
                 time.sleep(0.01 * number)
                 process.kill()
+                trial.injected["killed client"] += 1
             lines = file.read_bytes().split(b"\n")[:-1]
             last = json.loads(lines[-1])
             crash = {key: last[key] for key in ("run", "process", "group", "time")} | {"kind": "crash"}
@@ -103,6 +116,7 @@ def test_killed_in_the_middle_of_a_commit(tmp_path: Path, when: int) -> None:
             inject = f"inject=fdatasync:signal=KILL:when={when}"
             with traced(trial, member, "-e", "trace=fdatasync", "-e", inject):
                 assert ended(trial, member) == -signal.SIGKILL
+            trial.injected["kill"] += 1
             trial.start(member)
             load.more(20)
         load.end()
@@ -124,6 +138,7 @@ def test_a_disk_that_fails_stops_the_node_which_comes_back(tmp_path: Path, what:
             only = [option for path in sorted(member.data.glob("log-*")) for option in ("-P", str(path))]
             with traced(trial, member, *only, "-e", f"trace={call}", "-e", f"inject={call}:{fault}"):
                 assert ended(trial, member) == 1
+            trial.injected["disk"] += 1
             assert "Traceback" not in log_of(trial, member)
             assert reason in trial.processes.last_words(member)
             trial.start(member)
@@ -139,6 +154,7 @@ def test_no_space_for_the_rows_that_readers_ask_for(tmp_path: Path) -> None:
         path = next((member.data / "history").glob("rows-*"))
         with traced(trial, member, "-P", str(path), "-e", "trace=write", "-e", "inject=write:error=ENOSPC:when=2+"):
             assert ended(trial, member) == 1
+        trial.injected["disk"] += 1
         assert "Traceback" not in log_of(trial, member)
         assert "No space left on device" in trial.processes.last_words(member)
         trial.start(member)
@@ -154,8 +170,9 @@ def test_a_slow_disk(tmp_path: Path) -> None:
             load.more(60)
         with traced(trial, follower(trial), *slow_fsync):
             load.more(60)
+        trial.injected["disk"] += 2
         load.end()
-        assert load.unknown == 0
+        assert load.outcomes.unknown == 0
         judge(trial, load)
 
 
@@ -238,7 +255,7 @@ def test_partitions(tmp_path: Path) -> None:
             network.set("open", pairs)
             load.more(20)
         load.end()
-        assert load.unknown == 0
+        assert load.outcomes.unknown == 0
         judge(trial, load)
 
 
@@ -251,7 +268,7 @@ def test_a_storm_of_reconnects(tmp_path: Path) -> None:
             time.sleep(0.1)
         load.more(30)
         load.end()
-        assert load.unknown == 0
+        assert load.outcomes.unknown == 0
         judge(trial, load)
     text = "".join(log_of(trial, member) for member in trial.config.members)
     assert text.count('"disconnected"') > 30, "there was a storm"
