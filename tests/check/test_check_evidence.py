@@ -101,6 +101,8 @@ def test_what_a_verdict_rests_on() -> None:
     assert agreement.pairs == 5
     assert str(agreement) == "5 deliveries of 3 of 3 replicas, 5 pairs compared, 1 fault"
     assert trace.verdict("termination").status == "unknown"  # its only sender crashed
+    silent = trace.start("g1/1").verdict("order").evidence
+    assert (silent.replicas, silent.expected) == (3, 4)
 
 
 def test_a_repeated_multicast_counts_once() -> None:

@@ -160,3 +160,56 @@ def test_what_is_remembered_is_bounded() -> None:
     chance = random.Random(1)
     watcher = feed(rows_of(history(chance, 3000)), chance, window=100)
     assert len(watcher.save()) < 20_000
+
+
+def test_what_was_compared_is_counted() -> None:
+    """A delivery counts once it was compared with another process's, and one that nobody else has never does."""
+    chance = random.Random(5)
+    rows = rows_of(history(chance))
+    whole = feed(rows, chance, 1)
+    alone = sum(row.dest == ("g2",) for row in rows["g2/0"])
+    assert alone and whole.pairs == sum(len(mine) for mine in rows.values()) - alone
+    watcher = Watcher()
+    watcher.take([Row("a/0", "a", i, f"m{i}", ("a",), i) for i in range(3)])
+    watcher.settle()
+    assert watcher.pairs == 0
+    watcher.take([Row("a/1", "a", i, f"m{i}", ("a",), i) for i in range(2)])
+    watcher.settle()
+    assert watcher.pairs == 4, "two of each process"
+    again = Watcher()
+    again.load(watcher.save())
+    assert again.pairs == 0, "since it was loaded"
+
+
+def test_positions_are_gapless_where_that_is_promised() -> None:
+    for process in ("a/0", "a/1"):
+        rows = [Row(process, "a", place, f"m{place}", ("a",), place) for place in (0, 1, 4)]
+        watcher = Watcher(gapless=True)
+        watcher.take(rows)
+        assert [violation.text for violation in watcher.violations] == [f"{process} has nothing at positions 2 to 3"]
+        lenient = Watcher()
+        lenient.take(rows)
+        assert not lenient.violations
+
+
+def test_rows_that_are_missing_are_named() -> None:
+    watcher = Watcher(gapless=True)
+    watcher.take(
+        [Row("a/0", "a", 0, "m0", ("a",), 0), Row("a/0", "a", 1, None, None, 0), Row("a/0", "a", 9, "m9", ("a",), 0)]
+    )
+    assert watcher.lost == ["a/0"] and not watcher.violations
+
+
+def test_who_has_nothing_more_is_left_behind_if_nothing_more_comes() -> None:
+    def run(patient: bool) -> Watcher:
+        watcher = Watcher()
+        for process, messages in (("a/0", "x"), ("a/1", "xyz"), ("a/2", "xzy"), ("a/3", "")):
+            watcher.expect(process, "a", 5)
+            watcher.take([Row(process, "a", i, m, ("a",), 1) for i, m in enumerate(messages)])
+        watcher.settle(patient)
+        return watcher
+
+    assert not run(True).violations and run(True).behind()["a/1"] == 3, "a/3 may still say something"
+    (violation,) = run(False).violations
+    assert {row.process for row in violation.rows} == {"a/1", "a/2"} and run(False).broken
+    assert run(False).sizes == {"a": 5}

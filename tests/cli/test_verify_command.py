@@ -111,6 +111,7 @@ def test_many_runs_are_counted_and_few_counterexamples_shown(amcast: Amcast, tmp
     out = amcast("verify", trace(tmp_path, GOOD, CUT_OFF, *[TWICE] * 8)).out
     assert "8 violated, 2 ok" in out
     assert "1 unknown, 9 ok" in out
+    assert "run r2: g0/0 delivered a twice" in out
     assert out.count("counter-example:") == MOST_COUNTEREXAMPLES == 5
     assert "and 3 more counter-examples; --json shows all" in out
 

@@ -1,0 +1,69 @@
+"""Mutants of the checks of a trace and of `amcast verify`: verdicts on nothing, and exit codes."""
+
+from tests.mutants.shell import shell_mutant
+
+EVIDENCE = "tests/check/test_check_evidence.py"
+VERIFY = "tests/cli/test_verify_command.py"
+
+MUTANTS = [
+    shell_mutant(
+        "ok_needs_no_evidence", "amcast.check.verdict",
+        ('assert self.status != "ok" or self.evidence', 'assert self.status != "ok" or self.run'),
+        caught_by=f"{EVIDENCE}::test_a_verdict_without_evidence_cannot_be_ok",
+    ),
+    shell_mutant(
+        "multicasts_are_evidence", "amcast.check.evidence",
+        ("return self.deliveries > 0 or", "return self.multicasts > 0 or"),
+        caught_by=f"{EVIDENCE}::test_a_verdict_without_evidence_cannot_be_ok",
+    ),
+    shell_mutant(
+        "unknown_exits_0", "amcast.check.verdict",
+        ('3 if "unknown" in seen or not seen else 0', "0"),
+        caught_by=f"{VERIFY}::test_nothing_is_not_ok",
+    ),
+    shell_mutant(
+        "violated_exits_0", "amcast.check.verdict",
+        ('return 1 if "violated" in seen else', "return"),
+        caught_by=f"{VERIFY}::test_exit_codes",
+    ),
+    shell_mutant(
+        "no_verdict_exits_0", "amcast.check.verdict",
+        ("or not seen else 0", "else 0"),
+        caught_by="tests/check/test_check_api.py::test_exit_codes",
+    ),
+    shell_mutant(
+        "absent_groups_are_not_missed", "amcast.check.history",
+        ("            return no_process_of(gone)\n", "            pass\n"),
+        caught_by=f"{VERIFY}::test_nothing_is_not_ok",
+    ),
+    shell_mutant(
+        "stated_members_are_not_read", "amcast.check.history",
+        ('size = document.get("members")', 'size = document.get("member")'),
+        caught_by=f"{EVIDENCE}::test_start_rows_say_how_many_members_there_are",
+    ),
+    shell_mutant(
+        "nobody_is_missed_for_want_of_start_rows", "amcast.check.history",
+        ("            return SOLITARY\n", '            return ""\n'),
+        caught_by=f"{EVIDENCE}::test_one_process_per_group_may_be_all_that_is_left_of_it",
+    ),
+    shell_mutant(
+        "replicas_are_those_that_are_known", "amcast.check.history",
+        ("bool(log.messages) and group != NO_GROUP", "group != NO_GROUP"),
+        caught_by=f"{EVIDENCE}::test_start_rows_say_how_many_members_there_are",
+    ),
+    shell_mutant(
+        "verify_hides_what_a_verdict_rests_on", "amcast.cli.verify",
+        ("Text(reason or rests_on(of_runs))", "Text(reason)"),
+        caught_by=f"{VERIFY}::test_a_verdict_says_what_it_rests_on",
+    ),
+    shell_mutant(
+        "verify_shows_the_best_of_many_runs", "amcast.cli.verify",
+        ("worst = max(of_runs,", "worst = min(of_runs,"),
+        caught_by=f"{VERIFY}::test_many_runs_are_counted_and_few_counterexamples_shown",
+    ),
+    shell_mutant(
+        "page_trusts_a_file_without_evidence", "amcast.web.view",
+        ('if verdict.get("status") == "ok" and not evidence:', "if False:"),
+        caught_by="tests/web/test_web_server.py::test_verdicts_are_made_here_or_read",
+    ),
+]  # fmt: skip
