@@ -49,7 +49,7 @@ MUTANTS = [
     shell_mutant(
         "replicas_are_those_that_are_known", "amcast.check.history",
         ("bool(log.messages) and group != NO_GROUP", "group != NO_GROUP"),
-        caught_by=f"{EVIDENCE}::test_start_rows_say_how_many_members_there_are",
+        caught_by=f"{EVIDENCE}::test_what_a_verdict_rests_on",
     ),
     shell_mutant(
         "verify_hides_what_a_verdict_rests_on", "amcast.cli.verify",
