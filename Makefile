@@ -1,7 +1,8 @@
 # Everything is set up in .venv by itself; only Python 3.11 or newer and make are needed.
 # A C compiler makes the simulator several times faster, and is not required.
 
-.PHONY: help demo test check compile docs bench swarm explore chaos format lock clean distclean
+.PHONY: help demo test test-all tools check compile docs docs-commands bench swarm explore chaos format lock clean \
+  distclean
 .DEFAULT_GOAL := help
 
 PYTHON ?=
@@ -9,6 +10,7 @@ SEEDS  ?= 2000
 STATES ?= 1000000
 ROUNDS ?= 200
 JOBS   ?= auto
+CHAOS_IN_TESTS := 10
 
 BIN       := .venv/bin
 INSTALLED := .venv/installed
@@ -16,13 +18,16 @@ PIP       := $(BIN)/python -m pip --disable-pip-version-check --no-input install
 
 help:
 	@echo "make demo     a bank on a cluster of processes: kill a leader, check the books, verify on Spark"
-	@echo "make test     check, compile, then run all tests"
+	@echo "make test     check, compile, then run the tests; what did not run, and why, is said at the end"
+	@echo "make test-all every test, also those that take long, and every documented command: nothing is skipped (90 min)"
+	@echo "make tools    install the programs that some tests need (redis, chromium, strace); as root on Debian"
 	@echo "make check    ruff, mypy, import-linter"
 	@echo "make bench    simulator beside SimPy, sweeps beside a process pool, Spark beside memory, a cluster beside peers"
 	@echo "make swarm    SEEDS=$(SEEDS) random runs of each protocol"
 	@echo "make explore  every schedule of each protocol in its scopes, up to STATES=$(STATES) states; mutants"
 	@echo "make chaos    ROUNDS=$(ROUNDS) kills and pauses of real processes under load, judged by their trace"
 	@echo "make docs     the documentation as a site in build/docs, with a page per protocol"
+	@echo "make docs-commands  run every command and program of the documentation"
 	@echo "make compile  compile core, protocols and sim in place if they changed"
 	@echo "make format   sort imports and apply ruff's safe fixes"
 	@echo "make lock     resolve requirements.lock anew"
@@ -36,6 +41,16 @@ test: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j 2 check compile
 	@echo "== tests ($$($(BIN)/python -c 'import amcast; print("compiled" if amcast.compiled() else "plain Python")'))"
 	@$(BIN)/python -m pytest -q -n $(JOBS)
+
+# A missing program fails a test here, and so does a test that is skipped for any other reason.
+test-all: tools
+	@$(MAKE) --no-print-directory -j 2 check compile
+	@echo "== all tests, exploration, documented commands, $(CHAOS_IN_TESTS) rounds of chaos"
+	@AMCAST_FULL=1 EXPLORE_ALL=1 DOCS_ALL=1 CHAOS_ROUNDS=$(CHAOS_IN_TESTS) \
+	  $(BIN)/python -m pytest -q -n $(JOBS) --screenshots build/screenshots
+
+tools: $(INSTALLED)
+	@$(BIN)/python -m tests.tools
 
 check: $(INSTALLED)
 	@echo "== ruff";          $(BIN)/ruff check -q .
@@ -82,6 +97,9 @@ compile: $(INSTALLED)
 
 docs: compile
 	@$(BIN)/python docs/build_site.py
+
+docs-commands: compile
+	@DOCS_ALL=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/docs/test_commands.py
 
 format: $(INSTALLED)
 	@$(BIN)/ruff check -q --fix .
