@@ -27,12 +27,14 @@ PATIENCE = 200.0
 
 
 @contextmanager
-def watching(spark: "SparkSession", rows: "DataFrame", checkpoint: Path, gapless: bool) -> Iterator[list[watch.Report]]:
+def watching(
+    spark: "SparkSession", rows: "DataFrame", checkpoint: Path, judge: watch.Judge
+) -> Iterator[list[watch.Report]]:
     reports: list[watch.Report] = []
     before = {name: spark.conf.get(name, None) for name in watch.SETTINGS}
     for name, value in watch.SETTINGS.items():
         spark.conf.set(name, value)
-    query = watch.start(rows, checkpoint, 0.2, gapless, False, reports.append)
+    query = watch.start(rows, judge, checkpoint, 0.2, reports.append)
     try:
         yield reports
         assert query.isActive, query.exception()
@@ -50,7 +52,7 @@ def violations(reports: list[watch.Report]) -> list[Any]:
 
 
 def checked(reports: list[watch.Report]) -> int:
-    return sum(row.deliveries for report in reports for row in report.rows if row.kind == "process")
+    return sum(row.amount for report in reports for row in report.rows if row.kind == "process")
 
 
 def test_a_replica_that_goes_wrong_in_a_live_cluster(
@@ -76,7 +78,8 @@ def test_a_replica_that_goes_wrong_in_a_live_cluster(
         for number in range(40):
             client.multicast(["g0", "g1"] if number % 2 else ["g0"], b"good %d" % number)
         rows = watch.from_cluster(spark, {"config": str(config.path)})
-        with watching(spark, rows, tmp_path / "checkpoint", True) as reports:
+        judge = watch.judge_of_cluster({member.name: f"g{member.group}" for member in config.members}, once=False)
+        with watching(spark, rows, tmp_path / "checkpoint", judge) as reports:
             assert until(lambda: checked(reports) == 3 * 40 + 3 * 20, PATIENCE)
             assert not violations(reports)
             monkeypatch.setattr(History, "append", append)
@@ -110,7 +113,7 @@ def test_traces_that_arrive_as_files(spark: "SparkSession", tmp_path: Path) -> N
 
     arrive("a1", trace("g0/0", ["a", "b", "c"]))
     rows = watch.from_files(spark, folder)
-    with watching(spark, rows, tmp_path / "checkpoint", False) as reports:
+    with watching(spark, rows, tmp_path / "checkpoint", watch.Judge()) as reports:
         arrive("b1", trace("g1/0", ["a", "b"]))
         assert until(lambda: checked(reports) == 5, PATIENCE)
         assert not violations(reports)

@@ -79,6 +79,8 @@ class State(msgspec.Struct, array_like=True):
     next_index: int
     newest: int
     broken: bool
+    oldest: int = 0
+    sizes: dict[str, int] = msgspec.field(default_factory=dict)  # of groups, where rows say it
 
 
 class Watcher:
@@ -94,7 +96,9 @@ class Watcher:
         self.violations: list[Violation] = []
         self.spreads: dict[str, list[int]] = {}  # nanoseconds from the first delivery anywhere to the last in a group
         self.delivered: dict[str, int] = {}  # by process, since the last `load`
-        self.unchecked = 0  # deliveries that came too late to be compared with others
+        self.pairs = 0  # deliveries that were compared with another process, since the last `load`
+        self.unchecked = 0  # deliveries that came too late for that
+        self.lost: list[str] = []  # processes of which rows are missing, since the last `load`
 
     def load(self, data: bytes) -> None:
         self._state = msgspec.msgpack.decode(data, type=State)
@@ -105,9 +109,25 @@ class Watcher:
     def save(self) -> bytes:
         return msgspec.msgpack.encode(self._state)
 
-    def expect(self, process: str, group: str) -> None:
-        """This process takes part."""
+    @property
+    def broken(self) -> bool:
+        """True if the order is no longer compared: a cycle was found, or what came before is not known."""
+        return self._state.broken
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many members the groups have, as far as rows said it."""
+        return self._state.sizes
+
+    def processes(self) -> list[tuple[str, str, int]]:
+        """Return every known process with its group and the last place that was seen, -1 if there is none."""
+        return [(chain.process, chain.group, chain.last) for chain in self._state.chains.values()]
+
+    def expect(self, process: str, group: str, members: int = 0) -> None:
+        """This process takes part, in a group of so many members; 0 if that is not said."""
         state = self._state
+        if members > state.sizes.get(group, 0):
+            state.sizes[group] = members
         if process not in state.chains:
             chain = Chain(process, group, len(state.chains), time=state.newest)
             chain.waits = not state.next_index  # who comes later has missed something
@@ -128,6 +148,7 @@ class Watcher:
         if row.message is None:
             chain.waits, chain.lost = False, True
             chain.last = -1
+            self.lost.append(chain.process)
             return
         self.delivered[chain.process] = self.delivered.get(chain.process, 0) + 1
         if row.place <= chain.last:
@@ -138,6 +159,7 @@ class Watcher:
         chain.last = row.place
         chain.time = max(chain.time, row.time)
         state.newest = max(state.newest, row.time)
+        state.oldest = min(state.oldest or row.time, row.time)
         dest = row.dest or (row.group,)
         if row.group not in dest:
             self._wrong("validity", f"{row.process} delivers {row.message}, which is for {', '.join(dest)}", [row])
@@ -173,6 +195,7 @@ class Watcher:
                 text = f"{row.process} delivers {chain.before} before {row.message}; its group does the opposite"
                 self._wrong("order", text, [row])
             else:
+                self.pairs += 1 if len(known.has) > 1 else 2  # the first one had nobody to be compared with
                 known.has.add(chain.number)
                 chain.index, chain.before = known.index, row.message
             chain.drop()
@@ -180,20 +203,22 @@ class Watcher:
             if row is None:
                 chain.waits, chain.lost = True, False
 
-    def settle(self) -> None:
-        """Pass what can be passed, and look for a cycle in the rest."""
+    def settle(self, patient: bool = True) -> None:
+        """Pass what can be passed, and look for a cycle in the rest.
+
+        `patient`: who has nothing more to compare may have it later. Without it the others go on at once.
+        """
         state = self._state
         for chain in state.chains.values():
+            chain.time = chain.time or state.oldest  # who gave nothing yet is waited for from the first row on
             if chain.waits and chain.head() is None and state.newest - chain.time > self._patience:
                 chain.waits = False
         for chains in self._by_group.values():
             if not any(chain.waits for chain in chains):
                 self._wake(chains)
-        ready = [chain for chain in state.chains.values() if chain.waits]
-        while ready:
-            row = ready.pop().head()
-            if row is not None:
-                ready += self._pass(row)
+        self._pass_all()
+        while not patient and self._leave_behind():
+            self._pass_all()
         for chain in state.chains.values():
             if not chain.waits:
                 self._compare(chain)
@@ -201,6 +226,25 @@ class Watcher:
             self._find_cycle()
         while len(state.passed) > self._window:
             del state.passed[next(iter(state.passed))]
+
+    def _pass_all(self) -> None:
+        ready = [chain for chain in self._state.chains.values() if chain.waits]
+        while ready:
+            row = ready.pop().head()
+            if row is not None:
+                ready += self._pass(row)
+
+    def _leave_behind(self) -> bool:
+        """Wait no longer for who has nothing more while another one of its group has."""
+        found = False
+        for chains in self._by_group.values():
+            waiting = [chain for chain in chains if chain.waits]
+            if any(chain.head() is not None for chain in waiting):
+                for chain in waiting:
+                    if chain.head() is None:
+                        chain.waits = False
+                        found = True
+        return found
 
     def _wake(self, chains: list[Chain]) -> None:
         """Wait for a process again although it was silent: there is no other one in its group."""
@@ -229,6 +273,8 @@ class Watcher:
             head = chain.head()
             if head is None or head.message != row.message:
                 return []
+        if len(needed) > 1:
+            self.pairs += len(needed)
         for chain in needed:
             chain.drop()
             chain.index, chain.before = state.next_index, row.message

@@ -1,20 +1,28 @@
 """`amcast watch`: check a running cluster, or traces that keep arriving, on Spark."""
 
+import re
 import signal
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from amcast.cli.output import plain_table, report_console
-from amcast.core.errors import AmcastError, UsageError
+from amcast.cli.output import plain_table, print_json, report_console
+from amcast.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from amcast.check.verdict import Verdict
+    from amcast.pipeline.stream.seen import Answers, Seen
+    from amcast.runtime.config import ClusterConfig
+
+STYLES = {"ok": "green", "violated": "bold red", "unknown": "yellow"}
 
 
 def watch(
@@ -26,27 +34,39 @@ def watch(
     seconds: Annotated[float | None, typer.Option(min=0, help="Stop after so long. Default: until Ctrl-C.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when all that is there now is checked.")] = False,
     checkpoint: Annotated[Path | None, typer.Option(help="Where to go on from next time.")] = None,
-) -> None:
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document at the end.")] = False,
+) -> int:
     """Check order, integrity and gaps while a cluster runs, and show how fast deliveries spread.
 
-    Exit code 1 if anything was wrong.
+    Exit code: 0 all ok, 1 some violated, 2 unusable input, 3 none violated but some unknown, for example because a
+    replica does not answer or nothing was delivered.
     """
     if (config is None) == (files is None):
         raise UsageError("say what to watch: --config cluster.toml, or --files DIR")
     if start not in ("earliest", "latest"):
         raise UsageError(f"--start {start!r}: expected earliest or latest")
+    from amcast.check.verdict import exit_code
     from amcast.pipeline.session import open_session
     from amcast.pipeline.stream import watch as stream
 
+    out = report_console(sys.stderr if as_json else None)
+    cluster: Cluster | None = None
     if config is not None:
         from amcast.service import load
 
-        load(config)
+        cluster = Cluster(load(config), client)
+        judge = stream.judge_of_cluster(cluster.answering(), once)
+    else:
+        assert files is not None
+        nothing = stream.no_traces(files)
+        if nothing and once:
+            raise UsageError(nothing)
+        if nothing:
+            out.print(f"{nothing}; waiting for .jsonl files")
+        judge = stream.Judge(once=once)
     from rich.live import Live
 
-    out = report_console()
-    view = View(out)
-    problem = ""
+    view = View(out, cluster)
     with (
         tempfile.TemporaryDirectory(prefix="amcast-watch-") as scratch,
         open_session("amcast watch", settings=stream.SETTINGS) as spark,
@@ -59,7 +79,7 @@ def watch(
         else:
             assert files is not None
             rows = stream.from_files(spark, files)
-        query = stream.start(rows, checkpoint or Path(scratch), every, config is not None, once, view.report)
+        query = stream.start(rows, judge, checkpoint or Path(scratch), every, view.report)
         until = time.monotonic() + seconds if seconds is not None else None
         try:
             with Live(view.table(), console=out, refresh_per_second=4, transient=not out.is_terminal) as live:
@@ -67,26 +87,41 @@ def watch(
                 while query.isActive and not stopped.wait(0.1) and (until is None or time.monotonic() < until):
                     pass
         finally:
-            ended = query.exception() if not query.isActive and not stopped.is_set() else None  # Ctrl-C ends workers
-            problem = str(ended).strip() if ended is not None else ""  # as long as Java runs
+            ran_on = query.isActive or stopped.is_set()  # Ctrl-C ends workers as long as Java runs
+            error = None if ran_on else query.exception()
             query.stop()
             if before is not None:
                 signal.signal(signal.SIGINT, before)
-    if not out.is_terminal:
-        out.print(view.table())
-    if problem:
-        raise AmcastError(f"the query ended: {cause(problem)}")
-    out.print(f"{view.total:,} deliveries checked in {view.batches} batches: {len(view.violations)} violations")
-    if view.unchecked:
-        out.print(f"{view.unchecked:,} came too late to be compared with others")
-    if view.violations:
-        raise typer.Exit(1)
+    view.problem = why_ended(once, ran_on, None if error is None else str(error))
+    verdicts = view.verdicts(once)
+    if as_json:
+        print_json({"batches": view.batches, "verdicts": [verdict.as_dict() for verdict in verdicts]})
+    else:
+        if not out.is_terminal:
+            out.print(view.table())
+        view.print_end(verdicts)
+    return exit_code(verdicts)
+
+
+def why_ended(once: bool, ran_on: bool, error: str | None) -> str:
+    """Say what is wrong with the end of the query; empty if it ended as it should.
+
+    A query of --once ends by itself, any other one is ended by the user or by --seconds.
+    """
+    if error is not None:
+        return f"the query ended: {cause(error)}"
+    if once and ran_on:
+        return "stopped before all that is there was read"
+    if not once and not ran_on:
+        return "the query ended by itself, before it was told to"
+    return ""
 
 
 def cause(problem: str) -> str:
-    """The line that says what was wrong, in what Spark says."""
-    said = problem.partition("SQLSTATE")[0].strip().splitlines()
-    return said[-1] if said else problem
+    """Return the line that says what was wrong, in what Spark says: the last that begins with an exception, if any."""
+    said = [line for line in problem.partition("SQLSTATE")[0].strip().splitlines() if line.strip()]
+    named = [line for line in said if re.match(r"[\w.]*[A-Z]\w+: ", line)]
+    return (named or said or [problem])[-1].strip()
 
 
 def on_interrupt(act: Callable[[], None]) -> Any:
@@ -96,52 +131,112 @@ def on_interrupt(act: Callable[[], None]) -> Any:
     return signal.signal(signal.SIGINT, lambda *_: act())
 
 
-class View:
-    """What is on the screen."""
+class Cluster:
+    """Who should be there, by cluster.toml, and who answers. A spare is expected if it answers: then it has joined."""
 
-    def __init__(self, out: Any) -> None:
+    def __init__(self, config: "ClusterConfig", client: str | None) -> None:
+        self.config = config
+        self.client = client
+        self.at_start = self.ask()
+        for g, pids in enumerate(config.topology.groups):
+            names = [config.members[pid].name for pid in pids]
+            if not any(name in self.at_start for name in names):
+                raise UsageError(f"no replica of g{g} answers ({', '.join(names)}); expected one at least; start them")
+
+    def ask(self) -> dict[str, int]:
+        """Return the positions of those that answer."""
+        from amcast.pipeline.stream.replicas import positions
+
+        return positions(self.config, self.client)
+
+    def members(self, answering: Mapping[str, int]) -> dict[str, str]:
+        """Return those that should be there, with their groups."""
+        config = self.config
+        return {m.name: f"g{m.group}" for m in config.members if not config.is_spare(m) or m.name in answering}
+
+    def answering(self) -> dict[str, str]:
+        return {name: group for name, group in self.members(self.at_start).items() if name in self.at_start}
+
+    def at_end(self, whole: bool) -> "Answers":
+        """Ask again. `whole`: what there was at the start had to be read."""
+        from amcast.pipeline.stream.seen import Answers
+
+        ends = self.ask()
+        silent = {member.name for member in self.config.members} - set(ends)
+        return Answers(silent, self.at_start if whole else ends)
+
+
+class View:
+    """What was seen, run by run, and how it is shown."""
+
+    def __init__(self, out: Any, cluster: Cluster | None = None) -> None:
+        from amcast.pipeline.stream.seen import Seen
+
         self.out = out
-        self.violations: list[Any] = []
-        self.total = 0
+        self.cluster = cluster
         self.batches = 0
-        self.unchecked = 0
-        self.processes: dict[str, Any] = {}
-        self.groups: dict[str, Any] = {}
+        self.problem = ""
         self.show: Any = None
+        self.runs: dict[str, Seen] = {}
+        if cluster is not None:
+            self.runs[cluster.config.name] = Seen(cluster.config.name, cluster.members(cluster.at_start))
 
     def report(self, report: Any) -> None:
+        """Take what a micro-batch said, and show it."""
+        from amcast.pipeline.stream.seen import Seen
+
         self.batches += 1
         for row in report.rows:
-            if row.kind == "process":
-                self.total += row.deliveries
-                before = self.processes.get(row.name, (0, 0))[0]
-                self.processes[row.name] = (before + row.deliveries, row.behind)
-            elif row.kind == "unchecked":
-                self.unchecked += row.deliveries
-            elif row.kind == "violation":
-                self.violations.append(row)
+            run = row.run or ""
+            if run not in self.runs:
+                self.runs[run] = Seen(run)
+            self.runs[run].add(row)
+            if row.kind == "violation":
                 self.out.print(f"{row.name} VIOLATED in batch {report.batch}: {row.text}", style="bold red")
                 self.out.print(f"  {row.rows}", soft_wrap=True)
-            elif row.kind == "latency" or getattr(self.groups.get(row.name), "kind", "") != "latency":
-                self.groups[row.name] = row
         if self.show is not None:
             self.show(self.table())
+
+    def verdicts(self, once: bool) -> "list[Verdict]":
+        """Judge every run; without any there is still the verdict that nothing was seen."""
+        from amcast.pipeline.stream.seen import Seen
+
+        answers = None
+        if self.cluster is not None:
+            answers = self.cluster.at_end(once)
+            self.runs[self.cluster.config.name].group_of |= self.cluster.members(answers.ends)
+        runs = list(self.runs.values()) or [Seen("")]
+        return [verdict for seen in runs for verdict in seen.verdicts(answers, once, self.problem)]
+
+    def print_end(self, verdicts: "list[Verdict]") -> None:
+        """What should be known besides, then a line for each verdict with what it rests on."""
+        from amcast.pipeline.stream.seen import lines
+
+        for seen in self.runs.values():
+            for note in seen.notes():
+                self.out.print(f"run {seen.run}: {note}" if len(self.runs) > 1 else note, soft_wrap=True)
+        worst = max((verdict.status for verdict in verdicts), key=list(STYLES).index)
+        for line in lines(verdicts):
+            self.out.print(line, style=STYLES[worst], soft_wrap=True)
 
     def table(self) -> "Table":
         headings = ("process", "delivered", "waiting", "p50 ms", "p99 ms")
         table = plain_table(*headings, right=headings[1:])
-        shown = set()
-        for name in sorted(self.processes):
-            delivered, waiting = self.processes[name]
-            group = name.partition("/")[0]
-            times = self.groups.get(group) if group not in shown else None
-            shown.add(group)
-            cells = [f"{times.p50:.1f}", f"{times.p99:.1f}"] if times is not None else ["", ""]
-            table.add_row(name, f"{delivered:,}", f"{waiting:,}", *cells)
-        latency = any(row.kind == "latency" for row in self.groups.values())
+        for seen in self.runs.values():
+            self._add_rows(table, seen)
+        latency = any(row.kind == "latency" for seen in self.runs.values() for row in seen.times.values())
         table.caption = (
             "from a multicast to its deliveries in the group"
             if latency
             else "from the first delivery of a message anywhere to the last one in the group"
         )
         return table
+
+    def _add_rows(self, table: "Table", seen: "Seen") -> None:
+        shown = set()
+        for name, group in sorted(seen.group_of.items()):
+            times = seen.times.get(group) if group not in shown else None
+            shown.add(group)
+            cells = [f"{times.p50:.1f}", f"{times.p99:.1f}"] if times is not None else ["", ""]
+            label = f"{name} of {seen.run}" if len(self.runs) > 1 else name
+            table.add_row(label, f"{seen.delivered[name]:,}", f"{seen.waiting.get(name, 0):,}", *cells)

@@ -6,6 +6,7 @@ a message says that some are missing.
 
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import pyarrow as pa
@@ -14,9 +15,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from amcast.core.errors import AmcastError
+from amcast.core.errors import AmcastError, UsageError
 from amcast.pipeline.stream.log import BEHIND_ALL, Log, Offset
 from amcast.pipeline.stream.source import Part, Wanted, limited, wanted
+from amcast.runtime.config import ClusterConfig, Member
+from amcast.service import connect_sync
 
 SCHEMA: Final = (
     "run string, kind string, process string, group string, seq bigint, time bigint, message string, dest array<string>"
@@ -39,6 +42,22 @@ SECONDS_TO_ANSWER: Final = 5.0
 def single(w: Wanted, process: str) -> Log:
     log = w.log
     return Log(log.path, log.client_name, SECONDS_TO_ANSWER, log.on_loss, int(process.rpartition("/")[2]))
+
+
+def positions(config: ClusterConfig, client_name: str | None) -> Offset:
+    """Ask every replica for the position after its last row; who does not answer is not in it."""
+    with connect_sync(config.path, client_name) as client, ThreadPoolExecutor(len(config.members)) as pool:
+
+        def ask(member: Member) -> int | None:
+            try:
+                return client.read(f"g{member.group}", BEHIND_ALL, replica=member.rank, most_bytes=1).end
+            except TimeoutError:
+                return None
+            except AmcastError as refused:
+                raise UsageError(f"{member.name}: {refused}") from refused
+
+        found = zip(config.members, pool.map(ask, config.members), strict=True)
+        return {member.name: end for member, end in found if end is not None}
 
 
 class ReplicasReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from amcast.core.errors import UsageError
-from amcast.pipeline.stream.log import Log, Offset
+from amcast.pipeline.stream.log import BATCH_ROWS, Log, Offset
 from amcast.pipeline.stream.rows import SCHEMA, merged
 from amcast.pipeline.stream.sink import BatchWriter, StreamWriter
 from amcast.service import load
@@ -114,6 +114,11 @@ def limited(start: Offset, ends: Offset, most: int) -> Offset:
     return found
 
 
+def at_least(most: int, w: Wanted) -> int:
+    """A row of each group, where they are merged: one without any would hold back the others for ever."""
+    return max(most, len(w.groups)) if w.merge else most
+
+
 class Part(InputPartition):
     """Positions of one group; or, merged, of all groups."""
 
@@ -129,7 +134,7 @@ def read(w: Wanted, part: Part) -> Iterator[pa.RecordBatch]:
             yield from w.log.batches(group, part.start[group], end)
         return
     found = [b for group, end in part.end.items() for b in w.log.batches(group, part.start[group], end)]
-    yield from merged(found).to_batches(max_chunksize=65_536)
+    yield from merged(found).to_batches(max_chunksize=BATCH_ROWS)
 
 
 class BatchReader(DataSourceReader):
@@ -144,7 +149,7 @@ class BatchReader(DataSourceReader):
             return [Part({group: start[group]}, {group: ends[group]}) for group in w.groups]
         parts: list[Part] = []
         while True:
-            end = w.log.cut(start, limited(start, ends, MERGED_ROWS))
+            end = w.log.cut(start, limited(start, ends, at_least(MERGED_ROWS, w)))
             if end == start:
                 return parts or [Part(start, start)]
             parts.append(Part(start, end))
@@ -175,7 +180,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self._until or w.log.ends(list(w.groups))
         ends = {group: max(start[group], end) for group, end in ends.items()}  # a replica may be behind
         if not isinstance(limit, ReadAllAvailable):
-            ends = limited(start, ends, limit.max_rows if isinstance(limit, ReadMaxRows) else w.rows)
+            ends = limited(start, ends, at_least(limit.max_rows if isinstance(limit, ReadMaxRows) else w.rows, w))
         return w.log.cut(start, ends) if w.merge else ends
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:

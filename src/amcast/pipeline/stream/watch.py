@@ -5,7 +5,7 @@ how far one process is behind another, is in Spark's state store (RocksDB), so a
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
+from amcast.check.history import stated_members
 from amcast.check.online import Row, Watcher
 from amcast.core.errors import UsageError
 
@@ -27,16 +28,18 @@ SETTINGS: Final = {
     ),
     "spark.sql.shuffle.partitions": "1",
 }
+# What is in `name`, `amount` and `text` depends on the kind: see `said`
 OUTPUT: Final = (
-    "run string, kind string, name string, deliveries bigint, behind bigint, p50 double, p99 double, "
-    "newest bigint, text string, rows string"
+    "run string, kind string, name string, amount bigint, behind bigint, place bigint, p50 double, p99 double, "
+    "text string, rows string"
 )
+NAMES: Final = tuple(part.split()[0] for part in OUTPUT.split(", "))
 STATE: Final = "data binary, sent binary"
 TRACE: Final = (
     "run string, kind string, process string, group string, seq bigint, time bigint, message string, sender string, "
-    "dest array<string>"
+    "dest array<string>, detail string"
 )
-COLUMNS: Final = ["run", "kind", "process", "group", "seq", "time", "message", "dest"]
+COLUMNS: Final = ["run", "kind", "process", "group", "seq", "time", "message", "dest", "detail"]
 MOST_SENT: Final = 100_000  # multicasts that are remembered
 Sent = dict[str, tuple[int, tuple[str, ...]]]  # message -> when it was multicast, to which groups
 
@@ -58,8 +61,6 @@ def from_cluster(spark: "SparkSession", options: dict[str, str]) -> "DataFrame":
 
 def from_files(spark: "SparkSession", folder: Path) -> "DataFrame":
     """Traces that keep arriving in a folder: .jsonl files, or Parquet as `kind=…/*.parquet`."""
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: expected a folder in which traces arrive")
     reader = spark.readStream.schema(TRACE).option("maxFilesPerTrigger", 1000)
     if any(folder.glob("kind=*")):
         found = reader.option("recursiveFileLookup", "false").parquet(str(folder))
@@ -68,31 +69,44 @@ def from_files(spark: "SparkSession", folder: Path) -> "DataFrame":
     return found.select(*COLUMNS)
 
 
+def no_traces(folder: Path) -> str:
+    """Say what is in a folder that holds no trace; empty if it holds one."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: expected a folder in which traces arrive")
+    if any(any(folder.glob(pattern)) for pattern in ("*.jsonl", "kind=*/*.parquet")):
+        return ""
+    others = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
+    seen = f"there is {others[0]}{f' and {len(others) - 1} more' * (len(others) > 1)}" if others else "it is empty"
+    return f"{folder}: holds no trace, {seen}; expected .jsonl files or kind=…/*.parquet"
+
+
 def start(
-    deliveries: "DataFrame",
-    checkpoint: Path,
-    seconds: float,
-    gapless: bool,
-    once: bool,
-    report: Callable[[Report], None],
+    rows: "DataFrame", judge: "Judge", checkpoint: Path, seconds: float, report: Callable[[Report], None]
 ) -> "StreamingQuery":
     """Judge these rows; `report` gets what each micro-batch finds."""
-    check = Judge(gapless)
-    judged = deliveries.groupBy("run").applyInPandasWithState(check, OUTPUT, STATE, "append", "NoTimeout")
+    judged = rows.groupBy("run").applyInPandasWithState(judge, OUTPUT, STATE, "append", "NoTimeout")
 
     def tell(frame: "DataFrame", batch: int) -> None:
         report(Report(batch, frame.collect()))
 
     writer = judged.writeStream.foreachBatch(tell).option("checkpointLocation", str(checkpoint)).outputMode("append")
-    trigger = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{seconds} seconds")
+    trigger = writer.trigger(availableNow=True) if judge.once else writer.trigger(processingTime=f"{seconds} seconds")
     return trigger.start()
+
+
+def judge_of_cluster(members: Mapping[str, str], once: bool) -> "Judge":
+    """Return the judge of a cluster's replicas, given with their groups; their places are positions without gaps."""
+    return Judge(gapless=True, members=members, once=once)
 
 
 class Judge:
     """The stateful function: rows of one run in, what is to be said about them out."""
 
-    def __init__(self, gapless: bool) -> None:
+    def __init__(self, gapless: bool = False, members: Mapping[str, str] | None = None, once: bool = False) -> None:
+        """`members`: who is there from the start, with its group. `once`: what is not there now is not waited for."""
         self._gapless = gapless
+        self._members = dict(members or {})
+        self.once = once
 
     def __call__(self, key: tuple[str], frames: "Iterator[pd.DataFrame]", state: Any) -> "Iterator[pd.DataFrame]":
         import pandas as pd
@@ -103,27 +117,40 @@ class Judge:
             data, times = state.get
             watcher.load(bytes(data))
             sent = msgspec.msgpack.decode(bytes(times), type=Sent)
+        for process, group in self._members.items():
+            watcher.expect(process, group)
         latencies: dict[str, list[int]] = {}
         rows = pd.concat(list(frames)).sort_values(["process", "seq"], kind="stable")
-        take(watcher, rows, sent, latencies)
-        watcher.settle()
+        unreadable = take(watcher, rows, sent, latencies)
+        watcher.settle(patient=not self.once)
         while len(sent) > MOST_SENT:
             del sent[next(iter(sent))]
         state.update((watcher.save(), msgspec.msgpack.encode(sent)))
-        names = [part.split()[0] for part in OUTPUT.split(", ")]
-        yield pd.DataFrame(said(key[0], watcher, latencies, rows), columns=names)
+        multicasts = int((rows["kind"] == "multicast").sum())
+        found = said(key[0], watcher, latencies, {"multicasts": multicasts, "unreadable": unreadable})
+        yield pd.DataFrame(found, columns=list(NAMES))
 
 
-def take(watcher: Watcher, rows: "pd.DataFrame", sent: Sent, latencies: dict[str, list[int]]) -> None:
-    """In a trace the destinations are with the multicast. Where that is not known each group is judged by itself."""
-    columns = [rows[name].tolist() for name in COLUMNS[1:]]
-    for kind, _, _, _, time, message, dest in zip(*columns, strict=True):
-        if kind == "multicast":
+def take(watcher: Watcher, rows: "pd.DataFrame", sent: Sent, latencies: dict[str, list[int]]) -> int:
+    """Give rows to the watcher, and return how many say too little to be used.
+
+    In a trace the destinations are with the multicast. Where that is not known each group is judged by itself.
+    """
+    columns = [rows[name].tolist() if name in rows else [None] * len(rows) for name in COLUMNS[1:]]
+    unreadable = 0
+    for kind, _, _, _, time, message, dest, _ in zip(*columns, strict=True):
+        if kind == "multicast" and isinstance(message, str) and dest is not None:
             sent[message] = number(time), tuple(dest)
-    for kind, process, group, seq, time, message, dest in zip(*columns, strict=True):
+    for kind, process, group, seq, time, message, dest, detail in zip(*columns, strict=True):
+        if not isinstance(kind, str) or not isinstance(process, str):
+            unreadable += 1
+            continue
+        if kind == "deliver" and not (isinstance(group, str) and isinstance(message, str) and seq == seq):
+            unreadable += 1
+            continue
         if group is None:
             continue
-        watcher.expect(process, group)
+        watcher.expect(process, group, stated_members(detail) if kind == "start" else 0)
         when = number(time)
         if kind == "deliver":
             asked, groups = sent.get(message, (None, None if dest is None else tuple(dest)))
@@ -133,26 +160,40 @@ def take(watcher: Watcher, rows: "pd.DataFrame", sent: Sent, latencies: dict[str
                 latencies.setdefault(group, []).append(when - asked)
         elif kind == "lost":
             watcher.take([Row(process, group, int(seq), None, None, when)])
+    return unreadable
 
 
-def number(time: float) -> int:
-    return int(time) if time == time else 0  # not a number: no time
+def number(time: float | None) -> int:
+    return int(time) if time is not None and time == time else 0  # not a number: no time
 
 
-def said(run: str, watcher: Watcher, latencies: dict[str, list[int]], rows: "pd.DataFrame") -> list[tuple[Any, ...]]:
-    newest = int(rows["time"].max()) if len(rows) else 0
-    found: list[tuple[Any, ...]] = []
+def said(
+    run: str, watcher: Watcher, latencies: dict[str, list[int]], counts: Mapping[str, int]
+) -> list[tuple[Any, ...]]:
+    """Return rows of OUTPUT: what this micro-batch adds, and for every known process how far it is."""
     behind = watcher.behind()
-    for process in sorted(behind):
-        count = watcher.delivered.get(process, 0)
-        found.append((run, "process", process, count, behind[process], None, None, newest, None, None))
+    found: list[tuple[Any, ...]] = []
+
+    def say(kind: str, name: str = "", amount: int = 0, text: str | None = None, **more: Any) -> None:
+        row = {"run": run, "kind": kind, "name": name, "amount": amount, "behind": 0, "place": -1, "text": text}
+        found.append(tuple((row | more).get(column) for column in NAMES))
+
+    for process, group, place in sorted(watcher.processes()):
+        say("process", process, watcher.delivered.get(process, 0), group, behind=behind[process], place=place)
+    for group, size in sorted(watcher.sizes.items()):
+        say("members", group, size)
     for kind, values in (("latency", latencies), ("spread", watcher.spreads)):
         for group, times in sorted(values.items()):
             p50, p99 = (float(np.percentile(times, part)) / 1e6 for part in (50, 99))
-            found.append((run, kind, group, len(times), 0, p50, p99, newest, None, None))
+            say(kind, group, len(times), p50=p50, p99=p99)
     for violation in watcher.violations:
-        text = json.dumps([msgspec.structs.asdict(row) for row in violation.rows])
-        found.append((run, "violation", violation.property, 0, 0, None, None, newest, violation.text, text))
-    if watcher.unchecked:
-        found.append((run, "unchecked", "", watcher.unchecked, 0, None, None, newest, None, None))
+        rows = json.dumps([msgspec.structs.asdict(row) for row in violation.rows])
+        say("violation", violation.property, 1, violation.text, rows=rows)
+    for process in watcher.lost:
+        say("lost", process, 1)
+    for name, amount in {"pairs": watcher.pairs, "unchecked": watcher.unchecked, **counts}.items():
+        if amount:
+            say("count", name, amount)
+    if watcher.broken:
+        say("broken")
     return found

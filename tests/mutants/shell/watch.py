@@ -1,0 +1,148 @@
+"""Mutants of `amcast watch` and of the stream's source and sink: rows lost or repeated, silence taken for health."""
+
+from tests.mutants.shell import shell_mutant
+
+CLI = "amcast.cli.watch"
+SEEN = "amcast.pipeline.stream.seen"
+JUDGE = "amcast.pipeline.stream.watch"
+ONLINE = "amcast.check.online"
+LOG = "amcast.pipeline.stream.log"
+SOURCE = "amcast.pipeline.stream.source"
+SINK = "amcast.pipeline.stream.sink"
+VERDICTS = "tests/pipeline/test_watch_verdicts.py"
+ROWS = "tests/pipeline/test_stream_rows.py"
+CHECKS = "tests/check/test_check_online.py"
+
+BATCH_IS_FULL = "                start = position\n                columns = Columns()\n        if columns.count"
+
+MUTANTS = [
+    # The verdict
+    shell_mutant(
+        "watch_never_exits_1", CLI, ("return exit_code(verdicts)", "return exit_code(verdicts) & 2"),
+        caught_by=f"{VERDICTS}::test_whatever_is_wrong_is_exit_code_1",
+    ),
+    shell_mutant(
+        "watch_exits_0_when_nothing_was_seen", CLI,
+        ("return exit_code(verdicts)", "return exit_code(verdicts) if view.batches else 0"),
+        caught_by=f"{VERDICTS}::test_an_idle_cluster",
+    ),
+    shell_mutant(
+        "watch_forgets_who_does_not_answer", SEEN,
+        ("if process in answers.silent]", "if process in answers.silent and False]"),
+        caught_by=f"{VERDICTS}::test_who_dies_during_the_watch_is_named",
+    ),
+    shell_mutant(
+        "watch_expects_who_was_seen", CLI,
+        ("cluster.members(cluster.at_start))", "{})"),
+        ("self.runs[self.cluster.config.name].group_of |= self.cluster.members(answers.ends)", "pass"),
+        caught_by=f"{VERDICTS}::test_the_dead_are_named",
+    ),
+    shell_mutant(
+        "watch_expects_every_spare", CLI, ("if not config.is_spare(m) or m.name in answering", "if m"),
+        caught_by=f"{VERDICTS}::test_a_spare_is_expected_when_it_has_joined",
+    ),
+    shell_mutant(
+        "watch_forgets_members_that_start_rows_state", JUDGE,
+        ('stated_members(detail) if kind == "start" else 0', "0"),
+        caught_by=f"{VERDICTS}::test_what_a_trace_shows",
+    ),
+    shell_mutant(
+        "watch_takes_any_folder", JUDGE,
+        ('    others = sorted(path.name + "/" * path.is_dir()', '    return ""\n    others = sorted(path.name + ""'),
+        caught_by=f"{VERDICTS}::test_a_folder_without_traces",
+    ),
+    shell_mutant(
+        "watch_skips_rows_that_it_cannot_read", SEEN, ('if self.counts["unreadable"]:', "if False:"),
+        caught_by=f"{VERDICTS}::test_what_a_trace_shows",
+    ),
+    shell_mutant(
+        "watch_overlooks_that_its_query_ended", CLI, ("if not once and not ran_on:", "if False:"),
+        caught_by=f"{VERDICTS}::test_a_query_that_ends_too_early",
+    ),
+    shell_mutant(
+        "watch_once_does_not_miss_what_it_did_not_read", SEEN,
+        ("for process in known if whole else ():", "for process in ():"),
+        caught_by=f"{VERDICTS}::test_what_was_there_and_not_read",
+    ),
+    shell_mutant(
+        "watch_forgets_that_the_order_was_broken", SEEN,
+        ('if name == "order" and self.broken:', "if False:"),
+        caught_by=f"{VERDICTS}::test_an_order_that_was_broken_before_is_not_ok",
+    ),
+    # The check
+    shell_mutant(
+        "watch_ignores_lost_rows", JUDGE, ('elif kind == "lost":', 'elif kind == "gone":'),
+        caught_by=f"{VERDICTS}::test_rows_that_could_not_be_read",
+    ),
+    shell_mutant(
+        "watch_does_not_say_that_rows_are_lost", SEEN, ("self.lost[row.name] += row.amount", "pass"),
+        caught_by=f"{VERDICTS}::test_rows_that_could_not_be_read",
+    ),
+    shell_mutant(
+        "watch_of_a_cluster_allows_gaps", JUDGE, ("Judge(gapless=True,", "Judge(gapless=False,"),
+        caught_by=f"{VERDICTS}::test_positions_that_a_replica_has_not_are_a_violation",
+    ),
+    shell_mutant(
+        "online_check_sees_no_gap", ONLINE, ("if self._gapless and chain.last >= 0", "if False and chain.last >= 0"),
+        caught_by=f"{CHECKS}::test_positions_are_gapless_where_that_is_promised",
+    ),
+    shell_mutant(
+        "online_check_counts_what_was_not_compared", ONLINE, ("if len(needed) > 1:", "if needed:"),
+        caught_by=f"{CHECKS}::test_what_was_compared_is_counted",
+    ),
+    shell_mutant(
+        "online_check_waits_for_who_is_behind", ONLINE, ("while not patient and self._leave_behind():", "while False:"),
+        caught_by=f"{VERDICTS}::test_who_is_behind_does_not_hide_what_others_did",
+    ),
+    # The source
+    shell_mutant(
+        "source_loses_a_row_at_every_full_batch", LOG,
+        (BATCH_IS_FULL, BATCH_IS_FULL.replace("start = position", "start = position = position + 1")),
+        caught_by=f"{ROWS}::test_any_stretch_of_a_log",
+    ),
+    shell_mutant(
+        "source_repeats_a_row_at_every_full_batch", LOG,
+        (BATCH_IS_FULL, BATCH_IS_FULL.replace("start = position", "start = position = position - (columns.count > 1)")),
+        caught_by=f"{ROWS}::test_any_stretch_of_a_log",
+    ),
+    shell_mutant(
+        "source_loses_the_last_row_of_a_micro_batch", SOURCE,
+        ("{group: end[group]}) for group in moved", "{group: end[group] - 1}) for group in moved"),
+        caught_by=f"{ROWS}::test_micro_batches_have_every_row_once",
+    ),
+    shell_mutant(
+        "source_ignores_what_is_final", SOURCE, ("return w.log.cut(start, ends) if w.merge else ends", "return ends"),
+        caught_by=f"{ROWS}::test_the_merged_order_waits_for_the_group_that_is_behind",
+    ),
+    shell_mutant(
+        "source_merges_without_all_groups", LOG, ("return start  # a log", "return ends  # a log"),
+        caught_by=f"{ROWS}::test_an_empty_log_holds_the_merged_order_back",
+    ),
+    shell_mutant(
+        "merged_rows_come_for_every_group", "amcast.pipeline.stream.rows",
+        ("pc.not_equal(key[1:], key[:-1])", "pc.equal(key[1:], key[1:])"),
+        caught_by=f"{ROWS}::test_the_merged_order_of_a_batch",
+    ),
+    shell_mutant(
+        "a_replica_that_stops_is_not_told", "amcast.pipeline.stream.replicas",
+        ("            yield pa.RecordBatch.from_arrays(arrays, schema=ARROW)", "            yield from ()"),
+        caught_by=f"{ROWS}::test_a_replica_that_stops_in_the_middle_is_told",
+    ),
+    # The sink
+    shell_mutant(
+        "sink_loses_the_last_row", SINK, ("    if payloads:\n", "    if len(payloads) > 1:\n"),
+        caught_by=f"{ROWS}::test_a_sink_multicasts_every_row_once",
+    ),
+    shell_mutant(
+        "sink_repeats_a_row_at_every_run", SINK, ("payloads, size = [], 0", "payloads, size = payloads[-1:], 0"),
+        caught_by=f"{ROWS}::test_a_sink_multicasts_every_row_once",
+    ),
+    shell_mutant(
+        "sink_forgets_the_micro_batch", SINK, ("first=batch << ROW_BITS", "first=0"),
+        caught_by=f"{ROWS}::test_a_sink_multicasts_every_row_once",
+    ),
+    shell_mutant(
+        "sink_forgets_the_partition", SINK, ("{query}/{context.partitionId()}", "{query}"),
+        caught_by=f"{ROWS}::test_a_sink_multicasts_every_row_once",
+    ),
+]  # fmt: skip
