@@ -1,4 +1,4 @@
-"""`amcast` itself, `protocols`, `claims` and `demo`; and what holds for every command."""
+"""`amcast` itself, `protocols` and `claims`; and what holds for every command."""
 
 import json
 import subprocess
@@ -54,20 +54,6 @@ def test_a_claim_that_is_not_met(amcast: Amcast, monkeypatch: pytest.MonkeyPatch
     assert done.code == 1 and "not met" in done.out and "9δ" in done.out
     done = amcast("claims", "--json")
     assert done.code == 1 and json.loads(done.out)["claims"] == [vars(bad)]
-
-
-def test_the_demo(amcast: Amcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, value in {"SECONDS": 5.0, "RATE": 100.0, "KILL_AT": 1.0, "RESTART_AT": 2.5}.items():
-        monkeypatch.setattr(sys.modules["amcast.cli.demo"], name, value)
-    for name in ("cluster/cluster.toml", "trace/kind=end", "trace-report.html"):  # what an earlier one left is replaced
-        (tmp_path / "demo" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "demo" / name).touch()
-    done = amcast("demo")
-    assert done.code == 0 and done.err == ""
-    for part in ("p99", "leader of g0, killed", "is back", "60,000 of 60,000: nothing lost", "termination  ok"):
-        assert part in done.out
-    assert amcast("verify", "demo/trace").code == 0
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from amcast.apps.teller import Outcomes
 from amcast.check import check
-from amcast.check.evidence import NOTHING, Evidence
+from amcast.check.evidence import Evidence
 from amcast.cli.cluster_files import create_cluster
 from amcast.cli.cluster_level import (
     Statuses,
@@ -204,7 +204,7 @@ def problems_of(
     """
     verdicts = check(events, promises(protocol(config.protocol)))
     problems = [f"{v.property} is {v.status}: {v.reason}" for v in verdicts if v.status != "ok"]
-    evidence = verdicts[0].evidence if verdicts else NOTHING
+    evidence = verdicts[0].evidence
     began = {event.process for event in events if event.kind == "start"}
     dests = {event.message: event.dest for event in events if event.kind == "multicast"}
     delivered: dict[str, list[str]] = {}

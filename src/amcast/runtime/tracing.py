@@ -22,10 +22,11 @@ class TraceWriter:
         self.stopped = 0  # when it wrote the last row before this start
         if path.exists():
             data = path.read_bytes()
-            os.truncate(path, data.rfind(b"\n") + 1)
+            data = data[: data.rfind(b"\n") + 1]  # a torn row is written again, and does not count
+            os.truncate(path, len(data))
             self.deliveries = data.count(b'"kind":"deliver"')
-            lines = data[: data.rfind(b"\n")].rsplit(b"\n", 1)
-            self.stopped = msgspec.json.decode(lines[-1])["time"] if lines[-1] else 0
+            last = data[:-1].rpartition(b"\n")[2]
+            self.stopped = msgspec.json.decode(last)["time"] if last else 0
             self.starts = data.count(b'"kind":"start"') + data.count(b'"kind":"restart"')
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._same: dict[str, object] = {"run": run, "process": process, "group": group}
