@@ -268,6 +268,11 @@ def started(*processes: str, members: int = 3) -> Rows:
         (all_deliver(), 0, "order, integrity, validity ok: 9 deliveries of 3 of 3 replicas, 9 pairs compared"),
         (started(*ALL) + all_deliver(by=ALL[:2]), 3, "g0/2 gave no rows, others of its group did (6 deliveries of 2"),
         (started("g0/0") + all_deliver(by=ALL[:2]), 3, "of g0 only 2 of 3 members have rows (6 deliveries of 2 of 3"),
+        (
+            [{**row, "dest": ["g0", "g1"][: 1 + (row["message"] == "c")]} for row in all_deliver()],
+            3,
+            "messages are addressed to g1, of which no process is in the trace (9 deliveries of 3 of 3 replicas, 6",
+        ),
         (started(*ALL), 3, "nothing was delivered (0 deliveries of 0 of 3 replicas)"),
         ([event("multicast", "c1", 0, message="a")], 3, "nothing was delivered"),
         ([event("end", "driver", 0)], 3, "nothing was delivered"),

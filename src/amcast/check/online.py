@@ -123,6 +123,10 @@ class Watcher:
         """Return every known process with its group and the last place that was seen, -1 if there is none."""
         return [(chain.process, chain.group, chain.last) for chain in self._state.chains.values()]
 
+    def absent(self) -> list[str]:
+        """Return the groups that messages wait for and of which no process is known."""
+        return sorted({group for m in self._state.pending.values() for group in m.dest} - set(self._by_group))
+
     def expect(self, process: str, group: str, members: int = 0) -> None:
         """This process takes part, in a group of so many members; 0 if that is not said."""
         state = self._state

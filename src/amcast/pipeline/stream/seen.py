@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from amcast.check.evidence import Evidence, total
-from amcast.check.history import NOTHING_DELIVERED
+from amcast.check.history import NOTHING_DELIVERED, no_process_of
 from amcast.check.verdict import Status, Verdict
 from amcast.core.trace import Event
 
@@ -42,6 +42,7 @@ class Seen:
         self.violations: list[Any] = []
         self.lost: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
+        self.absent: list[str] = []  # groups to which messages are addressed
         self.broken = False
 
     def add(self, row: Any) -> None:
@@ -59,6 +60,8 @@ class Seen:
             self.lost[row.name] += row.amount
         elif row.kind == "count":
             self.counts[row.name] += row.amount
+        elif row.kind == "absent":
+            self.absent = json.loads(row.text)
         elif row.kind == "broken":
             self.broken = True
         elif row.kind == "latency" or getattr(self.times.get(row.name), "kind", "") != "latency":
@@ -130,6 +133,8 @@ class Seen:
         for group, size in sorted(self.sizes.items()):
             if members[group] < size:
                 found.append(f"of {group} only {members[group]} of {size} members have rows")
+        if self.absent:
+            found.append(no_process_of(self.absent))
         found += _of(sorted(self.lost), "has rows that could not be read", "have rows that could not be read")
         if self.counts["unreadable"]:
             found.append(f"rows that lack process, group, place or message: {self.counts['unreadable']:,}")
@@ -162,14 +167,8 @@ def lines(verdicts: Sequence[Verdict]) -> list[str]:
     found = []
     for (names, status, reason), where in same.items():
         seen = total(evidence[run] for run in where)
-        of = (
-            ""
-            if len(where) == len(evidence)
-            else f" in run {where[0]}"
-            if len(where) == 1
-            else f" in {len(where)} runs"
-        )
-        found.append(f"{names} {status}{of}: {f'{reason} ({seen})' if reason else seen}")
+        of = f" in run {where[0] or '(none)'}" if len(where) == 1 else f" in {len(where)} runs"
+        found.append(f"{names} {status}{of * (len(where) < len(evidence))}: {f'{reason} ({seen})' if reason else seen}")
     return found
 
 

@@ -182,6 +182,7 @@ def said(
         say("process", process, watcher.delivered.get(process, 0), group, behind=behind[process], place=place)
     for group, size in sorted(watcher.sizes.items()):
         say("members", group, size)
+    say("absent", text=json.dumps(watcher.absent()))
     for kind, values in (("latency", latencies), ("spread", watcher.spreads)):
         for group, times in sorted(values.items()):
             p50, p99 = (float(np.percentile(times, part)) / 1e6 for part in (50, 99))
