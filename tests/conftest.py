@@ -52,8 +52,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Where everything has to run, whatever did not is a failure."""
+    """Fail a run in which a test had no cases, and one that has to run everything if anything did not."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if FULL and exitstatus == 0 and reporter is not None and not hasattr(session.config, "workerinput"):
-        if any(not reason.endswith(ONE_OF_TWO) for reason in did_not_run(reporter)):
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if exitstatus == 0 and reporter is not None and not hasattr(session.config, "workerinput"):
+        for reason in did_not_run(reporter):
+            if "got empty parameter set" in reason or (FULL and not reason.endswith(ONE_OF_TWO)):
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED

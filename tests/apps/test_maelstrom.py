@@ -34,6 +34,8 @@ async def disturbed(net: Network, request: Callable[[], Body], calls: int = 24) 
     net.nemesis = [(20, lambda: net.cut("n0")), (60, net.heal), (80, lambda: net.cut("n1")), (100, net.heal)]
     await net.clients(2 * len(net.nodes), calls, request)
     assert not net.nemesis and net.dropped > 0  # it did happen
+    answered = sum(op.reply is not None and op.reply["type"] != "error" for op in net.history)
+    assert answered > len(net.history) // 2 >= calls, "a history without answers has no mistakes"
     net.heal()
 
 
