@@ -137,3 +137,9 @@ def test_evidence_adds_up() -> None:
 def test_no_events_are_no_run() -> None:
     with pytest.raises(TraceError, match="there are no events; expected those of at least one run"):
         check([])
+
+
+def test_the_reason_is_the_one_that_helps() -> None:
+    only_end = Trace().end()
+    assert only_end.verdict("termination").reason == "nothing was multicast"
+    assert only_end.verdict("agreement").reason == "nothing was delivered"

@@ -281,7 +281,7 @@ class History:
         for group in sorted(addressed, key=self.groups.__getitem__):
             if len(self.members[group]) < self.sizes[group]:
                 return too_few(self.groups[group], len(self.members[group]), self.sizes[group])
-        if not self.started and all(len(self.members[group]) == 1 for group in addressed):
+        if addressed and not self.started and all(len(self.members[group]) == 1 for group in addressed):
             return SOLITARY
         return ""
 

@@ -290,7 +290,7 @@ class _Judgement:
         for group in addressed:
             if found[group] < processes.sizes[group]:
                 return too_few(names[group], int(found[group]), int(processes.sizes[group]))
-        if not processes.started[run] and all(found[group] == 1 for group in addressed):
+        if addressed and not processes.started[run] and all(found[group] == 1 for group in addressed):
             return SOLITARY
         if self.due[run, name]:
             return ""
