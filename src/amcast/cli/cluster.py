@@ -338,7 +338,8 @@ def trace(
     said = f"{count(found.events, 'event')} of {here} of {count(len(found.members), 'replica')} in {out}"
     report_console().print(f"{said}; now: amcast verify {out}")
     if found.not_ended:
-        what = "copy the missing files to it" if found.missing else "gather again when all are up and idle"
-        other = "" if found.missing else ", or use --ended if you know that nothing was under way"
-        complain(f"no end row, so agreement and termination stay unknown: {found.not_ended}; {what}{other}")
+        advice = "gather again when all are up and idle, or use --ended if you know that nothing was under way"
+        if found.missing:
+            advice = f"copy their files to {source} and gather again"
+        complain(f"no end row, so agreement and termination stay unknown: {found.not_ended}; {advice}")
     return 0

@@ -45,10 +45,11 @@ def gather(
     began = processes_that_began(config, folder, files)
     members = [member for member in config.members if member.name in began or not config.is_spare(member)]
     missing = [member for member in members if member.name not in began]
+    lack = f"no start row of {', '.join(member.name for member in missing)}" if missing else ""
     if missing and not partial:
         raise TraceError(
-            f"{folder}: no start row of {', '.join(member.name for member in missing)}; expected files of all "
-            f"{len(members)} members of {config.path}; copy theirs there, or gather the others with --partial"
+            f"{folder}: {lack}; expected files of all {len(members)} members of {config.path}; "
+            "copy theirs there, or gather the others with --partial"
         )
     found = Gathered(members, missing, Counter())
     sizes = Counter(f"g{member.group}" for member in members)
@@ -65,7 +66,7 @@ def gather(
             found.deliveries[event.process] += event.kind == "deliver"
             found.events += 1
             recorder.record(event)
-        found.not_ended = f"{len(missing)} members are missing" if missing else why_not_ended(found)
+        found.not_ended = lack or why_not_ended(found)
         if not found.not_ended:
             recorder.record(Event(config.name, "end", "cluster", None, 1, last))
     return found
