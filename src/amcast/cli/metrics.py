@@ -32,7 +32,10 @@ def metrics(
     force: Annotated[bool, Option("--force", help="Replace older tables in DIR.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print all tables as one JSON document.")] = False,
 ) -> int:
-    """Latency, throughput, delays, recovery, protocol messages and queues of a trace, on Spark."""
+    """Latency, throughput, delays, recovery, protocol messages and queues of a trace, on Spark.
+
+    Exit code: 0, or 3 if nothing was delivered or multicast in some run.
+    """
     from amcast.core.errors import UsageError
     from amcast.pipeline.columns import parse_columns
     from amcast.pipeline.metrics import check_out, collect_from, save
@@ -57,13 +60,29 @@ def metrics(
         print_json(document(trace, out, found))
     else:
         print_metrics(report_console(), out, found)
-    return 0
+    return exit_code(trace, found)
+
+
+def exit_code(trace: str, found: "Collected") -> int:
+    """Numbers of a run in which nothing happened are printed, and are no success."""
+    from amcast.pipeline.seen import evidence_of, silences
+
+    runs = found.tables["runs"].to_pylist()
+    missing = silences(runs)
+    if missing:
+        seen = evidence_of(runs)
+        what = f"{'; '.join(missing)} ({count(seen.multicasts, 'multicast')}, {seen})"
+        complain(f"{trace}: {what}; check that the rows of all replicas and clients are in it")
+    return 3 if missing else 0
 
 
 def document(trace: str, out: Path | None, found: "Collected") -> dict[str, object]:
     """For JSON."""
+    from amcast.pipeline.seen import evidence_of
+
     return {
         "trace": trace,
+        "evidence": evidence_of(found.tables["runs"].to_pylist()).as_dict(),
         "out": None if out is None else str(out),
         "notes": list(found.notes),
         "tables": {name: table.to_pylist() for name, table in found.tables.items()},
@@ -94,7 +113,9 @@ def print_metrics(console: "Console", out: Path | None, found: "Collected") -> N
 
 
 def in_all(run: dict[str, Any]) -> str:
-    text = f"{count(run['multicasts'], 'message')}, {run['deliveries']:,} deliveries"
+    text = f"{count(run['multicasts'], 'message')}, {count(run['deliveries'], 'delivery', 'deliveries')}"
+    if run["replicas_seen"] != run["replicas_expected"]:
+        text += f" of {run['replicas_seen']:,} of {count(run['replicas_expected'], 'replica')}"
     if run["duration_ms"] is not None:
         text += f" in {duration(run['duration_ms'])}"
     if run["messages_per_second"] is not None:

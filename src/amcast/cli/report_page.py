@@ -23,7 +23,10 @@ def report(
     master: Master = None,
     spark_conf: Settings = None,
 ) -> int:
-    """Write one self-contained HTML page with tables and plots; CSV and PNG beside it."""
+    """Write one self-contained HTML page with tables and plots; CSV and PNG beside it.
+
+    Exit code: 0, or 3 if there is nothing to see, or the verdicts are not about it. It judges nothing itself.
+    """
     from rich.text import Text
 
     from amcast.pipeline.columns import parse_columns
@@ -35,7 +38,9 @@ def report(
     with progress_bar() as bar:
         bar.add_task("measuring on Spark", total=None)
         done = write_report(source, out, verdicts=verdicts, columns=theirs, master=master, settings=settings)
-    for note in done.notes:
+    for note in (*done.doubts, *done.notes):
         complain(note)
-    report_console().print(Text(f"report in {done.page}, its tables and plots in {done.folder}"))
-    return 0
+    console = report_console()
+    console.print(Text(f"report in {done.page}, its tables and plots in {done.folder}"))
+    console.print(Text(f"it shows {done.evidence}; {done.verified or 'not verified'}"))
+    return 3 if done.doubts else 0

@@ -32,7 +32,7 @@ def sweep(
     force: Annotated[bool, Option("--force", help="Start anew, replacing the sweep in DIR.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Run every combination of a specification. Exit code: 0 all ok, 1 some failed, 3 some stalled or out of time."""
+    """Run every combination of a specification. Exit code: 0 all ok, 1 some failed, 3 some neither."""
     from amcast.pipeline.session import settings_of
     from amcast.pipeline.spec import load_spec
     from amcast.pipeline.sweep import Interrupted
@@ -50,6 +50,8 @@ def sweep(
         print_json(done.document())
     else:
         print_sweep(done)
+    if not done.evidence:
+        complain(f"no row that is ok delivered anything: the column error of {done.out}/runs says why")
     return exit_code(done)
 
 
@@ -95,11 +97,12 @@ def terminated_as_interrupted() -> Iterator[list[int]]:
 
 
 def exit_code(done: "Sweep") -> int:
+    """3 also for a sweep that shows nothing, such as one without rows."""
     from amcast.pipeline.row import CRASHED, FAILED, OK
 
     if done.statuses.get(FAILED) or done.statuses.get(CRASHED):
         return 1
-    return 0 if done.statuses.get(OK) == done.rows else 3
+    return 0 if done.evidence and done.statuses.get(OK) == done.rows else 3
 
 
 def print_sweep(done: "Sweep") -> None:
@@ -115,4 +118,5 @@ def print_sweep(done: "Sweep") -> None:
         console.print(f"and {len(problems) - MOST_ERRORS:,} more")
     tally = ", ".join(f"{number:,} {status}" for status, number in sorted(done.statuses.items()))
     before = f", {done.done_before:,} of them before" if done.done_before else ""
-    console.print(f"{count(done.rows, 'row')} in {done.out}: {tally}{before}; {duration(1000 * done.seconds)}")
+    took = duration(1000 * done.seconds)
+    console.print(f"{count(done.rows, 'row')} in {done.out}: {tally}{before}; {done.evidence}; {took}", soft_wrap=True)

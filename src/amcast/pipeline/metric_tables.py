@@ -47,10 +47,12 @@ def runs_table(facts: Facts) -> DataFrame:
     def rows(kind: str) -> Column:
         return F.coalesce(F.sum(F.when(F.col("kind") == kind, F.col("rows"))), F.lit(0))
 
-    is_leader = (F.col("kind") == "leader") & F.col("group").isNotNull()
+    is_member = F.col("group").isNotNull()
+    is_leader = (F.col("kind") == "leader") & is_member
     counted = facts.census.groupBy("run").agg(
         F.sum("rows").alias("rows"),
         rows("deliver").alias("deliveries"),
+        F.count_distinct(F.when((F.col("kind") == "deliver") & is_member, F.col("process"))).alias("replicas_seen"),
         rows("optdeliver").alias("optimistic_deliveries"),
         rows("send").alias("sends"),
         F.sum(F.when(F.col("kind") == "send", F.col("bytes"))).alias("bytes"),
@@ -62,6 +64,12 @@ def runs_table(facts: Facts) -> DataFrame:
         F.min(F.when(F.col("kind") == "multicast", F.col("first_ns"))).alias("from"),
         F.max(F.when(F.col("kind") == "deliver", F.col("last_ns"))).alias("to"),
     )  # fmt: skip
+    groups = (
+        facts.census.where(is_member)
+        .groupBy("run", "group")
+        .agg(F.count_distinct("process").alias("found"), F.max("stated").alias("stated"))
+    )
+    expected = groups.groupBy("run").agg(F.sum(F.greatest("found", "stated")).alias("replicas_expected"))
     of_messages = facts.messages.groupBy("run").agg(
         F.count("*").alias("multicasts"), F.count_if("done").alias("delivered_messages")
     )
@@ -74,14 +82,16 @@ def runs_table(facts: Facts) -> DataFrame:
     span = F.col("to") - F.col("from")
     return (
         counted.join(of_messages, "run", "left")
+        .join(expected, "run", "left")
         .join(F.broadcast(ends), "run", "left")
         .join(F.broadcast(facts.runs), "run", "left")
-        .withColumns({name: F.coalesce(name, F.lit(0)) for name in ("multicasts", "delivered_messages")})
+        .fillna(0, ["multicasts", "delivered_messages", "replicas_expected"])
         .select(
             *("run", *LOAD, "seed"),
             (F.col("delta") / MILLISECOND).alias("delta_ms"),
             F.coalesce("outcome", F.lit("cut off")).alias("outcome"),
             *("rows", "multicasts", "delivered_messages", "deliveries", "optimistic_deliveries"),
+            *("replicas_seen", "replicas_expected"),
             *("sends", "bytes", "crashes", "restarts", "leader_changes"),
             (F.col("duration") / MILLISECOND).alias("duration_ms"),
             F.when(span > 0, F.col("delivered_messages") * SECOND / span).alias("messages_per_second"),

@@ -88,6 +88,8 @@ CONFIG: Final = """
     protocol string, groups int, replicas int, clients int, rate double, dest_groups int, network string, payload int,
     skew bigint, crashes array<string>, seed bigint, delta bigint
 """
+# How many members a start row says that its group has: see amcast.check.history.stated_members.
+STATED: Final = "try_cast(get_json_object(detail, '$.members') as bigint)"
 OPTIONAL_COLUMNS: Final = {
     "time": "bigint",
     "peer": "string",
@@ -291,6 +293,7 @@ def _census(trace: DataFrame) -> DataFrame:
         F.max("time").alias("last_ns"),
         F.sum(F.col("size").cast("bigint")).alias("bytes"),
         F.min("fault").alias("fault"),
+        F.max(F.when(F.col("kind") == "start", F.expr(STATED))).alias("stated"),
     )
 
 

@@ -76,13 +76,20 @@ def _right(is_number: bool) -> str:
 
 def _cell(cell: Cell, is_number: bool) -> str:
     if isinstance(cell, str) and cell in STATUS_CLASSES:
-        return f'<td><span class="status {STATUS_CLASSES[cell]}">{text(cell)}</span></td>'
+        return f"<td>{_status(cell)}</td>"
     return f"<td{_right(is_number)}>{text(number(cell))}</td>"
+
+
+def _status(words: str) -> str:
+    """In its colour, if it is one."""
+    return (
+        f'<span class="status {STATUS_CLASSES[words]}">{text(words)}</span>' if words in STATUS_CLASSES else text(words)
+    )
 
 
 STATUS_CLASSES: Final = {
     "ok": "good", "quiescent": "good", "violated": "bad", "failed": "bad", "crashed": "bad", "unknown": "unsure",
-    "stalled": "unsure", "timeout": "unsure", "refused": "unsure", "cut off": "unsure",
+    "empty": "unsure", "stalled": "unsure", "timeout": "unsure", "refused": "unsure", "cut off": "unsure",
 }  # fmt: skip
 
 
@@ -105,7 +112,7 @@ def notes(lines: Iterable[str]) -> str:
 def tiles(figures: Sequence[tuple[str, str, str]]) -> str:
     """The few numbers that matter most: what, how much, a word on it."""
     items = "".join(
-        f"<div><dt>{text(what)}</dt><dd>{text(value)}<small>{text(remark)}</small></dd></div>"
+        f"<div><dt>{text(what)}</dt><dd>{_status(value)}<small>{text(remark)}</small></dd></div>"
         for what, value, remark in figures
     )
     return f'<dl class="tiles">{items}</dl>' if items else ""

@@ -18,11 +18,13 @@ import pyarrow as pa
 import pyarrow.csv
 
 from amcast import __version__
+from amcast.check.evidence import NOTHING, Evidence
 from amcast.core.errors import UsageError
 from amcast.pipeline import page
 from amcast.pipeline.columns import Columns
 from amcast.pipeline.plots import Picture
 from amcast.pipeline.report_sections import Material, lead, sections, subtitle, title
+from amcast.pipeline.report_verdicts import summary
 
 TABLES_OF_A_SWEEP: Final = ("sweep",)
 
@@ -34,6 +36,9 @@ class Report:
     page: Path
     folder: Path
     notes: tuple[str, ...] = field(default=())
+    evidence: Evidence = NOTHING  # that its numbers rest on
+    doubts: tuple[str, ...] = ()  # why it cannot be taken for what it seems to say: nothing to see, verdicts on others
+    verified: str = ""  # in one line; empty: there are no verdicts
 
 
 def report(
@@ -67,13 +72,18 @@ def report(
         tables, notes = found.tables, found.notes
     if lines is not None:
         tables = {"sweep": lines, **tables}
-    material = Material(source, tables, notes, judged, spec)
+    return write_report(Material(source, tables, notes, judged, spec), place, folder)
+
+
+def write_report(material: Material, place: Path, folder: Path) -> Report:
+    """Write the page at `place`, and its tables and plots into `folder`."""
     pictures: list[Picture] = []
     parts = sections(material, pictures, folder.name)
-    footer = f"amcast {__version__} · {source} · tables (CSV) and plots (PNG) are in {folder.name}/"
+    footer = f"amcast {__version__} · {material.source} · tables (CSV) and plots (PNG) are in {folder.name}/"
     text = page.document(title(material), subtitle(material), lead(material), parts, footer)
-    write(place, folder, text, tables, pictures)
-    return Report(place, folder, notes)
+    write(place, folder, text, material.tables, pictures)
+    verified = "" if material.verdicts is None else summary(material.judged, material.deliveries)
+    return Report(place, folder, tuple(material.notes), material.evidence, tuple(material.doubts), verified)
 
 
 def contents(source: Path) -> tuple[Path | None, pa.Table | None, dict[str, Any]]:
@@ -96,12 +106,15 @@ def contents(source: Path) -> tuple[Path | None, pa.Table | None, dict[str, Any]
     return (trace if trace.is_dir() else None), lines, spec if isinstance(spec, dict) else {}
 
 
-def read_verdicts(verdicts: Sequence[Mapping[str, Any]] | Path | None, source: Path) -> Sequence[Mapping[str, Any]]:
+def read_verdicts(
+    verdicts: Sequence[Mapping[str, Any]] | Path | None, source: Path
+) -> Sequence[Mapping[str, Any]] | None:
+    """None if there are none to be read, which is not the same as a list without any."""
     if verdicts is None:
         places = [source / "verdicts.json", source.with_name(f"{source.name}-verdicts.json")]
         verdicts = next((place for place in places if place.is_file()), None)
         if verdicts is None:
-            return ()
+            return None
     if not isinstance(verdicts, Path):
         return verdicts
     try:
@@ -112,7 +125,7 @@ def read_verdicts(verdicts: Sequence[Mapping[str, Any]] | Path | None, source: P
             f"{verdicts}: cannot be read ({reason}); expected the output of amcast verify --json"
         ) from error
     found = document.get("verdicts") if isinstance(document, dict) else None
-    if not isinstance(found, list) or not all(
+    if not isinstance(found, list) or not found or not all(
         isinstance(verdict, dict) and {"property", "run", "status"} <= verdict.keys() for verdict in found
     ):
         raise UsageError(f"{verdicts}: holds no verdicts; expected the output of amcast verify --json")

@@ -12,10 +12,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from amcast.pipeline import plots
+from amcast.check.evidence import Evidence
+from amcast.pipeline import plots, report_verdicts
 from amcast.pipeline.metric_tables import LOAD
 from amcast.pipeline.page import Section, figure, notes, number, paragraph, table, tiles
 from amcast.pipeline.plots import Line, Picture, Timeline
+from amcast.pipeline.report_verdicts import Judged, judged
+from amcast.pipeline.seen import evidence_of, silences
 from amcast.protocols import PROTOCOLS
 
 Row = Mapping[str, Any]
@@ -23,13 +26,11 @@ Row = Mapping[str, Any]
 ALL_GROUPS: Final = "all groups"
 MOST_TIMELINES: Final = 3
 MOST_GROUPS: Final = 4  # in the plot of a run over time
-MOST_COUNTEREXAMPLES: Final = 3
 ROLES: Final = {
     "leader": "first delivery in a group",
     "follower": "last delivery in a group",
     "optimistic": "first optimistic delivery",
 }
-STATUSES: Final = ("ok", "unknown", "violated")
 CONFIG_TITLES: Final = {
     "protocol": "protocol",
     "groups": "groups",
@@ -38,7 +39,7 @@ CONFIG_TITLES: Final = {
     "network": "network",
     "payload": "payload",
     "skew_ms": "skew, ms",
-    "crash_plan": "crashes",
+    "crash_plan": "crash plan",
     "clients": "clients",
     "rate": "rate, /s",
 }
@@ -56,7 +57,7 @@ class Material:
     source: Path
     tables: Mapping[str, pa.Table]
     notes: Sequence[str] = ()
-    verdicts: Sequence[Row] = ()
+    verdicts: Sequence[Row] | None = None  # None: it was not verified
     spec: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
@@ -74,6 +75,28 @@ class Material:
             if row["group"] is None and row["role"] == "leader"
         }
         return [row | latency.get(row["run"], dict.fromkeys(wanted)) for row in self.rows("runs")]
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What the numbers of the page rest on."""
+        return evidence_of(self.runs)
+
+    @cached_property
+    def deliveries(self) -> dict[str, int]:
+        return {str(run["run"]): run["deliveries"] or 0 for run in self.runs}
+
+    @cached_property
+    def judged(self) -> list[Judged]:
+        return [judged(verdict, self.deliveries) for verdict in self.verdicts or ()]
+
+    @cached_property
+    def doubts(self) -> list[str]:
+        """Why the page cannot be taken for what it seems to say; empty if it can."""
+        if self.verdicts is None:
+            return silences(self.runs)
+        if not self.verdicts:
+            return [*silences(self.runs), "the verdicts are none at all; verify this trace"]
+        return [*silences(self.runs), *report_verdicts.doubts(self.judged, self.deliveries)]
 
     @cached_property
     def varying(self) -> list[str]:
@@ -135,7 +158,7 @@ def lead(material: Material) -> str:
     runs = material.runs
     found = [
         ("messages", number(sum(run["multicasts"] or 0 for run in runs)), _share_delivered(runs)),
-        ("deliveries", number(sum(run["deliveries"] or 0 for run in runs)), ""),
+        ("deliveries", number(material.evidence.deliveries), _by_whom(material.evidence)),
     ]
     only = material.only
     if only is not None and only["messages_per_second"] is not None:
@@ -149,25 +172,29 @@ def lead(material: Material) -> str:
         found.insert(0, ("runs", number(statuses.total()), others or "all ok"))
     elif only is None:
         found.insert(0, ("runs", number(len(runs)), ""))
-    if material.verdicts:
-        found.append(("verified", *_verdict_tile(material.verdicts)))
+    if material.verdicts is not None:
+        found.append(("verified", *report_verdicts.tile(material.judged, material.deliveries)))
     recovered = [row["recovery_ms"] for row in material.rows("recovery") if row["recovery_ms"] is not None]
     if recovered:
         how_many = f"longest of {len(recovered):,}" if len(recovered) > 1 else "after the crash of a leader"
         found.append(("recovery", f"{number(max(recovered))} ms", how_many))
-    return tiles(found) + notes(material.notes)
+    return tiles(found) + notes((*material.doubts, *material.notes))
 
 
 def _share_delivered(runs: Sequence[Row]) -> str:
     multicasts = sum(run["multicasts"] or 0 for run in runs)
     delivered = sum(run["delivered_messages"] or 0 for run in runs)
-    return "all delivered" if multicasts == delivered else f"{delivered:,} delivered everywhere"
+    if not multicasts:
+        return "nothing was multicast"
+    if multicasts == delivered:
+        return "all delivered"
+    return f"{delivered:,} delivered everywhere" if delivered else "none delivered everywhere"
 
 
-def _verdict_tile(verdicts: Sequence[Row]) -> tuple[str, str]:
-    statuses = Counter(str(verdict["status"]) for verdict in verdicts)
-    worst = next((status for status in ("violated", "unknown") if statuses[status]), "ok")
-    return worst, f"{statuses['ok']:,} of {_count(len(verdicts), 'verdict')} ok"
+def _by_whom(seen: Evidence) -> str:
+    if not seen.deliveries:
+        return "nothing was delivered"
+    return f"of {seen.replicas:,} of {_count(seen.expected, 'replica')}" if seen.expected else ""
 
 
 def sections(material: Material, pictures: list[Picture], folder: str) -> list[Section]:
@@ -195,52 +222,7 @@ def sections(material: Material, pictures: list[Picture], folder: str) -> list[S
 
 
 def _verdicts(material: Material, pictures: list[Picture], folder: str) -> Iterator[str]:
-    by_property: dict[str, list[Row]] = defaultdict(list)
-    for verdict in material.verdicts:
-        by_property[str(verdict["property"])].append(verdict)
-    if not by_property:
-        return
-    one_run = len({verdict["run"] for verdict in material.verdicts}) == 1
-    rows: list[dict[str, Any]] = []
-    for name, found in by_property.items():
-        worst = max(found, key=lambda verdict: STATUSES.index(_status(verdict)))
-        tally = Counter(_status(verdict) for verdict in found)
-        reason = str(worst.get("reason") or "") or _figure(worst)
-        if not one_run and worst.get("reason"):
-            reason = f"run {worst['run']}: {reason}"
-        counts = {status: tally[status] for status in STATUSES}
-        rows.append({"property": name, "worst": _status(worst), **counts, "reason": reason})
-    columns = {"property": "property", "worst": "verdict"}
-    if not one_run:
-        columns |= {status: status for status in STATUSES}
-    columns |= {"reason": "why"} if any(row["reason"] for row in rows) else {}
-    yield table("Each property, judged from the trace alone", columns, rows)
-    violated = [verdict for verdict in material.verdicts if verdict.get("counterexample")]
-    for verdict in violated[:MOST_COUNTEREXAMPLES]:
-        example = [{name: _text(value) for name, value in row.items()} for row in verdict["counterexample"]]
-        names = list(dict.fromkeys(name for row in example for name in row if name != "run"))
-        caption = f"Counter-example: {verdict['property']} in run {verdict['run']}"
-        yield table(caption, {name: name for name in names}, example)
-
-
-def _status(verdict: Row) -> str:
-    status = str(verdict["status"])
-    return status if status in ("ok", "violated") else "unknown"
-
-
-def _figure(verdict: Row) -> str:
-    values = verdict.get("figure")
-    return ", ".join(f"{name} {value}" for name, value in values.items()) if isinstance(values, dict) else ""
-
-
-def _text(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return (
-        f"{value['time']}, {value['tie']}"
-        if isinstance(value, dict) and {"time", "tie"} <= value.keys()
-        else str(value)
-    )
+    return report_verdicts.section(material.judged)
 
 
 def _failures(material: Material, pictures: list[Picture], folder: str) -> Iterator[str]:

@@ -42,10 +42,11 @@ TO: Final = ("first", "last", "complete", "optimistic", "own")  # what latencies
 OK: Final = "ok"  # all was delivered
 STALLED: Final = "stalled"  # the run came to rest with something undelivered
 REFUSED: Final = "refused"  # there is no such simulation
+EMPTY: Final = "empty"  # nothing was delivered, nor had to be
 FAILED: Final = "failed"  # an exception, such as a violated invariant
 TIMEOUT: Final = "timeout"
 CRASHED: Final = "crashed"  # the process died
-STATUSES: Final = (OK, STALLED, REFUSED, FAILED, TIMEOUT, CRASHED)
+STATUSES: Final = (OK, STALLED, EMPTY, REFUSED, FAILED, TIMEOUT, CRASHED)
 UNWRITABLE: Final = "unwritable"  # of no row: the sweep cannot go on
 
 RUN_SCHEMA: Final = pa.schema(
@@ -260,6 +261,8 @@ def simulate(run: str, simulation: Simulation, place: Place, folder: Path) -> di
         if steady is not None and steady.per_second is not None:
             line["transactions_per_second"] = simulation.batch * steady.per_second
             line |= latency_columns("own", steady.own.latency(world.network.delta))
+        if line["status"] == OK and not line["deliveries"]:
+            line |= {"status": EMPTY, "error": "nothing was delivered: the run is too short for a message"}
     line["wall_s"] = time.monotonic() - started
     return line
 

@@ -20,8 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from amcast.check.evidence import NOTHING, Evidence
 from amcast.core.errors import AmcastError, UsageError
-from amcast.pipeline.row import RESULT_SCHEMA, UNWRITABLE, Place, run_batches
+from amcast.pipeline.row import OK, RESULT_SCHEMA, UNWRITABLE, Place, run_batches
+from amcast.pipeline.seen import evidence_of
 from amcast.pipeline.session import first_line, open_session
 from amcast.pipeline.spec import NOT_COMPARED, Row, Spec
 from amcast.sim.network import SECOND
@@ -48,6 +50,7 @@ class Sweep:
     done_before: int
     statuses: Mapping[str, int]
     seconds: float
+    evidence: Evidence = NOTHING  # of the rows that are ok
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
@@ -57,6 +60,7 @@ class Sweep:
             "done_before": self.done_before,
             "statuses": dict(self.statuses),
             "seconds": round(self.seconds, 3),
+            "evidence": self.evidence.as_dict(),
         }
 
 
@@ -99,9 +103,10 @@ def sweep(
         except KeyboardInterrupt:
             raise Interrupted(count_done(folder, rows), len(rows)) from None
     finish(folder, rows)
-    table = read_runs(folder, ["status"])
-    statuses = Counter(table.column("status").to_pylist())
-    return Sweep(folder, len(rows), len(rows) - len(left), statuses, time.monotonic() - started)
+    lines = read_runs(folder, ["status", "multicasts", "deliveries", "crashes_seen"]).to_pylist()
+    statuses = Counter(line["status"] for line in lines)
+    evidence = evidence_of(line for line in lines if line["status"] == OK)
+    return Sweep(folder, len(rows), len(rows) - len(left), statuses, time.monotonic() - started, evidence)
 
 
 def read_runs(folder: Path, columns: list[str] | None = None) -> "pa.Table":
