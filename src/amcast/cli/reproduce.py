@@ -1,6 +1,8 @@
 """`amcast reproduce`: the figures of the papers, run anew, with the papers' claims beside what is measured."""
 
 import signal
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,13 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from amcast.cli.output import complain, plain_table, print_json, report_console, three_digits
+from amcast.cli.output import complain, count, plain_table, print_json, report_console, three_digits
 from amcast.cli.sweep import Master, Settings, rows_bar, terminated_as_interrupted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from amcast.pipeline.figure import Claim
     from amcast.pipeline.reproduce import Measured, Reproduced
+
+STYLES = {"met": "green", "not met": "bold red", "differs": "yellow", "not measured": "yellow"}
 
 
 class Scale(StrEnum):
@@ -32,7 +37,10 @@ def reproduce(
     force: Annotated[bool, Option("--force", help="Run again what is in DIR.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Run figures of the papers on Spark: a plot, the points as CSV, and the claims beside what is measured."""
+    """Run figures of the papers on Spark: a plot, the points as CSV, and the claims beside what is measured.
+
+    Exit code: 0 all claims are met or known to differ, 1 some are not met or runs failed, 3 some were not measured.
+    """
     from amcast.pipeline.figure import figure_names
     from amcast.pipeline.reproduce import reproduce as run_figures
     from amcast.pipeline.session import settings_of
@@ -55,7 +63,36 @@ def reproduce(
         console = report_console()
         for figure in done:
             print_figure(console, figure)
-    return 1 if any(figure.not_ok for figure in done) else 0
+    for figure in done:
+        for problem in problems(figure):
+            complain(problem)
+    return exit_code(done)
+
+
+def exit_code(done: Sequence["Reproduced"]) -> int:
+    from amcast.pipeline.reproduce import NOT_MEASURED, NOT_MET
+
+    if any(figure.not_ok or figure.claims_that_are(NOT_MET) for figure in done):
+        return 1
+    seen = [figure.evidence and figure.claims and not figure.claims_that_are(NOT_MEASURED) for figure in done]
+    return 0 if seen and all(seen) else 3
+
+
+def problems(done: "Reproduced") -> Iterator[str]:
+    """Say why a figure is not reproduced, a line each."""
+    from amcast.pipeline.reproduce import NOT_MEASURED, NOT_MET
+
+    name = done.figure.name
+    if done.not_ok:
+        yield f"{name}: {count(done.not_ok, 'run')} not ok: see the column status of {done.folder}/*/runs"
+    if not done.evidence:
+        yield f"{name}: nothing was delivered, so nothing is shown"
+    if not done.figure.claims:
+        yield f"{name}: has no claims, so there is nothing to compare"
+    for claim in done.claims_that_are(NOT_MET):
+        yield f"{name}: not met: {claim.claim.what}: {measured(claim)}; expected {expectation(claim.claim)}"
+    for claim in done.claims_that_are(NOT_MEASURED):
+        yield f"{name}: {claim.claim.what}: {claim.why_not}"
 
 
 def print_list() -> int:
@@ -72,22 +109,37 @@ def print_figure(console: "Console", done: "Reproduced") -> None:
     from rich.text import Text
 
     console.print(Text(f"{done.figure.title} ({done.scale} scale)", style="bold"))
-    table = plain_table("claim", "paper", "model", "measured", right=("model", "measured"))
+    table = plain_table("claim", "paper", "expected", "measured", "", right=("expected", "measured"))
     for claim in done.claims:
-        model = claim.claim.expected
-        unit = claim.claim.unit
-        table.add_row(
-            claim.claim.what,
-            claim.claim.paper or "–",
-            "–" if model is None else f"{three_digits(model)} {unit}",
-            measured(claim),
-        )
+        status = Text(claim.status, style=STYLES.get(claim.status, ""))
+        table.add_row(claim.claim.what, claim.claim.paper or "–", expectation(claim.claim), measured(claim), status)
     console.print(table)
+    for claim in done.claims_that_are("differs"):
+        console.print(Text(f"differs: {claim.claim.what}: {claim.claim.differs}"))
     for note in done.figure.notes:
         console.print(Text(note, style="dim"))
-    if done.not_ok:
-        console.print(f"{done.not_ok} runs were not ok: see the column status of {done.folder}/*/runs")
-    console.print(f"{done.picture} and the points and claims as CSV beside it\n")
+    counts = Counter(claim.status for claim in done.claims)
+    tally = ", ".join(f"{number:,} {status}" for status, number in counts.items())
+    console.print(f"{count(len(done.claims), 'claim')}: {tally}; from {rests_on(done)}")
+    drawn = f"{done.picture} and the points" if done.rows else f"no picture; in {done.folder} the points"
+    console.print(f"{drawn} and claims as CSV beside it\n")
+
+
+def rests_on(done: "Reproduced") -> str:
+    if done.figure.digraphs:
+        return count(done.evidence.states, "digraph")
+    return f"{count(done.evidence.runs, 'run')}, {done.evidence}" if done.evidence.runs < 2 else str(done.evidence)
+
+
+def expectation(claim: "Claim") -> str:
+    """What is compared with: a number, or bounds."""
+    if not claim.compares:
+        return "–"
+    if claim.expected is not None:
+        return f"{three_digits(claim.expected)} {claim.unit}".rstrip()
+    low, high = (None if bound is None else three_digits(bound) for bound in (claim.at_least, claim.at_most))
+    words = f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}"
+    return f"{words} {claim.unit}".rstrip()
 
 
 def measured(claim: "Measured") -> str:
@@ -108,5 +160,6 @@ def document(done: "Reproduced") -> dict[str, object]:
         "picture": str(done.picture),
         "folder": str(done.folder),
         "runs_not_ok": done.not_ok,
+        "evidence": done.evidence.as_dict(),
         "claims": [claim.document() for claim in done.claims],
     }

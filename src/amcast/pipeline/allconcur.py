@@ -109,7 +109,7 @@ def draw_rates(session: "SparkSession", figure: Figure, folder: Path, runs: Mapp
                 if moment["run"] == run["run"] and moment["time"] <= run["duration_ns"]
             ]
             rows += here
-            totals.append({**run, **total_of(here, run["duration_ns"] / SECOND)})
+            totals += [{**run, **total_of(here, run["duration_ns"] / SECOND)}] if here else []
     drawing.draw_rates(folder / f"{figure.name}.png", figure.title, figure.plot, rows, sorted(failures))
     return rows, {"rates": totals}
 

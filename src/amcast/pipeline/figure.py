@@ -11,9 +11,14 @@
   of at least `bin` together; or of `kind = "grid"`: a panel for each of `ys` and each value of `panel`, `log` names the
   axes that are logarithmic. Like a grid, "estimates" draws what AllConcur+ is expected to achieve when servers fail,
   and "digraphs" those;
-- `[[claim]]`: `what`, what the `paper` says, the value `expected` from a model, and how to measure it: a `column` of
-  the runs, where the columns named in `where` have those values ("most" and "least" are the extremes), their mean
-  unless `how` is "max" or "min"; with `over`, the ratio to another selection, point by point.
+- `[[claim]]`: `what`, what the `paper` says, and how to measure it: a `column` of the runs, where the columns named in
+  `where` have those values ("most" and "least" are the extremes), their mean unless `how` is "max" or "min"; with
+  `over`, the ratio to another selection, point by point (there of `over_column`, if it is another one).
+
+A claim is met by a value near `expected`, a number of the paper or of a model, or by one that is `at_least` and
+`at_most` what the paper says; `within` is how much beyond counts as met, relatively. One that is known not to be met
+says in `differs` why. A claim without any of these is a number to look at. `scale` is the only one at which there is
+something to measure, where it is not both.
 """
 
 import tomllib
@@ -26,6 +31,7 @@ from amcast.core.errors import UsageError
 from amcast.pipeline.spec import Spec, meant, spec_of
 
 SCALES: Final = ("small", "paper")
+NEAR: Final = 0.1  # relatively: how far from what is expected a value may be
 KEYS: Final = ("title", "paper", "notes", "sweep", "scale", "digraphs", "plot", "claim")
 
 
@@ -56,6 +62,26 @@ class Claim:
     how: str = "mean"
     where: Mapping[str, Any] | None = None
     over: Mapping[str, Any] | None = None
+    over_column: str = ""  # "": the same one
+    at_least: float | None = None
+    at_most: float | None = None
+    within: float | None = None
+    differs: str = ""
+    scale: str = ""
+
+    @property
+    def compares(self) -> bool:
+        """False for a number that is only shown."""
+        return any(value is not None for value in (self.expected, self.at_least, self.at_most))
+
+    def is_met_by(self, value: float) -> bool:
+        beyond = self.within or 0.0
+        near = NEAR if self.within is None else self.within
+        return (
+            (self.expected is None or abs(value - self.expected) <= near * abs(self.expected))
+            and (self.at_least is None or value >= self.at_least * (1 - beyond))
+            and (self.at_most is None or value <= self.at_most * (1 + beyond))
+        )
 
 
 @dataclass(frozen=True)
@@ -104,6 +130,12 @@ def figure_of(document: Mapping[str, Any], name: str, scale: str) -> Figure:
         sweep: spec_of({**fixed, **scaled.get(sweep, {})}, f"{name}-{sweep}", f"{name}.toml: sweep.{sweep}")
         for sweep, fixed in described.items()
     }
+    claims = tuple(Claim(**claim) for claim in document.get("claim", ()))
+    for claim in claims:
+        if claim.differs and not claim.compares:
+            raise UsageError(f"{name}.toml: {claim.what}: differs from nothing; expected at_least, at_most or expected")
+    if not described and not document.get("digraphs"):
+        raise UsageError(f"{name}.toml: has neither sweeps nor digraphs; expected something to run")
     plot = dict(document["plot"])
     line = plot.pop("line", ())
     several: dict[str, Any] = {key: tuple(plot.pop(key, ())) for key in ("places", "ys")}
@@ -114,6 +146,6 @@ def figure_of(document: Mapping[str, Any], name: str, scale: str) -> Figure:
         notes=tuple(document.get("notes", ())),
         sweeps=sweeps,
         plot=Plot(line=(line,) if isinstance(line, str) else tuple(line), **several, **plot),
-        claims=tuple(Claim(**claim) for claim in document.get("claim", ())),
+        claims=claims,
         digraphs=tuple(document.get("digraphs", ())),
     )

@@ -2,7 +2,7 @@
 
 In `<out>/<figure>-<scale>`: the sweeps, each in a folder of its name (so that an interrupted figure goes on where it
 was), `<figure>.png`, `<figure>.csv` with what is drawn, and `claims.csv`. Nothing is fitted: the figure's file says
-what is run, and what comes out is written down beside what the paper says.
+what is run, and what comes out is written down beside what the paper says, with whether that is met.
 """
 
 import csv
@@ -13,11 +13,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
+from amcast.check.evidence import NOTHING, Evidence
 from amcast.core.errors import UsageError
 from amcast.pipeline import allconcur
 from amcast.pipeline.figure import Claim, Figure, load_figure
 from amcast.pipeline.recovery import CLIENTS, crashes, delivery_bins, settled_s, with_empty_bins
 from amcast.pipeline.row import OK, RUN_SCHEMA
+from amcast.pipeline.seen import evidence_of
 from amcast.pipeline.session import open_session
 from amcast.pipeline.sweep import Watch, read_runs, sweep, write_whole
 from amcast.sim.network import SECOND, nanoseconds
@@ -30,6 +32,13 @@ EXTREMES: Final[Mapping[str, Callable[[Any], Any]]] = {"most": max, "least": min
 
 Rows = Sequence[Mapping[str, Any]]
 
+MET: Final = "met"
+NOT_MET: Final = "not met"
+DIFFERS: Final = "differs"  # not met, and the figure's file says why
+SHOWN: Final = "shown"  # nothing is said that it could be compared with
+NOT_MEASURED: Final = "not measured"
+ELSEWHERE: Final = "other scale"
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -40,6 +49,18 @@ class Measured:
     low: float | None = None
     high: float | None = None
     why_not: str = ""
+    elsewhere: bool = False  # only at another scale is there something to measure
+
+    @property
+    def status(self) -> str:
+        """Whether the claim is met, and if that cannot be said, why."""
+        if self.value is None:
+            return ELSEWHERE if self.elsewhere else NOT_MEASURED
+        if not self.claim.compares:
+            return SHOWN
+        if self.claim.is_met_by(self.value):
+            return MET
+        return DIFFERS if self.claim.differs else NOT_MET
 
     def document(self) -> dict[str, Any]:
         """For JSON and CSV."""
@@ -47,11 +68,14 @@ class Measured:
             "claim": self.claim.what,
             "paper": self.claim.paper,
             "expected": self.claim.expected,
+            "at_least": self.claim.at_least,
+            "at_most": self.claim.at_most,
             "measured": self.value,
             "from": self.low,
             "to": self.high,
             "unit": self.claim.unit,
-            "note": self.why_not,
+            "status": self.status,
+            "note": self.why_not or (self.claim.differs if self.status == DIFFERS else ""),
         }
 
 
@@ -65,6 +89,10 @@ class Reproduced:
     rows: Rows  # what is drawn
     claims: tuple[Measured, ...]
     not_ok: int  # runs that failed, stalled or took too long
+    evidence: Evidence = NOTHING  # of the runs that are ok; of digraphs, each is a state
+
+    def claims_that_are(self, status: str) -> list[Measured]:
+        return [claim for claim in self.claims if claim.status == status]
 
     @property
     def picture(self) -> Path:
@@ -97,11 +125,17 @@ def reproduce_figure(
         done = sweep(spec, folder / name, force=force, watch=watch(spec.name) if watch is not None else None)
         runs[name] = read_runs(done.out).to_pylist()
     not_ok = sum(row["status"] != OK for rows in runs.values() for row in rows)
-    rows, measured_rows = KINDS[figure.plot.kind](session, figure, folder, runs)
-    claims = tuple(measure(claim, measured_rows) for claim in figure.claims)
+    evidence = evidence_of(row for rows in runs.values() for row in rows if row["status"] == OK)
+    rows: Rows = []
+    measured_rows: Mapping[str, Rows] = {}
+    if evidence or figure.digraphs:
+        rows, measured_rows = KINDS[figure.plot.kind](session, figure, folder, runs)
+    if figure.digraphs:
+        evidence = Evidence(states=len(rows))
+    claims = tuple(measure(claim, measured_rows, scale) for claim in figure.claims)
     write_whole(folder / f"{figure.name}.csv", as_csv(rows))
     write_whole(folder / "claims.csv", as_csv([claim.document() for claim in claims]))
-    return Reproduced(figure, scale, folder, rows, claims, not_ok)
+    return Reproduced(figure, scale, folder, rows, claims, not_ok, evidence)
 
 
 # What is drawn, and the rows that claims are measured on, by the name of their sweep
@@ -165,8 +199,12 @@ def only(figure: Figure) -> str:
 # Claims
 
 
-def measure(claim: Claim, sweeps: Mapping[str, Rows]) -> Measured:
+def measure(claim: Claim, sweeps: Mapping[str, Rows], scale: str = "") -> Measured:
     """What a claim is about, as it came out."""
+    if claim.scale and scale and claim.scale != scale:
+        return Measured(claim, why_not=f"only with --scale {claim.scale}", elsewhere=True)
+    if not sweeps:
+        return Measured(claim, why_not="not measured: no run is ok")
     rows = sweeps[claim.sweep] if claim.sweep else next(iter(sweeps.values()))
     selected = select(rows, claim.where or {})
     chosen = [row for row in selected if row.get(claim.column) is not None]
@@ -174,13 +212,12 @@ def measure(claim: Claim, sweeps: Mapping[str, Rows]) -> Measured:
         return Measured(claim, why_not="not in this run" if selected else "not measured: no such run")
     if claim.over is None:
         return of_values(claim, [row[claim.column] for row in chosen])
-    others = [row for row in select(rows, claim.over) if row.get(claim.column)]
+    below = claim.over_column or claim.column
+    others = [row for row in select(rows, claim.over) if row.get(below)]
     if not others:
         missing = ", ".join(str(value) for value in claim.over.values() if value not in EXTREMES)
         return Measured(claim, why_not=f"not measured: no run with {missing}")
-    ratios = [
-        row[claim.column] / other[claim.column] for row in chosen for other in others if same_point(row, other, claim)
-    ]
+    ratios = [row[claim.column] / other[below] for row in chosen for other in others if same_point(row, other, claim)]
     return of_values(claim, ratios) if ratios else Measured(claim, why_not="not measured: no point in common")
 
 
