@@ -46,7 +46,7 @@ test: $(INSTALLED)
 test-all: tools
 	@$(MAKE) --no-print-directory -j 2 check compile
 	@echo "== all tests, exploration, documented commands, $(CHAOS_IN_TESTS) rounds of chaos"
-	@AMCAST_FULL=1 EXPLORE_ALL=1 DOCS_ALL=1 CHAOS_ROUNDS=$(CHAOS_IN_TESTS) \
+	@AMCAST_FULL=1 AMCAST_CHAOS=1 EXPLORE_ALL=1 DOCS_ALL=1 CHAOS_ROUNDS=$(CHAOS_IN_TESTS) \
 	  $(BIN)/python -m pytest -q -n $(JOBS) --screenshots build/screenshots
 
 tools: $(INSTALLED)

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import shutil
 import subprocess
 import threading
 import time
@@ -12,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import pytest
+from tests.tools import cannot_run, tool
 
 from amcast.apps.teller import Outcomes
 from amcast.cli.cluster_processes import Processes
@@ -95,13 +94,6 @@ def wait_until(what: Callable[[], object], name: str, patience: float = PATIENCE
         time.sleep(0.02)
 
 
-def tool(name: str) -> str:
-    path = shutil.which(name)
-    if path is None:
-        pytest.skip(f"{name} is not installed")
-    return path
-
-
 @contextmanager
 def traced(trial: Trial, member: Member, *options: str) -> Iterator[None]:
     """strace on a node that runs; it lets go at the end."""
@@ -112,7 +104,7 @@ def traced(trial: Trial, member: Member, *options: str) -> Iterator[None]:
             wait_until(lambda: tracer_of(pid) or process.poll() is not None, "strace")
             if process.poll() is not None and trial.processes.running(member) is not None:
                 assert process.stderr is not None
-                pytest.skip(f"strace cannot trace here: {process.stderr.read().decode()[:200]}")
+                cannot_run(f"strace cannot trace here: {process.stderr.read().decode()[:200]}")
             yield
         finally:
             process.terminate()

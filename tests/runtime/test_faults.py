@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from faulty import Load, State, relayed, tool, traced
+from faulty import Load, State, relayed, traced
+from tests.tools import tool
 
 from amcast.check.evidence import Evidence
 from amcast.cli.trial import Trial
