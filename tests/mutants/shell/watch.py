@@ -69,6 +69,10 @@ MUTANTS = [
         ('if name == "order" and self.broken:', "if False:"),
         caught_by=f"{VERDICTS}::test_an_order_that_was_broken_before_is_not_ok",
     ),
+    shell_mutant(
+        "watch_overlooks_a_group_of_which_nobody_is_seen", SEEN, ("if self.absent:", "if False:"),
+        caught_by=f"{VERDICTS}::test_what_a_trace_shows",
+    ),
     # The check
     shell_mutant(
         "watch_ignores_lost_rows", JUDGE, ('elif kind == "lost":', 'elif kind == "gone":'),
