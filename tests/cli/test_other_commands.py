@@ -3,13 +3,14 @@
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from calling import Amcast, Program
 
 import amcast as package
+from amcast.lab.claims import Claim
 from amcast.protocols import PROTOCOLS
 
 
@@ -41,19 +42,18 @@ def test_claims_that_are_met(amcast: Amcast) -> None:
     found = json.loads(done.out)["claims"]
     assert done.code == 0 and done.err == ""
     assert {claim["protocol"] for claim in found} == {"skeen"} and all(claim["ok"] for claim in found)
-    assert list(found[0]) == ["protocol", "claim", "paper", "section", "expected", "measured", "ok"]
+    fields = ["protocol", "claim", "paper", "section", "expected", "measured", "ok", "computed", "evidence"]
+    assert list(found[0]) == fields and found[0]["evidence"]["deliveries"] > 0
     assert f"{len(found)} of {len(found)} claims met" in amcast("claims", "skeen").out
 
 
 def test_a_claim_that_is_not_met(amcast: Amcast, monkeypatch: pytest.MonkeyPatch) -> None:
-    bad = SimpleNamespace(
-        protocol="skeen", claim="latency", paper="Paper", section="3", expected="2δ", measured="9δ", ok=False
-    )
+    bad = Claim("skeen", "latency", "Paper", "3", "2δ", "9δ", ok=False)
     monkeypatch.setattr("amcast.lab.claims.run_claims", lambda protocols: [bad])
     done = amcast("claims")
     assert done.code == 1 and "not met" in done.out and "9δ" in done.out
     done = amcast("claims", "--json")
-    assert done.code == 1 and json.loads(done.out)["claims"] == [vars(bad)]
+    assert done.code == 1 and json.loads(done.out)["claims"] == [asdict(bad)]
 
 
 @pytest.mark.parametrize(

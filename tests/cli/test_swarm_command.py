@@ -14,6 +14,18 @@ from amcast.lab.swarm import Outcome
 SEEN = Evidence(runs=1, replicas=6, expected=6, multicasts=5, deliveries=20, pairs=40, faults=2)
 
 
+def seeds_give(
+    monkeypatch: pytest.MonkeyPatch, *, excuses: tuple[str, ...] = ("",), evidence: Evidence = SEEN, **more: int
+) -> None:
+    """Every seed that is run from now on, in this process, has this outcome, with these excuses in turn."""
+
+    def run_seed(protocol: str, seed: int) -> Outcome:
+        excuse = excuses[seed % len(excuses)]
+        return Outcome(seed, "", "2 groups of 3", 100, 1.0, 1.0, excuse, evidence, **more)
+
+    monkeypatch.setattr("amcast.cli.seeds.run_seed", run_seed)
+
+
 def seeds_that_fail(monkeypatch: pytest.MonkeyPatch, *bad: int, interrupted_at: int | None = None) -> list[int]:
     """The seeds that are run from now on, in this process."""
     ran: list[int] = []
@@ -35,6 +47,10 @@ def test_all_seeds_are_run_once_over_two_processes(amcast: Amcast) -> None:
     assert done.code == 0 and done.err == ""
     assert (document["protocol"], document["first_seed"], document["seeds"]) == ("skeen", 10, 6)
     assert document["failures"] == [] and document["seconds"] > 0 and document["seeds_per_minute"] > 0
+    evidence = document["evidence"]
+    assert document["verdict"] == "ok" and evidence["runs"] == 6 and evidence["replicas"] == evidence["expected"] > 0
+    assert evidence["deliveries"] >= evidence["multicasts"] >= document["delivered"] > 0 and evidence["faults"] > 0
+    assert document["refused"] == 0 and document["least_delivered_percent"] == 93
 
 
 def test_processes_give_the_same_results_as_one() -> None:
@@ -95,3 +111,41 @@ def test_ctrl_c_tells_what_was_done(amcast: Amcast, monkeypatch: pytest.MonkeyPa
     document = json.loads(done.out)
     assert done.code == 130 and done.err == "amcast: interrupted after 3 of 10 seeds\n"
     assert document["seeds"] == 3 and document["interrupted"] and len(document["failures"]) == 1
+
+
+def test_the_line_says_what_was_delivered_refused_and_excused(
+    amcast: Amcast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds_give(monkeypatch, excuses=("every sender crashed", ""), delivered=4, refused=1)
+    done = amcast("swarm", "baseline", "--seeds", 4, "--jobs", 1)
+    assert done.code == 0
+    assert done.out.startswith(
+        "baseline: 4 seeds from 1, no failure; 16 of 20 multicasts delivered, 80 deliveries, 8 faults; 4 refused; "
+        "2 excused (2 every sender crashed); "
+    )
+    document = json.loads(amcast("swarm", "baseline", "--seeds", 4, "--jobs", 1, "--json").out)
+    assert document["excused"] == {"every sender crashed": 2} and document["refused"] == 4
+    assert document["evidence"]["pairs"] == 160 and document["delivered"] == 16
+
+
+def test_nothing_delivered_is_unknown(amcast: Amcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds_give(monkeypatch, excuses=("every sender crashed",), evidence=Evidence(runs=1, expected=6, multicasts=5))
+    done = amcast("swarm", "white_box", "--seeds", 3, "--jobs", 1)
+    assert done.code == 3 and "3 seeds from 1, unknown: nothing was delivered; 0 of 15 multicasts" in done.out
+
+
+def test_excused_seeds_only_are_unknown(amcast: Amcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds_give(monkeypatch, excuses=("wild weather",), delivered=5)
+    done = amcast("swarm", "white_box", "--seeds", 3, "--jobs", 1)
+    assert done.code == 3 and "unknown: every seed was excused; 15 of 15 multicasts delivered" in done.out
+    assert json.loads(amcast("swarm", "white_box", "--seeds", 3, "--jobs", 1, "--json").out)["verdict"] == "unknown"
+
+
+def test_too_few_deliveries_are_a_failure(amcast: Amcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each seed may have a reason; so many of them have none."""
+    seeds_give(monkeypatch, delivered=4, refused=1)
+    done = amcast("swarm", "baseline", "--seeds", 60, "--jobs", 1)
+    assert done.code == 1
+    assert "60 seeds from 1, only 80.0 % of the multicasts were delivered, expected at least 85 %; " in done.out
+    seeds_give(monkeypatch, delivered=5)
+    assert amcast("swarm", "baseline", "--seeds", 60, "--jobs", 1).code == 0

@@ -90,6 +90,7 @@ FOUND = {
     "baseline: nobody_asks_for_missing_barriers": "storm",
     "baseline: new_leader_proposes_nothing": "ticks",
     "baseline: refused_messages_ordered": "lagging",
+    "baseline: every_message_refused": "conflict",
     "baseline: join_not_waited_for": "lagging",
     "baseline: old_leave_removes_a_new_membership": "late",
     "baseline: stamps_below_the_membership": "joins",

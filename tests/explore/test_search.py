@@ -31,7 +31,7 @@ PINNED = {
     ("multi_paxos", "small"): (9274, 16444),
     ("paxos_amcast", "conflict"): (69, 78),
     ("baseline", "conflict"): (474, 566),
-    ("baseline", "reconfiguration"): (104, 147),
+    ("baseline", "reconfiguration"): (118, 155),
     ("optimistic", "small"): (7095, 14528),
     ("optimistic", "reconfiguration"): (81, 111),
     ("fifo", "small"): (2868, 6706),

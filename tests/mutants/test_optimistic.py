@@ -31,6 +31,7 @@ MODULES = (
     optimistic,
 )
 SEEDS = range(30)
+REFUSES = "if copy.epochs[i] < self.left[h]:"
 
 IN_BOTH = [
     mutant("timestamp_used_twice", ("timestamp(max(t, time_of(last) + 1), self.g0)", "timestamp(t, self.g0)")),
@@ -41,7 +42,8 @@ IN_BOTH = [
     mutant("not_asked_again_for_a_final_timestamp", ("and ts != copy.ts and not self.options.on_final", "and False")),
     mutant("no_relay", ("            self.relay()\n", "")),
     mutant("new_leader_proposes_nothing", ("        for _, _, key in sorted(due):", "        for _, _, key in ():")),
-    mutant("refused_messages_ordered", ("if copy.epochs[i] < self.left[h]:", "if False:")),
+    mutant("refused_messages_ordered", (REFUSES, "if False:")),
+    mutant("every_message_refused", (REFUSES, "if True:")),
     mutant(
         "join_not_waited_for",
         ("            self.senders.joined(h, g, ts)\n            self.required = self.senders.required(h)\n", ""),
@@ -68,6 +70,11 @@ IN_OPTIMISTIC = [
     mutant("requests_do_not_wait", ("if ts > wanted and time_of(ts) <= horizon:", "if ts > wanted:")),
     mutant("order_of_arrival", ("(self.waiting, (copy.ts, copy.p, key))", "(self.waiting, (0, 0, key))")),
     mutant("least_delay_wins", ("if other.estimate > length:", "if other.estimate < length:")),
+]
+REFUSING = [  # too much, and everybody agrees: only the reason of each refusal shows it
+    mutant("every_message_refused", (REFUSES, "if True:")),
+    mutant("refused_after_any_leave", (REFUSES, "if max(self.left) > BOTTOM:")),
+    mutant("refused_after_a_return", (REFUSES, "if self.left[h] > BOTTOM:")),
 ]
 
 
@@ -105,6 +112,13 @@ def test_mutant_is_caught(broken: Mutant) -> None:
 @pytest.mark.parametrize("broken", IN_OPTIMISTIC, ids=lambda broken: broken.name)
 def test_mutant_of_optimistic_is_caught(broken: Mutant) -> None:
     assert caught(table("optimistic", broken), SEEDS), f"{broken.name} survived"
+
+
+@pytest.mark.parametrize("name", ["baseline", "optimistic"])
+@pytest.mark.parametrize("broken", REFUSING, ids=lambda broken: broken.name)
+def test_mutant_that_refuses_too_much_is_caught_by_the_swarm(broken: Mutant, name: str) -> None:
+    found = caught_by_swarm(table(name, broken), SEEDS)
+    assert " refused " in found and "had left" in found, found or f"{broken.name} survived"
 
 
 @pytest.mark.parametrize("name", ["baseline", "optimistic"])

@@ -19,6 +19,7 @@ REGRESSIONS = {
     "allconcur_plus": [15, 111, 147],  # a proposal of an older eon; a newcomer that did not know who was gone
     "allconcur_plus_uniform": [7, 15, 22, 37],  # an eon that began to end in the middle of an unreliable round
 }
+assert set(REGRESSIONS) <= set(PROTOCOLS)
 BLOCKS = [(name, block) for name in PROTOCOLS for block in range(4 if name in THOROUGH else 1)]
 
 

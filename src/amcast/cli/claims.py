@@ -19,30 +19,45 @@ def claims(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Run every quantitative claim of the papers as a scenario. Exit code 1 if one is not met."""
+    """Run every quantitative claim of the papers as a scenario. Exit code 1 if one is not met, 3 if there is none."""
     names = [protocol_named(name).name for name in protocol or ()]
+    from amcast.check.evidence import total
     from amcast.lab.claims import run_claims
 
     found = run_claims(names or None)
     if as_json:
         fields = ("protocol", "claim", "paper", "section", "expected", "measured", "ok")
-        print_json({"claims": [{name: getattr(claim, name) for name in fields} for claim in found]})
+        rows = [{**{name: getattr(claim, name) for name in fields}, **rests_on(claim)} for claim in found]
+        print_json({"claims": rows, "evidence": total(claim.evidence for claim in found).as_dict()})
     else:
         print_claims(report_console(), found)
-    return 0 if all(claim.ok for claim in found) else 1
+    return 3 if not found else 0 if all(claim.ok for claim in found) else 1
+
+
+def rests_on(claim: "Claim") -> dict[str, object]:
+    return {"computed": claim.computed, "evidence": claim.evidence.as_dict()}
 
 
 def print_claims(console: "Console", found: "list[Claim]") -> None:
     """A table per paper."""
     from rich.text import Text
 
+    from amcast.check.evidence import total
+
     for paper in dict.fromkeys(claim.paper for claim in found):
         console.print(Text(paper, style="bold"))
         table = plain_table("protocol", "claim", "section", "expected", "measured", "", right=("expected", "measured"))
         for claim in found:
             if claim.paper == paper:
-                mark = Text("ok", style="green") if claim.ok else Text("not met", style="bold red")
+                nothing = claim.measured == claim.expected and not claim.ok
+                bad = Text("on nothing" if nothing else "not met", style="bold red")
+                mark = Text("ok", style="green") if claim.ok else bad
                 table.add_row(claim.protocol, claim.claim, claim.section, claim.expected, claim.measured, mark)
         console.print(table)
     met = sum(claim.ok for claim in found)
-    console.print(f"\n{met} of {count(len(found), 'claim')} met")
+    evidence = total(claim.evidence for claim in found)
+    deliveries = count(evidence.deliveries, "delivery", "deliveries")
+    seen = f"{count(evidence.runs, 'run')}, {deliveries}, {count(evidence.faults, 'crash', 'crashes')}"
+    computed = sum(claim.computed for claim in found)
+    told = f"{met} of {count(len(found), 'claim')} met" if found else "unknown: there are no claims"
+    console.print(f"\n{told}; {seen}; {computed} computed without a run", soft_wrap=True)

@@ -33,7 +33,10 @@ def explore(
     list_scopes: Annotated[bool, Option("--list", help="Show the scopes of the protocol.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Run every schedule of a protocol within a scope and check every state. Exit code 1 if something is violated."""
+    """Run every schedule of a protocol within a scope and check every state.
+
+    Exit code 1 if something is violated; 3 if nothing was delivered, or never was what the scope is made for.
+    """
     table = protocol_named(protocol)
     from amcast.explore.search import Limits
     from amcast.lab.exploration import explore as explored
@@ -51,6 +54,7 @@ def explore(
         raise UsageError(f"{out}: is not an empty folder; expected a new or empty one; use --force or another --out")
     past = past_of(after, table, chosen) if after is not None else ()
     documents: list[dict[str, object]] = []
+    found_out: set[str] = set()
     for one in chosen:
         with progress_bar("{task.fields[found]}") as bar:
             task = bar.add_task(f"{table.name} {one.name}", total=states or walks or None, found="")
@@ -63,13 +67,14 @@ def explore(
             result = explored(table, one, limits, walks, seed, follow=follow, after=past, progress=show)
         written = keep(table, result, out) if result.violation is not None and out is not None else None
         documents.append(document(result, written))
+        found_out.add(result.verdict[0])
         if not as_json:
             report(console, result, written, walks, len(past))
         if result.violation is not None:
             break
     if as_json:
         print_json(documents if scope == "all" else documents[0])
-    return 1 if result.violation is not None else 0
+    return 1 if "violated" in found_out else 3 if "unknown" in found_out or not found_out else 0
 
 
 def past_of(path: Path, table: "Protocol", scopes: "list[Scope]") -> tuple[str, ...]:
@@ -115,11 +120,12 @@ def report(console: "Console", result: "Exploration", written: Path | None, walk
     spent = f"{result.seconds:.1f} s, {result.states / max(result.seconds, 1e-9):,.0f} states/s"
     found = f"{count(result.states, 'unique state')}, {count(result.transitions, 'move')}, {followed}; {spent}"
     console.print(found, soft_wrap=True)
-    for what in result.unseen if result.complete or walks else ():
-        complain(f"never seen in this scope: {what}")
+    if result.unseen:
+        where = "scope" if result.complete else "part of the scope"
+        complain(f"never seen in this {where}: {'; '.join(result.unseen)}")
     violation = result.violation
     if violation is None:
-        console.print("no violation")
+        console.print(f"{conclusion(result)}; {rests_on(result)}", soft_wrap=True)
         return
     console.print(f"VIOLATED {violation.property}: {violation.problem}", soft_wrap=True)
     console.print(f"shortest schedule found ({count(len(violation.moves), 'move')}, from {result.found_after}):")
@@ -130,6 +136,22 @@ def report(console: "Console", result: "Exploration", written: Path | None, walk
     if written is not None:
         console.print(f"replay: amcast replay {written}", soft_wrap=True)
         console.print(f"trace:  {written.parent / 'trace'}", soft_wrap=True)
+
+
+def conclusion(result: "Exploration") -> str:
+    status, reason = result.verdict
+    if status == "unknown":
+        return f"unknown: {reason}"
+    return "no violation" if result.complete else "no violation in a part of the schedules"
+
+
+def rests_on(result: "Exploration") -> str:
+    evidence = result.evidence
+    deliveries = count(evidence.deliveries, "delivery", "deliveries")
+    replicas = f"{evidence.replicas} of {count(evidence.expected, 'replica')}"
+    ended = f", {count(result.ended, 'schedule')} ended in calm" if result.ended else ""
+    histories = count(evidence.runs, "history", "histories")
+    return f"{deliveries} of {replicas} in {histories}, {count(evidence.faults, 'fault')}{ended}"
 
 
 def document(result: "Exploration", written: Path | None) -> dict[str, object]:
@@ -146,6 +168,10 @@ def document(result: "Exploration", written: Path | None) -> dict[str, object]:
         "depth": result.depth,
         "seconds": round(result.seconds, 3),
         "states_per_second": round(result.states / max(result.seconds, 1e-9), 1),
+        "ended": result.ended,
+        "verdict": result.verdict[0],
+        "reason": result.verdict[1],
+        "evidence": result.evidence.as_dict(),
         "sometimes": result.sometimes,
         "violation": None
         if violation is None

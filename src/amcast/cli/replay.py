@@ -31,7 +31,10 @@ def replay(
     message: Annotated[str | None, Option(metavar="ID", help="Only the moves about this message: c0:0.")] = None,
     step: Annotated[bool, Option("--step", help="Step through it, commands from standard input.")] = False,
 ) -> int:
-    """Step through a schedule: moves, messages, states of processes, and what changed. Without a terminal: show it."""
+    """Step through a schedule: moves, messages, states of processes, and what changed. Without a terminal: show it.
+
+    A violation that is shown to the end is judged again. Exit code 1 if it is still one, 3 if nothing is delivered.
+    """
     from amcast.explore.schedule import read_schedule
     from amcast.lab.replaying import Replay
 
@@ -46,7 +49,7 @@ def replay(
     told = f"{schedule.protocol}, scope {scope.name} ({scope.about}): {count(len(replay), 'move')}"
     console.print(told, soft_wrap=True)
     if schedule.problem:
-        console.print(f"shows that {schedule.property} does not hold: {schedule.problem}", soft_wrap=True)
+        console.print(f"written because {schedule.property} did not hold: {schedule.problem}", soft_wrap=True)
     asked = to is not None or bool(state) or message is not None
     if step or (not asked and sys.stdin.isatty()):
         return Stepping(console, replay).run()
@@ -54,7 +57,16 @@ def replay(
     print_moves(console, replay, last, message)
     for process in state or ():
         print_state(console, replay, last, process)
-    return 0
+    return print_verdict(console, replay) if schedule.problem and last == len(replay) and message is None else 0
+
+
+def print_verdict(console: "Console", replay: "Replay") -> int:
+    from amcast.lab.exploration import judge_again
+
+    status, reason = judge_again(replay.table, replay.schedule)
+    told = {"violated": f"VIOLATED {reason}", "unknown": f"unknown: {reason}", "ok": reason}
+    console.print(told[status], soft_wrap=True)
+    return {"ok": 0, "violated": 1, "unknown": 3}[status]
 
 
 class Stepping:

@@ -1,10 +1,8 @@
 """`amcast swarm`: random configurations and faults, a seed each, on all cores."""
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,37 +16,10 @@ from amcast.core.errors import UsageError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from amcast.cli.tally import Failure, Tally
     from amcast.lab.swarm import Outcome
 
 MOST_TRACES = 10  # of failing seeds
-
-
-@dataclass(frozen=True)
-class Failure:
-    seed: int
-    problem: str
-    config: str
-    replay: str
-    trace: str | None = None
-
-
-@dataclass
-class Tally:
-    """What the swarm found so far."""
-
-    done: int = 0
-    events: int = 0
-    failures: list[Failure] = field(default_factory=list)
-    interrupted: bool = False
-    started: float = field(default_factory=time.monotonic)
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.started
-
-    @property
-    def per_minute(self) -> float:
-        return 60 * self.done / max(self.seconds, 1e-9)
 
 
 def swarm(
@@ -60,8 +31,13 @@ def swarm(
     force: Annotated[bool, Option("--force", help="Replace older traces in DIR.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Run a random configuration and fault plan per seed: safety first, then all must converge. Exit code 1 if not."""
+    """Run a random configuration and fault plan per seed: safety first, then all must converge.
+
+    Exit code 1 if something is violated, or too few messages are delivered; 3 if no seed could be judged.
+    """
     name = protocol_named(protocol).name
+    from amcast.cli.tally import Tally, describe, document, result_line
+
     if out is not None and not force and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: is not an empty folder; expected a new or empty one; use --force or another --out")
     tally = Tally()
@@ -81,27 +57,26 @@ def swarm(
     if as_json:
         print_json(document(name, first_seed, tally))
     else:
-        result_line = count(len(tally.failures), "failure") if tally.failures else "no failure"
-        spent = f"{tally.seconds:.1f} s, {tally.per_minute:,.0f} seeds/min, {tally.events:,} events"
-        console.print(f"{name}: {count(tally.done, 'seed')} from {first_seed}, {result_line}; {spent}")
-    return 130 if tally.interrupted else 1 if tally.failures else 0
+        console.print(result_line(name, first_seed, tally), soft_wrap=True)
+    return 130 if tally.interrupted else tally.exit_code(name)
 
 
-def results(protocol: str, seeds: range, jobs: int, tally: Tally) -> "Iterator[Outcome]":
+def results(protocol: str, seeds: range, jobs: int, tally: "Tally") -> "Iterator[Outcome]":
     """Counted, and ended in order by Ctrl-C."""
     from amcast.cli.seeds import run_seeds
 
     with closing(run_seeds(protocol, seeds, jobs)) as found:
         try:
             for result in found:
-                tally.done += 1
-                tally.events += result.events
+                tally.add(result)
                 yield result
         except KeyboardInterrupt:
             tally.interrupted = True
 
 
-def failure_of(protocol: str, result: "Outcome", out: Path | None) -> Failure:
+def failure_of(protocol: str, result: "Outcome", out: Path | None) -> "Failure":
+    from amcast.cli.tally import Failure
+
     trace = None
     if out is not None:
         trace = out / f"{protocol}-{result.seed}"
@@ -121,26 +96,6 @@ def keep_trace(protocol: str, seed: int, folder: Path) -> None:
         raise
     except Exception as error:  # how the seed failed in the first place: the trace up to there is what is wanted
         complain(f"the trace of seed {seed} ends with {type(error).__name__}: {error}")
-
-
-def describe(failure: Failure) -> str:
-    lines = [f"seed {failure.seed} failed: {failure.problem}", failure.config, f"replay: {failure.replay}"]
-    if failure.trace is not None:
-        lines.append(f"trace: {failure.trace}")
-    return "\n  ".join(line for line in lines if line)
-
-
-def document(protocol: str, first_seed: int, tally: Tally) -> dict[str, object]:
-    """For JSON; `seeds` are those that were run."""
-    return {
-        "protocol": protocol,
-        "first_seed": first_seed,
-        "seeds": tally.done,
-        "failures": [asdict(failure) for failure in tally.failures],
-        "seconds": round(tally.seconds, 3),
-        "seeds_per_minute": round(tally.per_minute, 1),
-        "interrupted": tally.interrupted,
-    }
 
 
 @contextmanager

@@ -45,6 +45,11 @@ class Setting:
         """Nobody is suspected that did not crash."""
         return self.protocol.detector != "◇P"
 
+    @property
+    def groups_leave(self) -> bool:
+        """Groups leave others, and what they send to them is refused then."""
+        return any(wish != "members" for _, wish, _ in self.scope.reconfigurations)
+
     def works(self, pid: int) -> tuple[tuple[int, ...], ...]:
         """The destinations of what this process multicasts."""
         name = self.topology.names[pid]
@@ -265,6 +270,8 @@ class Actor:
         for kind, detail in out.notes:
             if kind == "leader":
                 self.write(step, (kind, NOBODY, detail))
+            elif kind == "reconfigure" and self.setting.groups_leave:  # by which refusals are judged
+                self.log.append((kind, NOBODY, detail))
         for m in out.optimistic:
             self.write(step, ("optdeliver", m.mid, None))
         for m, ts in out.deliveries:

@@ -64,6 +64,7 @@ def may_detect(setting: Setting, crashed: bool, under_way: bool) -> bool:
     return not setting.accurate or (crashed and (setting.scope.early or not under_way))
 
 
+FAULTS = ("crash", "falter", "lose", "suspect", "detect")
 Outcome = tuple[int, tuple[tuple[int, int], ...], bool]  # local state, sends as (dest, message), whether the log grew
 Look = Callable[[int, Step], None]  # at what a process does in a step; raises Violation
 
@@ -103,6 +104,7 @@ class Model:
         self._losses = [(names(sender), names(dest)) for sender, dest in setting.scope.losses]
         self.initial = self.begin()
         self.past: tuple[Move, ...] = ()  # the moves that led to `initial`
+        self.faults = 0  # how often a move was made that is one
 
     def skipped(self) -> tuple[type, ...]:
         made = self.setting.protocol.monitor
@@ -279,6 +281,8 @@ class Model:
         """The state that a move leads to, and whether somebody's log grew."""
         what = self.moves[move]
         kind = what[0]
+        if kind in FAULTS:
+            self.faults += 1
         n = self.size
         new = list(state)
         if kind == "deliver" or kind == "lose":

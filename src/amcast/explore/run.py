@@ -8,7 +8,7 @@ from amcast.core.topology import Mid
 from amcast.core.trace import Recorder
 from amcast.core.tracer import Tracer
 from amcast.core.wire import Codec, Message
-from amcast.explore.actor import DELTA, START, Actor, Entry, Happening, Setting, Step, watched
+from amcast.explore.actor import DELTA, REFUSED, START, Actor, Entry, Happening, Setting, Step, watched
 from amcast.explore.calm import Calm
 from amcast.explore.model import Move, may_detect, own_moves
 
@@ -179,6 +179,6 @@ def record_entry(tracer: Tracer, now: int, pid: int, entry: Entry) -> None:
     elif kind == "leader":
         tracer.record(now, pid, kind, detail=str(fact))
     elif kind == "reconfigure":
-        tracer.record(now, pid, kind, mid, detail=str(fact))
+        tracer.record(now, pid, kind, mid if fact == REFUSED else None, detail=str(fact))
     else:
         tracer.record(now, pid, kind, mid, ts=fact if isinstance(fact, int) else BOTTOM)

@@ -5,6 +5,7 @@ A claim holds when the measured value equals the expected one exactly: virtual t
 
 from dataclasses import dataclass
 
+from amcast.check.evidence import NOTHING, Evidence
 from amcast.core.errors import UsageError
 from amcast.lab.claims_black_box import BLACK_BOX
 from amcast.lab.claims_broadcast import BROADCAST_CLAIMS
@@ -13,7 +14,7 @@ from amcast.lab.claims_ordering import CAUSAL, FIFO
 from amcast.lab.measures import collision_free, convoy, interrupted, message_count, outsiders
 from amcast.lab.scenario import WHITE_BOX as WHITE_BOX
 from amcast.lab.scenario import Scenario as Scenario
-from amcast.lab.scenario import deltas
+from amcast.lab.scenario import deltas, measure
 from amcast.protocols import PROTOCOLS, protocol
 
 
@@ -27,7 +28,9 @@ class Claim:
     section: str
     expected: str
     measured: str
-    ok: bool
+    ok: bool  # never on nothing: what it was measured in delivered something, unless it is computed
+    evidence: Evidence = NOTHING
+    computed: bool = False
 
 
 CLAIMS: dict[str, list[Scenario]] = {
@@ -72,11 +75,12 @@ def run_claims(protocols: list[str] | None = None) -> list[Claim]:
         if name not in CLAIMS:
             raise UsageError(f"no claims of {name}: expected one of {', '.join(CLAIMS)}")
         for scenario in CLAIMS[name]:
-            measured = scenario.measure(table)
+            measured, evidence = measure(scenario, table)
+            ok = measured == scenario.expected and (bool(evidence) or scenario.computed)
             results.append(
                 Claim(
-                    name, scenario.claim, scenario.paper, scenario.section, scenario.expected, measured,
-                    measured == scenario.expected,
+                    name, scenario.claim, scenario.paper, scenario.section, scenario.expected, measured, ok, evidence,
+                    scenario.computed,
                 )
             )  # fmt: skip
     return results

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 from amcast.core.process import Protocol
 from amcast.lab.measures import collision_free, convoy, latencies, message_count, outsiders
-from amcast.lab.scenario import Scenario, deltas
-from amcast.lab.script import Script
+from amcast.lab.scenario import Scenario, Script, deltas
 
 OPTIMISTIC = "Optimistic Atomic Multicast"
 ALLCONCUR_PLUS = "AllConcur+"

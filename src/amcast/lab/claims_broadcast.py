@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from amcast.core.process import Protocol
-from amcast.lab.scenario import Scenario, deltas
-from amcast.lab.script import DELTA, Script
+from amcast.lab.scenario import Scenario, Script, deltas
+from amcast.lab.script import DELTA
 from amcast.protocols.allconcur_messages import Eon
 from amcast.protocols.digraphs import diameter, g_s, is_connected, least_degree
 from amcast.protocols.overlay import tracking
@@ -175,9 +175,10 @@ ALLGATHER = [
     Scenario("messages received per round, n=8: n − 1", "V-A", "7", work(8, "Unreliable"), PAPER),
 ]  # fmt: skip
 ALLCONCUR = [
-    *[Scenario(f"G_S({n}, {d})", "V, Table II", f"κ={d} D={DIAMETERS[n]}", digraph_row(n), PAPER)
+    *[Scenario(f"G_S({n}, {d})", "V, Table II", f"κ={d} D={DIAMETERS[n]}", digraph_row(n), PAPER, computed=True)
       for n, d in TABLE_II.items()],
-    Scenario("whom p6 suspects to have m0", "III-A, Figure 1b", "035 03578 0357 057 ∅", figure_1b, PAPER),
+    Scenario("whom p6 suspects to have m0", "III-A, Figure 1b", "035 03578 0357 057 ∅", figure_1b, PAPER,
+             computed=True),
     Scenario("latency, n=8: diameter of G_R", "III-A", deltas(2), latency(8), PAPER),
     Scenario("messages received per round, n=8: n d", "III-A", "24", work(8, "Reliable"), PAPER),
 ]  # fmt: skip

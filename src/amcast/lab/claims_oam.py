@@ -7,8 +7,8 @@ from amcast.check import check
 from amcast.core.process import Params, Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import ListRecorder
-from amcast.lab.scenario import Scenario, deltas
-from amcast.lab.script import DELTA, Script
+from amcast.lab.scenario import Scenario, Script, count_run, deltas
+from amcast.lab.script import DELTA
 from amcast.lab.variants import configured
 from amcast.protocols.baseline import Options
 from amcast.sim.choices import Seeded
@@ -123,6 +123,7 @@ def loaded(table: Protocol, network: Network, window: int, skew: int, seconds: f
         skew=[choices.below(2 * skew + 1) for _ in range(topology.size)], senders=tuple(range(topology.size)),
     )  # fmt: skip
     world.run()
+    count_run(recorder)
     return recorder
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from amcast.check import check
 from amcast.core.process import Protocol
-from amcast.lab.scenario import Scenario, deltas
-from amcast.lab.script import NEVER, Script
+from amcast.lab.scenario import Scenario, Script, deltas
+from amcast.lab.script import NEVER
 
 PAPER = "Genuine Fifo and Causal Multicast"
 

@@ -4,17 +4,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from amcast.check import check
+from amcast.check.evidence import NOTHING, Evidence
+from amcast.check.verdict import Status
 from amcast.core.process import Protocol
-from amcast.core.trace import Recorder
+from amcast.core.trace import ListRecorder, Recorder
 from amcast.explore.actor import Setting, Violation
 from amcast.explore.model import Move
 from amcast.explore.run import Run, parse_move, spell
 from amcast.explore.schedule import Schedule
 from amcast.explore.scope import Scope
 from amcast.explore.search import Found, Limits, Search
-from amcast.explore.shrink import shrink
+from amcast.explore.shrink import retrace, shrink
 from amcast.explore.walk import Walks
-from amcast.lab.properties import Properties
+from amcast.lab.properties import EVERYTHING, Properties
 
 
 @dataclass
@@ -31,6 +34,8 @@ class Exploration:
     depth: int = 0  # moves in the longest schedule
     complete: bool = False  # every state of the scope was seen
     seconds: float = 0.0
+    ended: int = 0  # states at the edge of a search that was cut, from which everything was delivered in calm
+    evidence: Evidence = NOTHING
     sometimes: dict[str, bool] = field(default_factory=dict)
     violation: Schedule | None = None
     found_after: int = 0  # moves of the violation as it was found, before it was shrunk
@@ -40,8 +45,29 @@ class Exploration:
         """What should have been seen and was not."""
         return [what for what, seen in self.sometimes.items() if not seen]
 
+    @property
+    def verdict(self) -> tuple[Status, str]:
+        """Say whether all is well, and if not why.
+
+        Nothing is known where no move was made, or nothing was delivered. Nor is it where a search came to an end
+        without what its scope is made for; a part of the schedules need not contain all of that, but somewhere all must
+        be delivered everywhere.
+        """
+        if self.violation is not None:
+            return "violated", f"{self.violation.property}: {self.violation.problem}"
+        if not self.transitions:
+            return "unknown", "no move was made"
+        if not self.evidence.deliveries:
+            return "unknown", "nothing was delivered"
+        if EVERYTHING in self.unseen:
+            return "unknown", "never was everything delivered everywhere"
+        if self.complete and self.unseen:
+            return "unknown", f"never seen in this scope: {'; '.join(self.unseen)}"
+        return "ok", ""
+
 
 Progress = Callable[[Exploration], None]
+ENDS = 100  # states at the edge of a search that was cut, from which it goes on in calm
 
 
 def explore(
@@ -101,6 +127,10 @@ def explore(
         if found is None and isinstance(work, Search):
             result.phase = "invariants"
             found = assert_invariants(setting, work, result, report, follow)
+        if found is None and isinstance(work, Search) and not work.complete:
+            result.phase = "calm"
+            found = end_in_calm(properties, work, result)
+        result.evidence = properties.evidence(work.states)
         result.sometimes = properties.sometimes if not after else {}  # a part of the scope need not contain it
     if found is not None:
         result.complete = False
@@ -143,11 +173,50 @@ def assert_invariants(
     return None
 
 
+def end_in_calm(properties: Properties, search: Search, result: Exploration) -> Found | None:
+    """Go on from some states at the edge of a search that was cut, without faults, to where all is delivered."""
+    ends = search.ends()
+    for end in ends[:: -(-len(ends) // ENDS)]:
+        moves = search.moves_to(end)
+        state = search.model.initial
+        try:
+            for move in moves[len(search.model.past) :]:
+                state, _ = search.model.after(state, search.model.number(move))
+            properties.at_edge(state)
+        except Violation as violation:
+            return Found(violation.property, violation.problem, moves, calm=True)
+        result.ended += 1
+    return None
+
+
 def shrunk(setting: Setting, properties: Properties | None, found: Found) -> Schedule:
     if properties is not None:
         found = shrink(setting, found, properties.at_moment, properties.at_end)
     moves = tuple(spell(setting, move) for move in found.moves)
     return Schedule(setting.protocol.name, setting.scope, moves, found.calm, found.property, found.problem)
+
+
+def judge_again(table: Protocol, schedule: Schedule) -> tuple[Status, str]:
+    """Say whether a schedule still shows what it was written for, with the protocol as it is now."""
+    setting = Setting.of(table, schedule.scope)
+    try:
+        properties = Properties(setting)
+        moves = [parse_move(setting, move) for move in schedule.moves]
+        found = retrace(setting, moves, schedule.calm, properties.at_moment, properties.at_end)
+    except Violation as violation:
+        found = Found(violation.property, violation.problem, ())
+    if found is not None:
+        return "violated", f"{found.property}: {found.problem}"
+    recorder = ListRecorder(full=True)
+    retell(table, schedule, recorder)
+    for verdict in check(recorder.events, ["genuine"]) if table.genuine else ():  # of messages, and not of logs
+        if verdict.status == "violated":
+            return "violated", f"genuine: {verdict.reason}"
+    deliveries = sum(event.kind == "deliver" for event in recorder.events)
+    if not deliveries:
+        return "unknown", "nothing is delivered along this schedule"
+    told = f"{deliveries} {'delivery' if deliveries == 1 else 'deliveries'}"
+    return "ok", f"nothing is violated along this schedule with the protocol as it is now: {told}"
 
 
 def retell(table: Protocol, schedule: Schedule, recorder: Recorder) -> str:

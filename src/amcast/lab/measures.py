@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 from amcast.check import check
 from amcast.core.process import Protocol
-from amcast.lab.scenario import deltas
-from amcast.lab.script import Script
+from amcast.lab.scenario import Script, deltas
 
 
 def replicas_of(table: Protocol) -> int:

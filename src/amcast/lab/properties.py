@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from amcast.check import check
+from amcast.check.evidence import Evidence
 from amcast.core.process import Protocol
 from amcast.core.topology import Mid, message_id, sender_of
 from amcast.core.trace import Event, ListRecorder
@@ -12,6 +13,9 @@ from amcast.explore.actor import Actor, Entry, Setting, Step, Violation
 from amcast.explore.calm import Calm
 from amcast.explore.model import Model, State
 from amcast.explore.run import record_entry
+from amcast.lab.refusals import without_refused, wrong_refusal
+
+EVERYTHING = "everything is delivered everywhere"
 
 
 def safety_of(table: Protocol) -> list[str]:
@@ -35,6 +39,8 @@ class Properties:
             for seq, dest in enumerate(setting.works(pid))
         }
         self.sometimes: dict[str, bool] = dict.fromkeys(self.expected(), False)
+        self._histories = self._multicasts = self._deliveries = self._pairs = 0  # of what was judged
+        self._delivered_at: set[int] = set()
         self._judged: set[tuple[int, ...]] = set()
         self._looked: set[tuple[int, int, tuple[Mid, ...]]] = set()
         self.model = Model(setting, self.look)
@@ -48,7 +54,30 @@ class Properties:
         self._judged.add(key)
         logs = [self.model.logs[log] for log in key]
         self.notice(logs)
+        self.count(logs)
         self.judge_logs(logs)
+
+    def count(self, logs: Sequence[Sequence[Entry]]) -> None:
+        self._histories += 1
+        for pid, log in enumerate(logs):
+            kinds = [kind for kind, _, _ in log]
+            self._multicasts += kinds.count("multicast")
+            if delivered := kinds.count("deliver"):
+                self._deliveries += delivered
+                self._delivered_at.add(pid)
+
+    def evidence(self, states: int) -> Evidence:
+        """What was judged: the histories of states, and of what followed in calm."""
+        return Evidence(
+            runs=self._histories,
+            replicas=len(self._delivered_at),
+            expected=self.topology.replicas,
+            multicasts=self._multicasts,
+            deliveries=self._deliveries,
+            pairs=self._pairs,
+            states=states,
+            faults=self.model.faults,
+        )
 
     def at_moment(self, actors: Sequence[Actor]) -> None:
         self.judge_logs([actor.log for actor in actors])
@@ -60,12 +89,24 @@ class Properties:
         """No message is under way: if nothing goes wrong any more, everything is delivered everywhere."""
         actors = self.model.actors(state)
         Calm(actors, {}).run()
+        self.count([actor.log for actor in actors])
+        self.at_end(actors)
+
+    def at_edge(self, state: State) -> None:
+        """The search goes no further: if nothing goes wrong any more, everything is delivered from here as well."""
+        actors = self.model.actors(state)
+        Calm(actors, self.model.under_way(state)).run()
+        logs = [actor.log for actor in actors]
+        self.count(logs)
+        if EVERYTHING in self.seen(logs):
+            self.sometimes[EVERYTHING] = True
         self.at_end(actors)
 
     def at_end(self, actors: Sequence[Actor]) -> None:
         """Nothing more will happen."""
         events = self.events([actor.log for actor in actors], ended=True)
-        self.judge(events, [*self.safety, "agreement" if self.uniform else "agreement-nonuniform", "termination"])
+        agreement = "agreement" if self.uniform else "agreement-nonuniform"
+        self._pairs += self.judge(events, [*self.safety, agreement, "termination"])
         for actor in actors:
             if actor.left and not self.setting.scope.whenever:
                 who = self.topology.names[actor.pid]
@@ -88,18 +129,21 @@ class Properties:
                 tracer.message(0, pid, "send", dest, msg)
                 self.judge(recorder.events, ["genuine"])
 
-    def judge(self, events: list[Event], properties: list[str]) -> None:
-        refused = {e.message for e in events if e.kind == "reconfigure" and e.message is not None}
-        if refused:
-            events = [e for e in events if e.message is None or e.message not in refused]
+    def judge(self, events: list[Event], properties: list[str]) -> int:
+        """Raise Violation if one of these does not hold; else return how many pairs were compared."""
+        if wrong := wrong_refusal(self.setting.protocol.name, events):
+            raise Violation("refusal", wrong)
+        events = without_refused(events)
         if not self.uniform:  # what a process delivered that crashed later does not count
             crashed = {e.process for e in events if e.kind == "crash"}
             events = [e for e in events if e.kind != "deliver" or e.process not in crashed]
         if any(event.kind == "optdeliver" for event in events):
             properties = [*properties, "optimistic"]
-        for verdict in check(events, properties):
+        verdicts = check(events, properties)
+        for verdict in verdicts:
             if verdict.status == "violated":
                 raise Violation(verdict.property, verdict.reason)
+        return sum(verdict.evidence.pairs for verdict in verdicts)
 
     def tracer(self, recorder: ListRecorder) -> Tracer:
         return Tracer(recorder, self.topology, Codec(self.setting.protocol.messages), "explore", "explore")
@@ -120,7 +164,7 @@ class Properties:
 
     def expected(self) -> list[str]:
         name = self.topology.message_name
-        found = ["everything is delivered everywhere"]
+        found = [EVERYTHING]
         if self.setting.scope.orders:
             for a, b in self.conflicts():
                 found.append(f"{name(a)} is delivered before {name(b)}")
@@ -148,7 +192,7 @@ class Properties:
         delivered = [[mid for kind, mid, _ in log if kind == "deliver"] for log in logs]
         members = self.topology.members_of
         if all(mid in delivered[pid] for mid, dest in self.dests.items() for pid in members(dest)):
-            found.append("everything is delivered everywhere")
+            found.append(EVERYTHING)
         for mids in delivered:
             found += [f"{name(a)} is delivered before {name(b)}" for i, a in enumerate(mids) for b in mids[i + 1 :]]
         for pid, log in enumerate(logs):
@@ -161,4 +205,3 @@ class Properties:
         if any("crash" in [kind for kind, _, _ in log] for log in logs) and any(delivered):
             found.append("a message is delivered although a process crashed")
         return found
-

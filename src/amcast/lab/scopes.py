@@ -1,5 +1,7 @@
 """The scopes that `amcast explore` knows: for every protocol a small one, and what else it is worth exploring."""
 
+from dataclasses import replace
+
 from amcast.core.errors import UsageError
 from amcast.core.process import Protocol
 from amcast.explore.scope import Scope
@@ -105,6 +107,11 @@ PAIR = (
 )  # fmt: skip
 
 
+def with_time(scope: Scope) -> Scope:
+    """A member of each group has a time-out: messages wait for a window, and clocks move with time-outs only."""
+    return replace(scope, timers=tuple(f"g{g}/0" for g in range(len(scope.groups))))
+
+
 def scopes_of(table: Protocol) -> dict[str, Scope]:
     """By name, the smallest first."""
     scopes: tuple[Scope, ...] = SINGLE if table.single_replica else ONE_GROUP if table.single_group else GROUPS
@@ -118,6 +125,9 @@ def scopes_of(table: Protocol) -> dict[str, Scope]:
         scopes += DURABLE
     if table.name in ("baseline", "optimistic"):
         scopes += RECONFIGURABLE
+    if table.name == "optimistic":
+        scopes = tuple(with_time(scope) if scope.name in ("conflict", "cycle", "client-crash") else scope
+                       for scope in scopes)  # fmt: skip
     return {scope.name: scope for scope in scopes}
 
 
