@@ -210,13 +210,15 @@ class Network:
         writers = self._writers[pair]
         try:
             if self.states.get(pair) == "cut":
-                return
+                raise ConnectionRefusedError
             back, on = await asyncio.open_connection(to.peer.host, to.peer.port)
-        except OSError:
+        except OSError:  # cut, or the other one does not listen yet: who dialled is told, and tries again
+            writer.transport.abort()
             return
-        finally:
-            if self.states.get(pair) == "cut":
-                writer.transport.abort()
+        if self.states.get(pair) == "cut":
+            writer.transport.abort()
+            on.transport.abort()
+            return
         both = {writer, on}
         writers |= both
         try:
