@@ -36,7 +36,8 @@ NO_CASES = "import pytest\n@pytest.mark.parametrize('n', [])\ndef test_it(n): pa
 def run(folder: Path, *options: str, full: bool = False) -> tuple[int, list[str]]:
     environment = {name: value for name, value in os.environ.items() if name != "AMCAST_FULL"}
     environment |= {"PATH": str(folder), "PYTHONPATH": str(ROOT)} | ({"AMCAST_FULL": "1"} if full else {})
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider", *options]
+    plugins = ["-p", "tests.conftest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, *options]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout.splitlines()
 

@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -100,7 +101,12 @@ class Session:
         self.ran: list[str] = []
         self.failures: list[str] = []
         found = os.environ.get("PATH", "")
-        self.environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{found}", "BROWSER": "true"}
+        self.environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{found}",
+            "BROWSER": "true",
+            "TTY_COMPATIBLE": "1",  # as in a terminal: watch shows what it sees while it runs
+        }
 
     def start(self, words: list[str]) -> "subprocess.Popen[str]":
         return subprocess.Popen(
@@ -144,9 +150,17 @@ class Session:
     def interrupt(self, process: "subprocess.Popen[str]", command: str) -> None:
         """Ctrl-C when it has said that it runs, and has run for a moment."""
         assert process.stdout is not None
-        line = process.stdout.readline() if "watch" not in command else ""
-        time.sleep(45 if "watch" in command else 1)
-        assert process.poll() is None, f"{self.file}: {command} ended: {line}{process.stdout.read()}"
+        wanted = r"\S+/\d+ +[1-9]" if " watch " in command else ""  # a replica, and that it delivered something
+        overdue = threading.Timer(LIMIT, process.kill)
+        overdue.start()
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if re.search(wanted, line):
+                break
+        overdue.cancel()
+        time.sleep(1)
+        assert process.poll() is None, f"{self.file}: {command} ended: {''.join(lines)}{process.stdout.read()}"
         os.killpg(process.pid, signal.SIGINT)
 
     def run_nodes(self, words: list[str]) -> None:

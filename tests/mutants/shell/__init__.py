@@ -17,6 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 HOOK = Path(__file__).parent / "hook"
+# Plugins that these runs do without: half of the time of a quick test is to import them.
+OPTIONS = ("-x", "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest")
 
 
 @dataclass(frozen=True)
@@ -70,5 +72,5 @@ def run_tests(ids: list[str], seen: Path, mutant: ShellMutant | None = None) -> 
         ours["AMCAST_SHELL_MUTANT"] = json.dumps(
             {"module": mutant.module, "edits": mutant.edits, "seen": str(seen)}
         )  # fmt: skip
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=short", *ids]
+    command = [sys.executable, "-m", "pytest", *OPTIONS, *ids]
     return subprocess.run(command, cwd=ROOT, env=ours, capture_output=True, text=True, check=False)
