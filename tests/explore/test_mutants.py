@@ -42,7 +42,8 @@ def is_found(name: str) -> None:
 
 def test_every_mutant_has_one_entry() -> None:
     names = [*FOUND, *{**EQUAL, **UNREACHED}]
-    assert sorted(names) == sorted(TABLES)
+    assert sorted(names) == sorted(TABLES) and len(names) >= 215
+    assert len(QUICK) == 15 and len(EQUAL) >= 10
     assert set(QUICK) <= set(FOUND) and set(AFTER) <= set(FOUND)
 
 
@@ -61,7 +62,7 @@ def test_mutant_is_found_at_leisure(name: str) -> None:
 def test_every_state_is_right_although_the_protocol_is_broken(name: str) -> None:
     table = TABLES[name]()
     found = explore(table, scope_for(table, EQUAL[name]), follow=1000)
-    assert found.complete and found.violation is None
+    assert found.complete and found.violation is None and found.evidence.deliveries > 0
 
 
 @pytest.mark.parametrize(
@@ -72,3 +73,4 @@ def test_unbroken_protocols_pass_the_scopes_of_the_hunt(name: str, scope: str, a
     table = protocol(name)
     found = explore(table, scope_for(table, scope), Limits(depth=DEPTH), walks=300 if ALL else 3, after=after)
     assert found.violation is None, found.violation
+    assert found.evidence.deliveries > 0 and found.evidence.multicasts > 0

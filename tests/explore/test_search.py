@@ -61,9 +61,10 @@ PINNED = {
 @pytest.mark.parametrize(("name", "scope"), PINNED, ids=["-".join(key) for key in PINNED])
 def test_every_state_is_seen_and_none_violates_a_property(name: str, scope: str) -> None:
     found = explore(protocol(name), scope_named(protocol(name), scope), follow=100)
-    assert found.violation is None and found.complete
-    assert found.unseen == []
-    assert found.rests > 0
+    assert found.verdict == ("ok", "") and found.complete
+    assert found.unseen == [] and found.sometimes
+    assert found.rests > 0 and found.evidence.deliveries > 0
+    assert found.evidence.replicas == found.evidence.expected and found.evidence.states == found.states
     assert (found.states, found.transitions) == PINNED[(name, scope)]
 
 
@@ -88,7 +89,9 @@ def test_a_state_is_the_one_that_its_schedule_leads_real_processes_to() -> None:
     model = properties.model
     search = Search(model, properties.at_state, lambda state: None)
     search.run()
-    for end in search.ends()[::40]:
+    ends = search.ends()[::40]
+    assert len(ends) >= 30
+    for end in ends:
         run = Run(setting)
         state = model.initial
         for move in search.moves_to(end):
@@ -110,8 +113,9 @@ def test_limits_stop_a_search_and_it_says_so() -> None:
     scope = scope_named(table, "cycle")
     assert explore(table, scope, Limits(states=500)).states < 600
     shallow = explore(table, scope, Limits(depth=4))
-    assert shallow.depth == 4 and not shallow.complete
-    assert not explore(table, scope, Limits(seconds=0.1)).complete
+    assert shallow.depth == 4 and not shallow.complete and shallow.ended > 50
+    hurried = explore(table, scope, Limits(seconds=0.1))
+    assert not hurried.complete and hurried.ended > 50
 
 
 def test_random_walks_are_repeatable_and_see_less() -> None:
@@ -194,7 +198,7 @@ def test_a_timer_moves_the_clock_of_its_process_alone() -> None:
 def test_messages_to_oneself_may_be_events_of_their_own() -> None:
     table = protocol("white_box")
     scope = scope_named(table, "conflict")
-    assert explore(table, replace(scope, at_once=False), Limits(depth=12), follow=0).violation is None
+    assert explore(table, replace(scope, at_once=False), Limits(depth=12), follow=0).verdict == ("ok", "")
     setting = Setting.of(table, replace(scope, at_once=False))
     run = Run(setting)
     run.move(("deliver", 2, 0))

@@ -58,7 +58,8 @@ def replace(table: Protocol, **classes: object) -> Protocol:
 
 
 def caught_by_swarm(table: Protocol, seeds: range) -> str:
-    """The first seed that shows the mutant, and how; empty if none does."""
+    """The first seed that shows the mutant, and how; empty if none does, and something was delivered."""
+    deliveries = 0
     for seed in seeds:
         try:
             outcome = judge(table, seed)
@@ -66,4 +67,6 @@ def caught_by_swarm(table: Protocol, seeds: range) -> str:
             return f"seed {seed}: {type(error).__name__}: {error}"
         if outcome.problem:
             return f"seed {seed}: {outcome.problem}"
+        deliveries += outcome.evidence.deliveries
+    assert deliveries, f"{table.name}: nothing was delivered in {len(seeds)} seeds"
     return ""

@@ -62,6 +62,7 @@ def test_things_happen_in_a_swarm() -> None:
             "skewed clocks": len({int(s) for s in trial.world.skew}) > 1,
         }.items():
             seen[what] = seen.get(what, 0) + happened
+    assert len(seen) == 11
     assert {what: n for what, n in seen.items() if n < 3} == {}
 
 
@@ -81,10 +82,11 @@ def test_things_happen_in_a_swarm_of_broadcasts() -> None:
                 seen[what] = seen.get(what, 0) + (what in types)
             for what in ("trust", "crash", "reconfigure"):
                 seen[what] = seen.get(what, 0) + (what in kinds)
+    assert len(seen) == 16
     assert {what: n for what, n in seen.items() if n < 2} == {}
 
 
 def test_a_seed_says_what_it_ran() -> None:
     outcome = run_seed("white_box", 7)
-    assert outcome.ok and outcome.events > 100 and "groups of" in outcome.config
+    assert outcome.ok and outcome.evidence and outcome.events > 100 and "groups of" in outcome.config
     assert outcome == run_seed("white_box", 7)
