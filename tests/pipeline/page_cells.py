@@ -174,7 +174,7 @@ def _check_cell(where: str, cell: Cell, value: object, unit: str = "") -> None:
     elif value is None:
         assert text == "–", said
     elif isinstance(value, int):
-        assert int(text.replace(",", "")) == value, said
+        assert float(text.replace(",", "")) == value, said
     elif isinstance(value, float):
         assert abs(float(text.replace(",", "")) - value) <= max(0.005 * abs(value), 0.00005), said
     else:

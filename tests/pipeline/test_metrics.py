@@ -430,6 +430,39 @@ def test_the_log_of_another_system(spark: SparkSession, tmp_path: Path, capsys: 
     assert pyarrow.csv.read_csv(out / "latency.csv").column("p50_ms").to_pylist() == [row["p50_ms"] for row in rows]
 
 
+# ---------------------------------------------------------------- nothing
+
+
+MULTICAST, DELIVER, START, END = (
+    '{"run": "r", "kind": "multicast", "process": "c0", "group": null, "seq": 1, "time": 0, "message": "a", '
+    '"sender": "c0", "dest": ["g0"]}\n',
+    '{"run": "r", "kind": "deliver", "process": "g0/0", "group": "g0", "seq": 1, "time": 5, "message": "a"}\n',
+    '{"run": "r", "kind": "start", "process": "g0/0", "group": "g0", "seq": 0, "time": 0}\n',
+    '{"run": "r", "kind": "end", "process": "log", "group": null, "seq": 1, "time": 9}\n',
+)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ((END,), "no replica is in the trace (0 multicasts, 0 deliveries)"),
+        ((MULTICAST, END), "no replica is in the trace (1 multicast, 0 deliveries)"),
+        ((START, MULTICAST, END), "nothing was delivered (1 multicast, 0 deliveries of 0 of 1 replica)"),
+        ((START, DELIVER, END), "nothing was multicast (0 multicasts, 1 delivery of 1 of 1 replica)"),
+        ((START, MULTICAST, DELIVER, END), ""),
+    ],
+)
+def test_numbers_of_nothing_are_written_and_said_to_be_that(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "log.jsonl").write_text("".join(rows))
+    code = run(["metrics", str(tmp_path / "log.jsonl"), "--out", str(tmp_path / "tables"), "--json"])
+    out, err = capsys.readouterr()
+    assert code == (3 if said else 0) and said in err and err.count("\n") == bool(said)
+    assert json.loads(out)["evidence"]["deliveries"] == (DELIVER in rows)
+    assert len(list((tmp_path / "tables").iterdir())) == 2 * len(TABLES)
+
+
 # ---------------------------------------------------------------- bad input
 
 

@@ -1,13 +1,17 @@
 """A report is one page that needs nothing else, on a screen of any size and colour, and on paper."""
 
+import csv
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from amcast.cli import run
+from tests.pipeline.page_cells import check_page
 
 SPEC = """
     protocol = "white_box"
@@ -52,10 +56,12 @@ def test_the_page_of_a_sweep(spark: SparkSession, tmp_path: Path, capsys: pytest
     assert run(["sweep", str(tmp_path / "spec.toml"), "--out", str(sweep)]) == 0
     capsys.readouterr()
     assert run(["verify", str(sweep / "trace"), "--json"]) == 0
-    (tmp_path / "sweep-verdicts.json").write_text(capsys.readouterr().out)
+    verdicts = capsys.readouterr().out
+    (tmp_path / "sweep-verdicts.json").write_text(verdicts)
     before = sorted(sweep.rglob("*"))
     assert run(["report", str(sweep)]) == 0
-    assert capsys.readouterr().err == ""
+    out, err = capsys.readouterr()
+    assert err == "" and "verified ok: 12 of 12 verdicts ok" in out and "of 12 of 12 replicas" in out
 
     text = (tmp_path / "sweep-report.html").read_text()
     page = Page(text)
@@ -72,6 +78,48 @@ def test_the_page_of_a_sweep(spark: SparkSession, tmp_path: Path, capsys: pytest
     beside = {path.name for path in (tmp_path / "sweep-report").iterdir()}
     assert {"runs.csv", "latency.csv", "sweep.csv", "load_curve.png", "recovery.png"} <= beside
     assert sorted(sweep.rglob("*")) == before, "nothing is written into what the report is about"
+    tables = {file.stem: rows_of(file) for file in (tmp_path / "sweep-report").glob("*.csv")}
+    assert len(check_page(text, tables, json.loads(verdicts)["verdicts"]).tables) >= 6
+
+    # Verdicts on another trace are not shown as if they were on this one.
+    (tmp_path / "sweep-verdicts.json").write_text(verdicts.replace('"deliveries": ', '"deliveries": 1'))
+    assert run(["report", str(sweep)]) == 3
+    out, err = capsys.readouterr()
+    assert "was judged on 1" in err and "(12 of 12 verdicts differ); verify this trace" in err
+    assert "verified unknown: 0 of 12 verdicts ok" in out
+
+
+def rows_of(file: Path) -> list[dict[str, Any]]:
+    """A table as it is beside the page."""
+
+    def value(cell: str) -> Any:
+        for kind in (int, float):
+            try:
+                return kind(cell)
+            except ValueError:
+                pass
+        return cell or None
+
+    with file.open() as lines:
+        return [{name: value(cell) for name, cell in row.items()} for row in csv.DictReader(lines)]
+
+
+def test_the_page_of_a_run_without_deliveries(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = '{"run": "r", "kind": "start", "process": "g0/0", "group": "g0", "seq": 0, "time": 0, "detail": DETAIL}\n'
+    multicast = '"message": "a", "sender": "c0", "dest": ["g0"]'
+    (tmp_path / "log.jsonl").write_text(
+        start.replace("DETAIL", json.dumps('{"members": 3}'))
+        + f'{{"run": "r", "kind": "multicast", "process": "c0", "group": null, "seq": 1, "time": 0, {multicast}}}\n'
+        + '{"run": "r", "kind": "end", "process": "log", "group": null, "seq": 1, "time": 5}\n'
+    )
+    assert run(["report", str(tmp_path / "log.jsonl")]) == 3
+    out, err = capsys.readouterr()
+    assert err == "amcast: nothing was delivered\n" and "it shows 0 deliveries of 0 of 3 replicas; not verified" in out
+    tables = {file.stem: rows_of(file) for file in (tmp_path / "log-report").glob("*.csv")}
+    page = check_page((tmp_path / "log-report.html").read_text(), tables)
+    assert page.notes == ["nothing was delivered"] and page.tiles["messages"].remark == "none delivered everywhere"
 
 
 def test_what_a_trace_says_is_text_and_not_markup(spark: SparkSession, tmp_path: Path) -> None:

@@ -127,6 +127,11 @@ def test_mistakes_in_a_figure_are_named() -> None:
     scaled = {"small": {"curve": {"clients": 3}}}
     with pytest.raises(UsageError, match=r"scale\.small\.curve: did you mean curves"):
         figure_of({**document, "scale": scaled}, "tiny", "small")
+    with pytest.raises(UsageError, match=r"2 ×: differs from nothing; expected at_least"):
+        claim = {"what": "2 ×", "paper": "", "column": "x", "differs": "why"}
+        figure_of({**document, "claim": [claim]}, "tiny", "small")
+    with pytest.raises(UsageError, match="has neither sweeps nor digraphs"):
+        figure_of({name: document[name] for name in ("title", "paper", "plot")}, "tiny", "small")
 
 
 # ---------------------------------------------------------------- claims
@@ -218,8 +223,12 @@ def test_a_figure_is_run_drawn_and_compared(
     documents = {"curves": tomllib.loads(TINY + CURVES), "timeline": tomllib.loads(TINY + TIMELINE)}
     monkeypatch.setattr(figure_module, "read_figure", documents.__getitem__)
     monkeypatch.delenv("COLUMNS", raising=False)
-    assert run(["reproduce", "curves", "timeline", "--out", str(tmp_path / "out"), "--json"]) == 0
-    curves, timeline = json.loads(capsys.readouterr().out)
+    assert run(["reproduce", "curves", "timeline", "--out", str(tmp_path / "out"), "--json"]) == 3
+    out, err = capsys.readouterr()
+    assert err == "amcast: curves: over FastCast: not measured: no run with fastcast\n"
+    curves, timeline = json.loads(out)
+    assert curves["evidence"]["runs"] == 8 + 1 and curves["evidence"]["deliveries"] > 8 * 30
+    assert [claim["status"] for claim in curves["claims"]] == ["met", "not measured"]
     latency, ratio = curves["claims"]
     assert latency["measured"] == latency["expected"] == 3.0 and latency["paper"] == "3δ"
     assert ratio["measured"] is None and ratio["note"] == "not measured: no run with fastcast"
@@ -234,9 +243,34 @@ def test_a_figure_is_run_drawn_and_compared(
         assert len(points) == rows if rows else {row["place"] for row in points} == {"g0", "g1", "clients"}
         assert len(list(csv.DictReader((folder / "claims.csv").open()))) == 2
     # What was run is not run again; what is printed for people says the same.
-    assert run(["reproduce", "curves", "--out", str(tmp_path / "out")]) == 0
+    assert run(["reproduce", "timeline", "--out", str(tmp_path / "out")]) == 0
     out = capsys.readouterr().out
-    assert "latency without load" in out and "3.00 δ" in out and "a note" in out
+    assert "steady again" in out and "a note" in out and "2 claims: 2 shown; from 9 runs, " in out
+    # What is claimed and not met is an error, unless it is known to differ.
+    latency = documents["curves"]["claim"][0]
+    documents["curves"]["claim"] = [latency | {"expected": 4.0}]
+    assert run(["reproduce", "curves", "--out", str(tmp_path / "out")]) == 1
+    out, err = capsys.readouterr()
+    assert err == "amcast: curves: not met: latency without load: 3.00 δ; expected 4.00 δ\n"
+    documents["curves"]["claim"] = [latency | {"expected": 4.0, "differs": "it is 3δ"}]
+    assert run(["reproduce", "curves", "--out", str(tmp_path / "out")]) == 0
+    out, err = capsys.readouterr()
+    assert err == "" and "differs: latency without load: it is 3δ" in out and "1 claim: 1 differs" in out
+
+
+def test_a_figure_of_which_no_run_is_ok_is_not_drawn(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = tomllib.loads(TINY + CURVES)
+    nothing = {"duration": "1ns", "rate": 0.001}  # too short for a message
+    document["scale"]["small"] = {"curves": {"clients": [1, 3], **nothing}, "run": {"crashes": [], **nothing}}
+    monkeypatch.setattr(figure_module, "read_figure", {"curves": document}.__getitem__)
+    assert run(["reproduce", "curves", "--out", str(tmp_path / "out")]) == 1
+    out, err = capsys.readouterr()
+    assert "2 claims: 2 not measured; from 0 runs" in out and "no picture" in out
+    assert "curves: 5 runs not ok" in err and "nothing was delivered" in err
+    assert "latency without load: not measured: no run is ok" in err
+    assert not (tmp_path / "out" / "curves-small" / "curves.png").exists()
 
 
 def test_figures_are_listed_and_a_wrong_name_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,6 +92,7 @@ DIGRAPHS = """
     [[claim]]
     what = "connectivity"
     paper = "4"
+    expected = 4
     column = "connectivity"
     where = { servers = 18 }
 """
@@ -105,6 +106,13 @@ def test_figures_are_run_drawn_and_compared(
     assert run(["reproduce", *documents, "--out", str(tmp_path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     measured = {figure["figure"]: figure["claims"][0] for figure in found}
+    assert {name: claim["status"] for name, claim in measured.items()} == {
+        "grid": "shown", "rates": "shown", "digraphs": "met",
+    }  # fmt: skip
+    assert [figure["evidence"]["runs"] for figure in found] == [6, 2, 0]
+    assert [figure["evidence"]["states"] for figure in found] == [0, 0, 2] and all(
+        figure["evidence"]["deliveries"] for figure in found[:2]
+    )
     points: dict[str, list[dict[str, str]]] = {}
     for name in documents:
         folder = tmp_path / f"{name}-small"

@@ -160,6 +160,8 @@ def test_rows_are_the_same_whatever_the_partitioning(
     spec = spec_from(SMALL)
     done = sweep(spec, tmp_path / "many")
     assert done.statuses == {"ok": 24} and done.done_before == 0
+    lines = lines_of(tmp_path / "many")
+    assert (done.evidence.runs, done.evidence.deliveries) == (24, sum(line["deliveries"] for line in lines))
     monkeypatch.setattr(sweep_module, "TASKS_PER_CORE", 1)
     sweep(spec, tmp_path / "few")
     assert lines_of(tmp_path / "many") == lines_of(tmp_path / "few")
@@ -242,6 +244,7 @@ def test_a_finished_sweep_is_not_run_again_and_another_needs_force(
     assert run(command) == 0
     first = json.loads(capsys.readouterr().out)
     assert first["rows"] == 2 and first["done_before"] == 0 and first["statuses"] == {"ok": 2}
+    assert first["evidence"]["multicasts"] == 20 <= first["evidence"]["deliveries"]
     written = {file: file.stat().st_mtime_ns for file in (tmp_path / "out" / "runs").iterdir()}
     assert run(command) == 0
     assert json.loads(capsys.readouterr().out)["done_before"] == 2
@@ -252,6 +255,11 @@ def test_a_finished_sweep_is_not_run_again_and_another_needs_force(
     assert run([*command, "--force"]) == 0
     assert json.loads(capsys.readouterr().out)["statuses"] == {"ok": 1}
     assert len(list((tmp_path / "out" / "runs").iterdir())) == 1
+    # Rows in which nothing happens are no rows that are ok.
+    (tmp_path / "spec.toml").write_text('protocol = "skeen"\nduration = "1ns"\nrate = 0.001\nseeds = 2')
+    assert run([*command[:-1], "--force"]) == 3
+    out, err = capsys.readouterr()
+    assert "2 empty; 0 deliveries;" in out and "no row that is ok delivered anything" in err and err.count("\n") == 1
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
