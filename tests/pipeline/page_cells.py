@@ -14,7 +14,7 @@ from amcast.check.evidence import Evidence, total
 
 Row = Mapping[str, Any]
 
-GOOD, BAD = {"ok", "quiescent"}, {"violated", "failed", "crashed"}
+GOOD, BAD = {"ok"}, {"violated", "failed", "crashed"}
 UNSURE = {"unknown", "stalled", "empty", "timeout", "refused", "cut off"}
 ROLES = {
     "leader": "first delivery in a group",

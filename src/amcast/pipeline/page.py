@@ -88,7 +88,7 @@ def _status(words: str) -> str:
 
 
 STATUS_CLASSES: Final = {
-    "ok": "good", "quiescent": "good", "violated": "bad", "failed": "bad", "crashed": "bad", "unknown": "unsure",
+    "ok": "good", "violated": "bad", "failed": "bad", "crashed": "bad", "unknown": "unsure",
     "empty": "unsure", "stalled": "unsure", "timeout": "unsure", "refused": "unsure", "cut off": "unsure",
 }  # fmt: skip
 
