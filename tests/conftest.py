@@ -1,5 +1,6 @@
 """Options and fixtures of the whole suite, and what it says at its end of all that did not run."""
 
+import os
 from collections import Counter
 
 import pytest
@@ -17,6 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "tool(name): needs a program that is no part of amcast")
+    os.environ.pop("COLUMNS", None)  # workers have it: what a command prints would depend on -n
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

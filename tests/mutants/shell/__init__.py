@@ -17,8 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 HOOK = Path(__file__).parent / "hook"
-# Plugins that these runs do without: half of the time of a quick test is to import them.
-OPTIONS = ("-x", "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest")
+# Without the plugin of hypothesis, whose import takes as long as a quick test.
+OPTIONS = ("-x", "-q", "--tb=short", "-n", "0", "-p", "no:cacheprovider", "-p", "no:hypothesispytest")
 
 
 @dataclass(frozen=True)
