@@ -79,7 +79,7 @@ def test_totals_are_those_of_the_summary(
     recorded: tuple[Path, dict[str, Summary]], measured: dict[str, list[dict[str, Any]]]
 ) -> None:
     rows = by_run(measured["runs"])
-    assert rows.keys() == recorded[1].keys()
+    assert rows.keys() == recorded[1].keys() and len(rows) > 5
     for name, summary in recorded[1].items():
         row = rows[name]
         for column in ("multicasts", "delivered_messages", "deliveries", "crashes", "leader_changes", "duration_ms"):
@@ -92,6 +92,7 @@ def test_latencies_are_those_of_the_summary(
     recorded: tuple[Path, dict[str, Summary]], measured: dict[str, list[dict[str, Any]]], role: str, field: str
 ) -> None:
     rows = by_run(row for row in measured["latency"] if row["role"] == role and row["group"] is None)
+    assert len(rows) > 5
     for name, summary in recorded[1].items():
         latency = getattr(summary, field)
         assert (latency is None) == (name not in rows)
@@ -118,6 +119,7 @@ def test_recoveries_are_those_of_the_summary(
 
 def test_the_timeline_adds_up(measured: dict[str, list[dict[str, Any]]]) -> None:
     runs = by_run(measured["runs"])
+    assert len(runs) > 5
     for name, row in runs.items():
         bins = [each for each in measured["timeline"] if each["run"] == name and each["group"] is None]
         assert [each["bin"] for each in bins] == list(range(len(bins))) and len(bins) <= 100
@@ -146,6 +148,7 @@ def test_runs_that_differ_in_the_seed_are_pooled_by_load(measured: dict[str, lis
 
 
 def test_the_cdf_meets_the_percentiles(measured: dict[str, list[dict[str, Any]]]) -> None:
+    assert measured["latency_by_load"]
     for row in measured["latency_by_load"]:
         key = {name: row[name] for name in (*LOAD, "role")}
         points = [each for each in measured["latency_cdf"] if key.items() <= each.items()]

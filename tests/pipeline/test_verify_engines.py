@@ -74,6 +74,7 @@ def test_both_engines_give_the_same_verdicts(
     events = events_of(runs, seed)
     found = verify_rows(rows_of(spark, events), replace(FINELY, trust_nothing=trust_nothing), small)
     assert differences(judged(check(events, ALL)), judged(found)) == {}
+    assert len(found) == runs * len(ALL)
     for verdict in found:  # what the huge tier shows is by itself a trace that breaks the property
         assert bool(verdict.counterexample) == bool(verdict.reason) == (verdict.status == "violated") or (
             verdict.status == "unknown" and verdict.reason and not verdict.counterexample
