@@ -20,6 +20,8 @@ REGRESSIONS = {
     "allconcur_plus_uniform": [7, 15, 22, 37],  # an eon that began to end in the middle of an unreliable round
 }
 assert set(REGRESSIONS) <= set(PROTOCOLS)
+# Found and not mended yet: members keep copies of a message whose sender crashed and whose group never orders it.
+OPEN = [("optimistic", 1700)]
 BLOCKS = [(name, block) for name in PROTOCOLS for block in range(4 if name in THOROUGH else 1)]
 
 
@@ -37,6 +39,13 @@ def test_swarm_is_clean(name: str, block: int) -> None:
 def test_regression(name: str, seed: int) -> None:
     outcome = run_seed(name, seed)
     assert not outcome.problem and outcome.evidence, outcome
+
+
+@pytest.mark.xfail(reason="a message of a crashed sender is neither delivered nor given up", strict=True)
+@pytest.mark.parametrize(("name", "seed"), OPEN)
+def test_open_fault(name: str, seed: int) -> None:
+    """Move the seed to REGRESSIONS when it passes."""
+    assert not run_seed(name, seed).problem
 
 
 def test_things_happen_in_a_swarm() -> None:
