@@ -223,14 +223,15 @@ def find_problem(trial: Trial, recorder: ListRecorder) -> tuple[str, str, int]:
         if excuse and refused(recorder.events) and not any(event.kind == "multicast" for event in events):
             excuse = ALL_REFUSED
     for verdict in verdicts:
-        if verdict.status == "unknown" and not excuse and not is_alone(trial, verdict):
+        if verdict.status == "unknown" and not excuse and not (verdict.property == "genuine" and all_alone(events)):
             return said(verdict), "", pairs
     return "", excuse, pairs
 
 
-def is_alone(trial: Trial, verdict: Verdict) -> bool:
-    """Return whether nobody could be involved who should not: there is one process, which sends to nobody."""
-    return verdict.property == "genuine" and trial.world.topology.size == 1
+def all_alone(events: Sequence[Event]) -> bool:
+    """Return whether nobody delivered but senders, each what it had multicast: nobody need be told of anything."""
+    senders = {event.message: event.process for event in events if event.kind == "multicast"}
+    return all(event.process == senders.get(event.message) for event in events if event.kind == "deliver")
 
 
 def said(verdict: Verdict) -> str:
