@@ -143,3 +143,43 @@ def test_the_reason_is_the_one_that_helps() -> None:
     only_end = Trace().end()
     assert only_end.verdict("termination").reason == "nothing was multicast"
     assert only_end.verdict("agreement").reason == "nothing was delivered"
+
+
+def test_what_was_delivered_must_have_been_multicast_to_be_compared() -> None:
+    unsent = Trace().start("g0/0", "g0/1").multicast("c1", "z", "g0")
+    unsent.deliver("g0/0", "a", "b").deliver("g0/1", "b", "a")
+    for name in ("validity", "fifo", "causal"):
+        assert unsent.verdict(name).reason == "no message was both multicast and delivered where it is addressed to"
+    strays = Trace().start("g0/0").multicast("c1", "a", "g0").multicast("c1", "b", "g0").deliver("g1/0", "b", "a")
+    assert {strays.verdict(name).status for name in ("fifo", "causal")} == {"unknown"}
+    assert strays.verdict("validity").status == "violated"
+    at_a_client = Trace().start("g0/0").multicast("c1", "a", "g0").multicast("c1", "b", "g0").deliver("c2", "b", "a")
+    assert {at_a_client.verdict(name).status for name in ("fifo", "causal")} == {"unknown"}
+
+
+def test_there_is_no_share_of_nothing() -> None:
+    guessed = Trace().start("g0/0").multicast("c1", "a", "g0").optdeliver("g0/0", "a")
+    assert guessed.verdict("optimistic").figure == {"mistakes": 0, "delivered": 0}
+    assert guessed.deliver("g0/0", "a").verdict("optimistic").figure == {"mistakes": 0, "delivered": 1, "share": 0.0}
+
+
+def test_nobody_is_left_to_agree() -> None:
+    crashed = Trace().start("g0/0", "g0/1").multicast("c1", "a", "g0").deliver("g0/0", "a").deliver("g0/1", "a")
+    crashed.crash("g0/0").crash("g0/1").end()
+    for name in ("agreement", "agreement-nonuniform"):
+        assert crashed.verdict(name).reason == "no process that is up had to deliver what others delivered"
+
+
+def test_a_repeated_multicast_counts_from_its_lowest_place_whatever_the_order_of_rows() -> None:
+    """c1 multicast a before b, and a once more: who delivers b first breaks fifo order."""
+    trace = Trace().multicast("c1", "a", "g0").multicast("c1", "b", "g0").multicast("c1", "a", "g0")
+    trace.deliver("g0/0", "b", "a").start("g0/0")
+    for events in (trace.events, trace.events[::-1]):
+        assert [v.status for v in check(events, ["fifo", "causal"])] == ["violated", "violated"]
+
+
+def test_a_start_row_may_hold_anything() -> None:
+    for detail in ("[" * 100_000, '{"members": 99999999999999999999}', '{"members": -3}', '{"members": true}'):
+        trace = Trace().multicast("c1", "a", "g0").deliver("g0/0", "a").end()
+        start(trace, "g0/0", detail)
+        assert trace.verdict("agreement").status == "ok"

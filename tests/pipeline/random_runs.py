@@ -8,6 +8,13 @@ from dataclasses import dataclass, field
 from amcast.core.trace import Event
 
 
+# What a start row says of its group: mostly its size, and sometimes something that is none.
+STATED = ['{"members": N}'] * 20 + [
+    '{"members": "N"}', " {'members': N}", '{"members": N} x', "[" * 3000, '{"members": 99999999999999999999}', "", "N",
+    '{"members": true}', '{"members": -N}', '{"members": N.0}', '{"members": 9, "members": N}',
+]  # fmt: skip
+
+
 @dataclass
 class Step:
     """An event without its place: what a process did."""
@@ -100,7 +107,7 @@ def good_run(name: str, chance: random.Random) -> Run:
     if chance.random() < 0.9:
         sizes = Counter(run.group_of.values()) if chance.random() < 0.5 else {}
         for process, group in run.group_of.items():
-            detail = f'{{"members": {sizes[group]}}}' if sizes and group else None
+            detail = chance.choice(STATED).replace("N", str(sizes[group])) if sizes and group else None
             run.steps[process].append(Step("start", detail=detail))
     for _, process, step in timed:
         run.steps[process].append(step)
@@ -248,6 +255,12 @@ def lose_all_replicas_but_one(run: Run) -> None:
         lose(run, "start")
 
 
+def lose_most_multicasts(run: Run) -> None:
+    """What is delivered was not multicast, for all but one message that nobody delivers."""
+    lose(run, "multicast")
+    run.steps.setdefault("c0", []).append(Step("multicast", "other", run.chance.choice(list(run.dest.values()))))
+
+
 def deliver_nothing(run: Run) -> None:
     lose(run, "deliver", *run.chance.choices(["multicast", "optdeliver", "start"], k=run.chance.randrange(3)))
 
@@ -280,7 +293,7 @@ def _one(run: Run, *kinds: str) -> list[tuple[str, int]]:
 MUTATIONS: list[Callable[[Run], None]] = [
     swap_at_a_process, swap_in_a_group, add_a_ring, drop, repeat, retarget, deliver_something_strange,
     multicast_at_another_time, crash, deliver_only_at_the_dead, take_part_as_a_stranger, cut_off, wrong_timestamp,
-    wrong_timestamps_everywhere, lose_a_group, lose_all_replicas_but_one, deliver_nothing,
+    wrong_timestamps_everywhere, lose_most_multicasts, lose_a_group, lose_all_replicas_but_one, deliver_nothing,
 ]  # fmt: skip
 
 

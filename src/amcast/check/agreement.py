@@ -36,7 +36,7 @@ def _check(history: History, name: str, counts: Callable[[int], bool]) -> Verdic
         if absent := history.absent():
             return history.unknown(name, absent)
         if not pairs:
-            return history.unknown(name, NOBODY_UP if deliverer else NOTHING_DELIVERED)
+            return history.unknown(name, NOBODY_UP if history.evidence.deliveries else NOTHING_DELIVERED)
         return history.ok(name, pairs)
     process, message = lack
     other = deliverer[message]

@@ -84,8 +84,9 @@ def _follow(next_of: dict[int, int], first: int) -> list[int]:
 
 
 def check_causal(history: History) -> Verdict:
-    if nothing := history.nothing_to_compare():
-        return history.unknown("causal", nothing)
+    pairs = history.addressed_deliveries()
+    if not pairs:
+        return history.unknown("causal", history.nothing_to_compare())
     past = _Past(history)
     for group in range(len(history.groups)):
         addressed = bytearray(len(history.messages))
@@ -100,7 +101,7 @@ def check_causal(history: History) -> Verdict:
             if early is not None:
                 return _violated(history, past, process, early, addressed)
             fine = max(fine, sequence, key=len)
-    return history.ok("causal")
+    return history.ok("causal", pairs)
 
 
 def _first_too_early(past: _Past, sequence: Sequence[int], addressed: bytearray) -> int | None:

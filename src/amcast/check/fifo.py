@@ -19,12 +19,13 @@ class Overtaking(NamedTuple):
 
 
 def check_fifo(history: History) -> Verdict:
-    if nothing := history.nothing_to_compare():
-        return history.unknown("fifo", nothing)
+    pairs = history.addressed_deliveries()
+    if not pairs:
+        return history.unknown("fifo", history.nothing_to_compare())
     sequences = [log.firsts() for log in history.delivered]
     found = first_overtaking(history, sequences)
     if found is None:
-        return history.ok("fifo")
+        return history.ok("fifo", pairs)
     rows = [history.multicast_row(found.earlier), history.multicast_row(found.later)]
     rows.append(history.deliver_row(found.process, found.later))
     if found.earlier in sequences[found.process]:

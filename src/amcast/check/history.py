@@ -25,6 +25,7 @@ NOBODY: Final = -1
 NOWHERE: Final = -1
 NO_GROUP: Final = -1
 _NO_TIME: Final = -(2**63)
+MOST_MEMBERS: Final = 1_000_000
 
 
 class Log:
@@ -100,6 +101,7 @@ class History:
         self._group_index: dict[str, int] = {}
         self._message_index: dict[str, int] = {}
         self._dest_index: dict[tuple[str, ...], int] = {}
+        self._again: dict[int, tuple[int, int | None]] = {}  # of messages that are multicast again: the lowest seq
 
     # -- reading events
 
@@ -131,6 +133,7 @@ class History:
 
     def finish(self) -> None:
         """Put the rows of every process in the order of their `seq`, and sort what there is by group."""
+        self._take_first_multicasts()
         for process, name in enumerate(self.processes):
             logs = (self.delivered[process], self.optimistic[process], self.multicast[process])
             for log in logs:
@@ -229,7 +232,19 @@ class History:
                 f"and by {event.process!r} to {', '.join(event.dest)}; "
                 f"expected ids that are unique in the run; rename one"
             )
-        # The same multicast again is a re-send: the first counts.
+        else:  # a re-send
+            known = self._again.get(message)
+            if known is None or event.seq < known[0]:
+                self._again[message] = event.seq, event.time
+
+    def _take_first_multicasts(self) -> None:
+        """Of a multicast and its re-sends the one with the lowest `seq` counts, in whatever order the rows came."""
+        for process in {self.sender[message] for message in self._again}:
+            log = self.multicast[process]
+            for index, message in enumerate(log.messages):
+                seq, time = self._again.get(message, (log.seqs[index], None))
+                if seq < log.seqs[index]:
+                    log.seqs[index], log.times[index] = seq, _NO_TIME if time is None else time
 
     def _dest(self, names: tuple[str, ...]) -> int:
         index = self._dest_index.get(names)
@@ -285,11 +300,20 @@ class History:
             return SOLITARY
         return ""
 
+    def multicast_deliveries(self) -> int:
+        """Count the deliveries of messages that somebody multicast, each once at a process."""
+        return sum(self.sender[message] != NOBODY for log in self.delivered for message in log.firsts())
+
+    def addressed_deliveries(self) -> int:
+        """Count the deliveries of messages that are addressed to the group of who delivers, each once at a process."""
+        logs = zip(self.delivered, self.group_of, strict=True)
+        return sum(self.is_addressed(message, group) for log, group in logs for message in log.firsts())
+
     def nothing_to_compare(self) -> str:
-        """Say why deliveries cannot be compared with multicasts; empty if they can."""
+        """Say why no delivery can be compared with a multicast."""
         if not self.evidence.deliveries:
             return NOTHING_DELIVERED
-        return "" if self.evidence.multicasts else NOTHING_MULTICAST
+        return NOTHING_KNOWN if self.evidence.multicasts else NOTHING_MULTICAST
 
     # -- verdicts
 
@@ -344,6 +368,7 @@ class History:
 
 NOTHING_DELIVERED: Final = "nothing was delivered"
 NOTHING_MULTICAST: Final = "nothing was multicast"
+NOTHING_KNOWN: Final = "no message was both multicast and delivered where it is addressed to"
 CUT_OFF: Final = "the run has no end row: it was cut off, and more might have been delivered"
 SOLITARY: Final = (
     "every group has one process in the trace, and no start row says that there are no others; add one for each member"
@@ -364,10 +389,10 @@ def stated_members(detail: str | None) -> int:
         return 0
     try:
         document = json.loads(detail)
-    except ValueError:
+    except (ValueError, RecursionError):
         return 0
     size = document.get("members") if isinstance(document, dict) else None
-    return size if isinstance(size, int) else 0
+    return size if isinstance(size, int) and 0 < size <= MOST_MEMBERS else 0
 
 
 def histories(events: Iterable[Event]) -> list[History]:

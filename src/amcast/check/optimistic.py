@@ -36,7 +36,8 @@ def _figure(history: History) -> dict[str, int | float]:
             final = log.firsts()
             delivered += len(final)
             mistakes += count_mistakes(guessed.firsts(), final)
-    return {"mistakes": mistakes, "delivered": delivered, "share": mistakes / delivered if delivered else 0.0}
+    share = {"share": mistakes / delivered} if delivered else {}  # of nothing there is none
+    return {"mistakes": mistakes, "delivered": delivered, **share}
 
 
 def count_mistakes(guessed: Sequence[int], final: Sequence[int]) -> int:

@@ -11,7 +11,7 @@ from amcast.check.agreement import first_lack
 from amcast.check.history import CUT_OFF, NOTHING_MULTICAST, History
 from amcast.check.verdict import Verdict
 
-NOTHING_DUE: Final = "nothing had to be delivered: every sender, or every destination, crashed"
+NOTHING_DUE: Final = "nothing had to be delivered: every sender or every destination crashed, or there was none"
 
 
 def check_termination(history: History) -> Verdict:

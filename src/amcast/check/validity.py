@@ -8,8 +8,9 @@ from amcast.check.verdict import Verdict
 
 
 def check_validity(history: History) -> Verdict:
-    if nothing := history.nothing_to_compare():
-        return history.unknown("validity", nothing)
+    known = history.multicast_deliveries()
+    if not known:
+        return history.unknown("validity", history.nothing_to_compare())
     for process, log in enumerate(history.delivered):
         message = first_not_addressed(history, process, log)
         if message is not None:
@@ -18,7 +19,7 @@ def check_validity(history: History) -> Verdict:
                 f"{history.processes[process]} delivered {not_addressed(history, process, message)}",
                 (history.multicast_row(message), history.deliver_row(process, message)),
             )
-    return history.ok("validity")
+    return history.ok("validity", known)
 
 
 def first_not_addressed(history: History, process: int, log: Log) -> int | None:

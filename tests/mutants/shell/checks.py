@@ -52,6 +52,21 @@ MUTANTS = [
         caught_by=f"{EVIDENCE}::test_what_a_verdict_rests_on",
     ),
     shell_mutant(
+        "validity_of_what_nobody_multicast", "amcast.check.validity",
+        ("    if not known:\n", "    if not history.evidence.multicasts:\n"),
+        caught_by=f"{EVIDENCE}::test_what_was_delivered_must_have_been_multicast_to_be_compared",
+    ),
+    shell_mutant(
+        "fifo_order_of_strays", "amcast.check.fifo",
+        ("    if not pairs:\n", "    if not history.evidence.multicasts:\n"),
+        caught_by=f"{EVIDENCE}::test_what_was_delivered_must_have_been_multicast_to_be_compared",
+    ),
+    shell_mutant(
+        "first_row_of_a_multicast_counts", "amcast.check.history",
+        ("                if seq < log.seqs[index]:\n", "                if False:\n"),
+        caught_by=f"{EVIDENCE}::test_a_repeated_multicast_counts_from_its_lowest_place_whatever_the_order_of_rows",
+    ),
+    shell_mutant(
         "verify_hides_what_a_verdict_rests_on", "amcast.cli.verify",
         ("Text(reason or rests_on(of_runs))", "Text(reason)"),
         caught_by=f"{VERIFY}::test_a_verdict_says_what_it_rests_on",

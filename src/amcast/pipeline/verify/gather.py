@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from amcast.check.history import stated_members
 from amcast.pipeline.tables import is_faulty
 from amcast.pipeline.verify.arrays import Bools, Ints, ints, one_array, stretches
 from amcast.pipeline.verify.blocks import SCHEMA, Batches, pack, split
@@ -33,8 +34,6 @@ FACTS: Final = pa.schema(
         ("first_time", pa.int64()), ("first_tie", pa.string()), ("last_time", pa.int64()), ("last_tie", pa.string()),
     ]
 )  # fmt: skip
-# How many members a start row says that its group has: see amcast.check.history.stated_members.
-_STATED: Final = "coalesce(try_cast(get_json_object(detail, '$.members') as bigint), 0L)"
 ABOUT_MESSAGES: Final = pa.schema(
     [
         ("run", pa.string()), ("process", pa.string()), ("code", pa.int8()), ("seq", pa.int64()),
@@ -51,7 +50,7 @@ def gather(rows: DataFrame, buckets: int, with_traffic: bool) -> DataFrame:
         F.col("ts.time").alias("time"), F.col("ts.tie").alias("tie"),
         is_faulty().alias("fault"), in_bucket.alias("bucket"),
         F.coalesce(F.size("about"), F.lit(0)).alias("about_size"),
-        F.when(F.col("kind") == "start", F.expr(_STATED)).otherwise(F.lit(0).cast("long")).alias("members"),
+        F.when(F.col("kind") == "start", F.col("detail")).alias("stated"),
     ]  # fmt: skip
     if with_traffic:
         about = F.array_compact("about")
@@ -128,10 +127,17 @@ def _facts(table: pa.Table, kinds: pa.DictionaryArray) -> pa.RecordBatch:
         pa.array(_all_hold(same, seq[1:] > seq[:-1], starts)),
         pa.array(np.add.reduceat((ints(sorted_("about_size")) > 0).astype(np.int64), starts)),
         pa.array(np.add.reduceat(ints(sorted_("fault").cast(pa.int8())), starts)),
-        pa.array(np.maximum.reduceat(ints(sorted_("members")), starts)),
+        pa.array(np.maximum.reduceat(_members(sorted_("stated")), starts)),
     ]
     columns += _facts_of_ts(sorted_("time"), sorted_("tie"), same, starts, ends)
     return pa.RecordBatch.from_arrays(columns, schema=FACTS)
+
+
+def _members(details: pa.Array) -> Ints:
+    """How many members each start row says that its group has; few rows say it, and most in the same words."""
+    words = details.dictionary_encode()
+    sizes = np.array([*map(stated_members, words.dictionary.to_pylist()), 0], dtype=np.int64)
+    return np.asarray(sizes[words.indices.fill_null(len(sizes) - 1).to_numpy(zero_copy_only=False)])
 
 
 def _facts_of_ts(times: pa.Array, ties: pa.Array, same: Bools, starts: Ints, ends: Ints) -> list[pa.Array]:

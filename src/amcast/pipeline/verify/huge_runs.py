@@ -20,7 +20,15 @@ from pyspark.sql import functions as F
 from amcast.check import Verdict, check
 from amcast.check.agreement import NOBODY_UP
 from amcast.check.evidence import Evidence
-from amcast.check.history import CUT_OFF, NOTHING_DELIVERED, NOTHING_MULTICAST, SOLITARY, no_process_of, too_few
+from amcast.check.history import (
+    CUT_OFF,
+    NOTHING_DELIVERED,
+    NOTHING_KNOWN,
+    NOTHING_MULTICAST,
+    SOLITARY,
+    no_process_of,
+    too_few,
+)
 from amcast.check.termination import NOTHING_DUE
 from amcast.core.errors import TraceError
 from amcast.core.trace import Event
@@ -131,7 +139,7 @@ class _Judgement:
         self.uncertified: set[int] = set()
         self.figures: dict[int, dict[str, int | float]] = {}
         self.seen = [Evidence() for _ in survey.runs]
-        self.due: Counter[tuple[int, str]] = Counter()
+        self.compared: Counter[tuple[int, str]] = Counter()  # pairs, by run and property
         self.addressed: dict[int, set[int]] = defaultdict(set)  # groups, by run
         self.absent: dict[int, set[str]] = {}  # groups without a process, by run
         self.cuts: Steps | None = None
@@ -164,7 +172,7 @@ class _Judgement:
     def read_marks(self, messages: DataFrame) -> None:
         """Note what is wrong with messages by themselves."""
         found = messages.mapInArrow(_marked, _MARKED).toArrow().to_pylist()
-        self.seen = self.evidence([row for row in found if row["multicasts"]])
+        self.seen = self.evidence([row for row in found if row["multicasts"] is not None])
         for row in found:
             if row["group"] is not None:
                 self.addressed[row["run"]].add(row["group"])
@@ -186,8 +194,9 @@ class _Judgement:
         multicasts: Counter[int] = Counter()
         for row in counts:
             multicasts[row["run"]] += row["multicasts"]
-            for name in marks.DUE:
-                self.due[row["run"], name] += row[name.replace("-", "_")]
+            for name in marks.COMPARED:
+                self.compared[row["run"], name] += row[name.replace("-", "_")]
+            self.compared[row["run"], "causal"] += row["fifo"]
         delivered = (survey.chains["deliver"].counts > 0) & (processes.group != NONE)
         found = np.diff(processes.member_start)
         expected = np.maximum(found, processes.sizes)
@@ -263,7 +272,7 @@ class _Judgement:
             return replace(violated, figure=figure, evidence=seen)
         if reason := self.why_unknown(run, name):
             return Verdict(name, of_run, "unknown", reason, evidence=seen)
-        pairs = {"genuine": facts.traffic_about, "optimistic": facts.guesses}.get(name, self.due[run, name])
+        pairs = {"genuine": facts.traffic_about, "optimistic": facts.guesses}.get(name, self.compared[run, name])
         return Verdict(name, of_run, "ok", figure=figure, evidence=replace(seen, pairs=pairs))
 
     def why_unknown(self, run: int, name: str) -> str:
@@ -271,11 +280,12 @@ class _Judgement:
         seen = self.seen[run]
         if name in NEED_END:
             return self.why_not_live(run, name)
-        if name not in MARK_OF or name in ("integrity", "validity"):
-            if not seen.deliveries:
-                return NOTHING_DELIVERED
-            if name in NEED_MULTICASTS and not seen.multicasts:
-                return NOTHING_MULTICAST
+        if name in ("genuine", "optimistic") or self.compared[run, name]:
+            return ""
+        if not seen.deliveries:
+            return NOTHING_DELIVERED
+        if name in NEED_MULTICASTS:
+            return NOTHING_KNOWN if seen.multicasts else NOTHING_MULTICAST
         return ""
 
     def why_not_live(self, run: int, name: str) -> str:
@@ -292,15 +302,14 @@ class _Judgement:
                 return too_few(names[group], int(found[group]), int(processes.sizes[group]))
         if addressed and not processes.started[run] and all(found[group] == 1 for group in addressed):
             return SOLITARY
-        if self.due[run, name]:
+        if self.compared[run, name]:
             return ""
         if name == "termination":
             return NOTHING_DUE if seen.multicasts else NOTHING_MULTICAST
-        counted = processes.run == run if name == "agreement" else (processes.run == run) & processes.up
-        return NOBODY_UP if self.survey.chains["deliver"].counts[counted].any() else NOTHING_DELIVERED
+        return NOBODY_UP if seen.deliveries else NOTHING_DELIVERED
 
 
-_COUNTED: Final = ("multicasts", *(name.replace("-", "_") for name in marks.DUE))
+_COUNTED: Final = ("multicasts", *(name.replace("-", "_") for name in marks.COMPARED))
 _MARKED: Final = "run int, marks int, message string, group int, " + ", ".join(f"{name} bigint" for name in _COUNTED)
 
 
@@ -319,7 +328,7 @@ def _marked(batches: Batches) -> Batches:
             {
                 "run": piece["run"],
                 "multicasts": pc.cast(pc.greater_equal(piece["sender"], 0), pa.int64()),
-                **{name.replace("-", "_"): pc.cast(piece[name], pa.int64()) for name in marks.DUE},
+                **{name.replace("-", "_"): pc.cast(piece[name], pa.int64()) for name in marks.COMPARED},
             }
         )
         counts = sent.group_by("run").aggregate([(name, "sum") for name in _COUNTED])

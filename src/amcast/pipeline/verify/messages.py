@@ -10,7 +10,7 @@
     tails      the tails of the processes that it is addressed to, that delivered something, but never this message
     guesses, guess_strays, guess_tails   the same for optimistic deliveries
     marks      what is wrong with the message by itself, a sum of the constants below
-    DUE        for each of these properties, at how many processes it was looked for
+    COMPARED   for each of these properties, at how many processes it was looked for
 
 A bucket is worked on as a whole, with numpy: its rows are put in groups by message, and `dest` gives the deliveries
 that are to be expected. The table is kept in blocks (`blocks`).
@@ -43,11 +43,13 @@ NOBODY_THERE: Final = 512  # addressed to a group of which no process is in the 
 
 # For each property that compares with what the destinations demand: at how many processes a message was looked for.
 DUE: Final = ("agreement", "agreement-nonuniform", "termination")
+# And at how many it was delivered, of those that it is addressed to, and in all.
+COMPARED: Final = (*DUE, "fifo", "validity")
 MESSAGES_PER_BLOCK: Final = 65_536
 COLUMNS: Final = pa.schema(
     [
         ("run", pa.int32()), ("message", pa.string()), ("sender", pa.int32()), ("sent", pa.int64()),
-        ("dest", pa.list_(pa.int32())), ("marks", pa.int32()), *((name, pa.int32()) for name in DUE),
+        ("dest", pa.list_(pa.int32())), ("marks", pa.int32()), *((name, pa.int32()) for name in COMPARED),
         ("places", pa.list_(pa.int64())), ("strays", pa.int32()), ("tails", pa.list_(pa.int64())),
         ("guesses", pa.list_(pa.int64())), ("guess_strays", pa.int32()), ("guess_tails", pa.list_(pa.int64())),
     ]
@@ -123,7 +125,7 @@ def _messages(
     deliveries = _deliveries(message[delivered], process[delivered], seq[delivered], multicasts, processes)
     guessed = code == GUESS
     guesses = _deliveries(message[guessed], process[guessed], seq[guessed], multicasts, processes)
-    marks, due = _marks(run_of, multicasts, deliveries, guesses, processes)
+    marks, compared = _marks(run_of, multicasts, deliveries, guesses, processes)
     part = code == TOOK_PART
     marks[message[part][_is_stranger(message[part], process[part], multicasts, processes)]] |= STRANGER
     if ts is not None:
@@ -136,7 +138,7 @@ def _messages(
         pa.array(multicasts.sent),
         multicasts.dest.where(multicasts.dest.values >= 0).column(pa.int32()),
         pa.array(marks.astype(np.int32)),
-        *(pa.array(pairs.astype(np.int32)) for pairs in due),
+        *(pa.array(pairs.astype(np.int32)) for pairs in compared),
         *_placed(deliveries, chains),
         *_placed(guesses, guess_chains),
     ]
@@ -271,7 +273,7 @@ def _missing(delivered: Ints, dest: Lists, processes: Processes) -> Lists:
 def _marks(
     run_of: Ints, multicasts: _Multicasts, deliveries: _Deliveries, guesses: _Deliveries, processes: Processes
 ) -> tuple[Ints, list[Ints]]:
-    """What is wrong with each message; and, in the order of DUE, at how many processes it was looked for."""
+    """What is wrong with each message; and, in the order of COMPARED, at how many processes it was looked for."""
     count = len(run_of)
 
     def some(messages: Ints) -> Bools:
@@ -301,7 +303,10 @@ def _marks(
     real = multicasts.dest.where(multicasts.dest.values >= 0)
     up_in = np.bincount(processes.group[processes.up & (processes.group != NONE)], minlength=processes.groups)
     up = np.bincount(real.owner, weights=up_in[real.values], minlength=count).astype(np.int64)
-    return marks, [np.where(delivered, up, 0), np.where(delivered_up, up, 0), np.where(unsent | excused, 0, up)]
+    due = [np.where(delivered, up, 0), np.where(delivered_up, up, 0), np.where(unsent | excused, 0, up)]
+    at = np.bincount(deliveries.message, minlength=count)
+    addressed = np.bincount(deliveries.message[deliveries.addressed], minlength=count)
+    return marks, [*due, addressed, np.where(unsent, 0, at)]
 
 
 def _unproven(rows: pa.Table, message: Ints, missing: Lists, chains: Chains, ts: Timestamps) -> Bools:

@@ -40,14 +40,15 @@ def mistakes(messages: DataFrame, survey: Survey, partitions: int) -> dict[int, 
     sums = blocks.mapInArrow(count, _SUMS).toArrow().to_pylist()
     run_of = survey.processes.run
     figures: dict[int, dict[str, int | float]] = {
-        int(run): {"mistakes": 0, "delivered": 0, "share": 0.0} for run in np.unique(run_of[guessed.counts > 0])
+        int(run): {"mistakes": 0, "delivered": 0} for run in np.unique(run_of[guessed.counts > 0])
     }
     for line in sums:
         figure = figures[int(run_of[line["process"]])]
         figure["delivered"] += line["delivered"]
         figure["mistakes"] += line["delivered"] - line["right"]
     for figure in figures.values():
-        figure["share"] = figure["mistakes"] / figure["delivered"] if figure["delivered"] else 0.0
+        if figure["delivered"]:  # of nothing there is no share
+            figure["share"] = figure["mistakes"] / figure["delivered"]
     return figures
 
 
