@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from amcast.core.trace import Event
 
-
 # What a start row says of its group: mostly its size, and sometimes something that is none.
 STATED = ['{"members": N}'] * 20 + [
     '{"members": "N"}', " {'members': N}", '{"members": N} x', "[" * 3000, '{"members": 99999999999999999999}', "", "N",
