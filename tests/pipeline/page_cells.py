@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from amcast.check.evidence import Evidence, total
+from amcast.lab.verdict_file import ALWAYS
 
 Row = Mapping[str, Any]
 
@@ -269,7 +270,7 @@ def _doubtful(runs: Sequence[Row], verdicts: Sequence[Row]) -> bool:
     deliveries = {run["run"]: run["deliveries"] for run in runs}
     pairs = {(verdict["property"], verdict["run"]) for verdict in verdicts}
     wanted = {(verdict["property"], run) for verdict in verdicts for run in deliveries}
-    return pairs != wanted or any(
+    return pairs != wanted or not {name for name, _ in pairs} >= set(ALWAYS) or any(
         (verdict["status"] == "ok" and not _evidence(verdict))
         or ("evidence" in verdict and _evidence(verdict).deliveries != deliveries[verdict["run"]])
         for verdict in verdicts

@@ -7,6 +7,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -81,7 +83,15 @@ def test_the_page_of_a_sweep(spark: SparkSession, tmp_path: Path, capsys: pytest
     tables = {file.stem: rows_of(file) for file in (tmp_path / "sweep-report").glob("*.csv")}
     assert len(check_page(text, tables, json.loads(verdicts)["verdicts"]).tables) >= 6
 
-    # Verdicts on another trace are not shown as if they were on this one.
+    # Verdicts on another trace are not shown as if they were on this one, not even if it has as many deliveries.
+    file = next((sweep / "trace" / "kind=deliver").glob("*.parquet"))
+    rows = pq.ParquetFile(file).read()
+    messages = rows["message"].to_pylist()
+    swapped = pa.array([*reversed(messages[:2]), *messages[2:]], rows["message"].type)
+    pq.write_table(rows.set_column(rows.column_names.index("message"), "message", swapped), file)
+    assert run(["report", str(sweep)]) == 3
+    out, err = capsys.readouterr()
+    assert "these verdicts are of another trace: verify again" in err and "verified unknown: 0 of 12 verdicts" in out
     (tmp_path / "sweep-verdicts.json").write_text(verdicts.replace('"deliveries": ', '"deliveries": 1'))
     assert run(["report", str(sweep)]) == 3
     out, err = capsys.readouterr()

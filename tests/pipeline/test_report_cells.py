@@ -1,7 +1,6 @@
 """Every tile and every cell of a report says what the tables and the verdicts say that it was made from."""
 
 import csv
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from amcast.cli import report_page, run
+from amcast.lab.verdict_file import ALWAYS, OTHER_TRACE, Verdicts
 from amcast.pipeline import page, report_verdicts
 from amcast.pipeline import report as report_module
-from amcast.pipeline.report import Report, read_verdicts, write_report
+from amcast.pipeline.report import Report, verdicts_on, write_report
 from amcast.pipeline.report_sections import Material
 from amcast.pipeline.row import RUN_SCHEMA
 from tests.pipeline.page_cells import Page, check_page
@@ -20,7 +20,7 @@ from tests.pipeline.page_cells import Page, check_page
 Row = dict[str, Any]
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
-PROPERTIES = ("integrity", "validity", "order", "agreement", "termination")
+PROPERTIES = ALWAYS
 QUANTITIES = ("p50", "p95", "p99", "max", "mean")
 
 
@@ -121,13 +121,14 @@ def violated(name: str, of: str = "r") -> Row:
     return verdict(name, of, "violated", "m1 before m2 and m2 before m1", counterexample=rows)
 
 
-def written(tmp_path: Path, tables: Tables, verdicts: Sequence[Row] | None = None, *notes: str) -> Report:
+def written(tmp_path: Path, tables: Tables, verdicts: Sequence[Row] | Verdicts | None = None, *notes: str) -> Report:
     """The report on these tables, without Spark."""
+    given = verdicts if verdicts is None or isinstance(verdicts, Verdicts) else Verdicts(verdicts)
     arrow = {
         name: pa.Table.from_pylist([dict(row) for row in rows], RUN_SCHEMA if name == "sweep" else None)
         for name, rows in tables.items()
     }
-    return write_report(Material(tmp_path / "r", arrow, notes, verdicts), tmp_path / "p.html", tmp_path / "p")
+    return write_report(Material(tmp_path / "r", arrow, notes, given), tmp_path / "p.html", tmp_path / "p")
 
 
 def checked(tmp_path: Path, tables: Tables, verdicts: Sequence[Row] | None = None, *notes: str) -> tuple[Report, Page]:
@@ -256,7 +257,8 @@ def without_evidence(found: Row) -> Row:
 def test_verdicts_that_do_not_hold_are_not_green(
     tmp_path: Path, verdicts: list[Row], status: str, doubt: str | None
 ) -> None:
-    done = written(tmp_path, tables_of_one(), verdicts)
+    asked = list(dict.fromkeys(found["property"] for found in verdicts)) or None
+    done = written(tmp_path, tables_of_one(), Verdicts(verdicts, asked))
     shown = Page(done.page.read_text())
     assert shown.tiles["verified"].text == status and "good" not in shown.tiles["verified"].classes
     assert (doubt in " ".join(done.doubts)) if doubt else not done.doubts
@@ -273,10 +275,44 @@ def test_a_run_without_a_verdict_is_not_verified(tmp_path: Path) -> None:
     assert shown.tiles["verified"].text == "unknown" and shown.tiles["verified"].remark.endswith("see the notes")
 
 
+def test_properties_that_were_not_judged_are_named(tmp_path: Path) -> None:
+    some = [verdict("order"), verdict("validity")]
+    done = written(tmp_path, tables_of_one(), some)
+    assert done.doubts == ("not judged: integrity, agreement, termination; verify this trace",)
+    assert done.verified == "verified unknown: 2 of 2 verdicts ok"
+    done = written(tmp_path, tables_of_one(), Verdicts(some, ["order", "validity"]))
+    assert done.doubts == () and done.verified == "verified ok: 2 of 2 verdicts ok, order, validity only"
+    tile = Page(done.page.read_text()).tiles["verified"]
+    assert (tile.text, tile.remark) == ("ok", "2 of 2 verdicts ok, order, validity only")
+    done = written(tmp_path, tables_of_one(), Verdicts(some, ["order", "fifo"]))
+    assert done.doubts == ("not judged: fifo; verify this trace",) and "verified unknown" in done.verified
+
+
+def test_verdicts_of_another_trace_are_not_green(tmp_path: Path) -> None:
+    good = [verdict(name) for name in PROPERTIES]
+    done = written(tmp_path, tables_of_one(), Verdicts([*good, violated("fifo")], doubt=OTHER_TRACE))
+    shown = Page(done.page.read_text())
+    assert done.doubts == (OTHER_TRACE,) and shown.notes == [OTHER_TRACE]
+    rows = shown.tables["Each property, judged from the trace alone"].rows
+    assert [row[1].text for row in rows] == ["unknown"] * 5 + ["violated"], "what is wrong is not hidden"
+    assert shown.tiles["verified"].text == "violated"
+
+
+def test_where_verdicts_are_looked_for(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    trace.mkdir()
+    assert verdicts_on(trace, trace, None, None) is None
+    assert verdicts_on(trace, trace, [], None) == Verdicts([]), "those that are handed over are of this trace"
+    for place in (tmp_path / "trace-verdicts.json", trace / "verdicts.json"):
+        place.write_text("{}")
+        with pytest.raises(report_module.UsageError, match=f"{place}: holds no verdicts"):
+            verdicts_on(trace, trace, None, None)
+
+
 def test_the_exit_code_is_that_of_what_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def exit_code(tables: Tables, verdicts: Sequence[Row] | None) -> tuple[int, str, str]:
+    def exit_code(tables: Tables, verdicts: Sequence[Row] | Verdicts | None) -> tuple[int, str, str]:
         monkeypatch.setattr(report_module, "report", lambda *_, **__: written(tmp_path, tables, verdicts))
         return run(["report", str(tmp_path)]), *capsys.readouterr()
 
@@ -286,17 +322,12 @@ def test_the_exit_code_is_that_of_what_is_shown(
     assert (code, err) == (0, "") and "it shows 1,350 deliveries of 6 of 6 replicas" in out and "verified ok" in out
     code, out, err = exit_code(tables_of_one(), None)
     assert (code, err) == (0, "") and "not verified" in out
-    code, out, err = exit_code(tables_of_one(), [violated("order")])
-    assert (code, err) == (0, "") and "verified violated: 0 of 1 verdict ok; order violated" in out
+    code, out, err = exit_code(tables_of_one(), [violated("order"), *good[:2], *good[3:]])
+    assert (code, err) == (0, "") and "verified violated: 4 of 5 verdicts ok; order violated" in out
     code, out, err = exit_code({"runs": [run_row("r", deliveries=0)]}, good)
     assert code == 3 and err.splitlines()[0] == "amcast: nothing was delivered"
     code, out, err = exit_code(tables_of_one(), [without_evidence(found) for found in good])
     assert code == 3 and "verified unknown: 0 of 5 verdicts ok" in out and "not on what: 5 of 5" in err
-
-
-def test_a_file_without_verdicts_is_no_file_of_verdicts(tmp_path: Path) -> None:
-    assert read_verdicts(None, tmp_path / "trace") is None
-    for document in ({"verdicts": []}, {"verdicts": [{"property": "order"}]}, []):
-        (tmp_path / "trace-verdicts.json").write_text(json.dumps(document))
-        with pytest.raises(report_module.UsageError, match="holds no verdicts"):
-            read_verdicts(None, tmp_path / "trace")
+    code, out, err = exit_code(tables_of_one(), Verdicts(good, doubt=OTHER_TRACE))
+    assert code == 3 and err == "amcast: these verdicts are of another trace: verify again\n"
+    assert "verified unknown: 0 of 5 verdicts ok" in out

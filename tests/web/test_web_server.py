@@ -12,9 +12,9 @@ import pytest
 from pages import TRACES, rows_in, rows_of, trace_page
 
 from amcast.cli import run
-from amcast.core.errors import UsageError
 from amcast.core.trace import Event
-from amcast.web.view import KEPT, ShownTrace, read_verdicts
+from amcast.lab.verdict_file import NO_TRACE, OTHER_TRACE, Verdicts, digest_of, read_verdicts
+from amcast.web.view import KEPT, ShownTrace
 
 
 def get(url: str, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
@@ -55,18 +55,21 @@ def test_verdicts_are_made_here_or_read(tmp_path: Path) -> None:
     shown = ShownTrace(Path("x"), rows_in("cycle3.jsonl"))
     assert [v["property"] for v in shown.verdicts(None) if v["status"] == "violated"] == ["order"]
     shown.judged_here = False
-    assert ShownTrace(Path("x"), shown.runs, [{"property": "fifo", "run": "other"}]).verdicts("cycle3") == []
-    file = tmp_path / "verdicts.json"
-    file.write_text(json.dumps({"verdicts": [{"property": "fifo", "run": "cycle3"}]}))
-    assert ShownTrace(Path("x"), shown.runs, read_verdicts(file)).verdicts("cycle3")[0]["property"] == "fifo"
     ok = {"property": "fifo", "run": "cycle3", "status": "ok"}
+    assert ShownTrace(Path("x"), shown.runs, Verdicts([{**ok, "run": "other"}])).verdicts("cycle3") == []
+    file, trace = tmp_path / "verdicts.json", TRACES / "cycle3.jsonl"
+    known = {"verdicts": [{**ok, "evidence": {"deliveries": 4}}], "digest": digest_of(trace)}
+    for document, status, reason in (
+        (known, "ok", None),
+        ({**known, "digest": None}, "unknown", NO_TRACE),
+        ({**known, "digest": digest_of(TRACES / "good.jsonl")}, "unknown", OTHER_TRACE),
+    ):
+        file.write_text(json.dumps(document))
+        (found,) = ShownTrace(Path("x"), shown.runs, read_verdicts(file, trace)).verdicts("cycle3")
+        assert (found["property"], found["status"], found.get("reason")) == ("fifo", status, reason)
     for evidence, status in ((None, "unknown"), ({"deliveries": 0}, "unknown"), ({"deliveries": 4}, "ok")):
-        (found,) = ShownTrace(Path("x"), shown.runs, [{**ok, "evidence": evidence}]).verdicts("cycle3")
+        (found,) = ShownTrace(Path("x"), shown.runs, Verdicts([{**ok, "evidence": evidence}])).verdicts("cycle3")
         assert found["status"] == status and bool(found.get("rests_on")) == (status == "ok")
-    for wrong in ("", "[]", '{"verdicts": [1]}', '{"verdicts": 1}'):
-        file.write_text(wrong)
-        with pytest.raises(UsageError, match="holds no verdicts"):
-            read_verdicts(file)
 
 
 def test_few_prepared_runs_are_kept() -> None:
@@ -84,6 +87,7 @@ def test_few_prepared_runs_are_kept() -> None:
         (("--cluster", "x.toml"), "x.toml"),
         ((TRACES / "good.jsonl", "--since", "soon"), "time 'soon'"),
         ((TRACES / "good.jsonl", "--verdicts", "x.json"), "x.json: cannot be read"),
+        ((TRACES / "good.jsonl", "--verdicts", TRACES / "good.jsonl"), "good.jsonl: holds no verdicts"),
     ],
 )
 def test_bad_input_is_one_line(

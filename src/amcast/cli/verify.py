@@ -82,19 +82,31 @@ def verify(
     else:
         verdicts = judge(Path(trace), asked, theirs)
     if out is not None:
-        keep(out, trace, verdicts, theirs)
+        keep(out, trace, verdicts, theirs, asked)
     if as_json:
-        print_json(document(trace, verdicts))
+        print_json(document(trace, verdicts, theirs, asked))
     else:
         print_verdicts(report_console(), verdicts)
     return exit_code(verdicts)
 
 
-def document(trace: str, verdicts: "Sequence[Verdict]") -> dict[str, object]:
-    return {"trace": trace, "verdicts": [verdict.as_dict() for verdict in verdicts]}
+def document(
+    trace: str, verdicts: "Sequence[Verdict]", columns: "Columns | None", asked: Sequence[str] | None
+) -> dict[str, object]:
+    """For JSON. By the digest it is known later whether the verdicts are still about what the trace holds."""
+    from amcast.lab.verdict_file import digest_of
+
+    return {
+        "trace": trace,
+        "digest": digest_of(trace, columns),
+        "properties": asked,
+        "verdicts": [verdict.as_dict() for verdict in verdicts],
+    }
 
 
-def keep(out: Path, trace: str, verdicts: "Sequence[Verdict]", columns: "Columns | None") -> None:
+def keep(
+    out: Path, trace: str, verdicts: "Sequence[Verdict]", columns: "Columns | None", asked: Sequence[str] | None
+) -> None:
     """Write the verdicts and, if there is a violation, its picture; that of an earlier time is removed."""
     from amcast.web.svg import draw_violation
 
@@ -102,7 +114,8 @@ def keep(out: Path, trace: str, verdicts: "Sequence[Verdict]", columns: "Columns
     picture = out / "violation.svg"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "verdicts.json").write_text(json.dumps(document(trace, verdicts), indent=2), encoding="utf-8")
+        said = document(trace, verdicts, columns, asked)
+        (out / "verdicts.json").write_text(json.dumps(said, indent=2), encoding="utf-8")
         if first is None:
             picture.unlink(missing_ok=True)
         else:

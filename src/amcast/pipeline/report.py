@@ -20,6 +20,7 @@ import pyarrow.csv
 from amcast import __version__
 from amcast.check.evidence import NOTHING, Evidence
 from amcast.core.errors import UsageError
+from amcast.lab.verdict_file import Verdicts, read_verdicts
 from amcast.pipeline import page
 from amcast.pipeline.columns import Columns
 from amcast.pipeline.plots import Picture
@@ -52,8 +53,9 @@ def report(
 ) -> Report:
     """Write the report on `source`, a trace or the folder of a sweep. Raises UsageError.
 
-    `verdicts` are those of `amcast verify --json`, or the file that holds them; by default `verdicts.json` in the
-    folder, or `<folder>-verdicts.json` beside it, if there is one. `columns` maps those of another system.
+    `verdicts` is the file that `amcast verify --json` wrote; by default `verdicts.json` in the folder, or
+    `<folder>-verdicts.json` beside it, if there is one. Or they are verdicts on just this trace, as dictionaries: of
+    these it is believed, of a file it is looked up. `columns` maps those of another system.
     """
     source = Path(os.path.normpath(source))
     trace, lines, spec = contents(source)
@@ -62,7 +64,7 @@ def report(
     )
     folder = place.with_suffix("")
     refuse_place(place, folder)
-    judged = read_verdicts(verdicts, source)
+    judged = verdicts_on(trace, source, verdicts, columns)
     tables: dict[str, pa.Table] = {}
     notes: tuple[str, ...] = ()
     if trace is not None:
@@ -82,7 +84,8 @@ def write_report(material: Material, place: Path, folder: Path) -> Report:
     footer = f"amcast {__version__} · {material.source} · tables (CSV) and plots (PNG) are in {folder.name}/"
     text = page.document(title(material), subtitle(material), lead(material), parts, footer)
     write(place, folder, text, material.tables, pictures)
-    verified = "" if material.verdicts is None else summary(material.judged, material.deliveries)
+    given = material.verdicts
+    verified = "" if given is None else summary(given, material.judged, material.deliveries)
     return Report(place, folder, tuple(material.notes), material.evidence, tuple(material.doubts), verified)
 
 
@@ -106,30 +109,16 @@ def contents(source: Path) -> tuple[Path | None, pa.Table | None, dict[str, Any]
     return (trace if trace.is_dir() else None), lines, spec if isinstance(spec, dict) else {}
 
 
-def read_verdicts(
-    verdicts: Sequence[Mapping[str, Any]] | Path | None, source: Path
-) -> Sequence[Mapping[str, Any]] | None:
+def verdicts_on(
+    trace: Path | None, source: Path, verdicts: Sequence[Mapping[str, Any]] | Path | None, columns: Columns | None
+) -> Verdicts | None:
     """None if there are none to be read, which is not the same as a list without any."""
     if verdicts is None:
         places = [source / "verdicts.json", source.with_name(f"{source.name}-verdicts.json")]
         verdicts = next((place for place in places if place.is_file()), None)
-        if verdicts is None:
-            return None
-    if not isinstance(verdicts, Path):
-        return verdicts
-    try:
-        document = json.loads(verdicts.read_text())
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UsageError(
-            f"{verdicts}: cannot be read ({reason}); expected the output of amcast verify --json"
-        ) from error
-    found = document.get("verdicts") if isinstance(document, dict) else None
-    if not isinstance(found, list) or not found or not all(
-        isinstance(verdict, dict) and {"property", "run", "status"} <= verdict.keys() for verdict in found
-    ):
-        raise UsageError(f"{verdicts}: holds no verdicts; expected the output of amcast verify --json")
-    return found
+    if verdicts is None or not isinstance(verdicts, Path):
+        return None if verdicts is None else Verdicts(verdicts)
+    return read_verdicts(verdicts, trace, columns)
 
 
 # ---------------------------------------------------------------- writing

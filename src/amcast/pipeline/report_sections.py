@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from amcast.check.evidence import Evidence
+from amcast.lab.verdict_file import Verdicts
 from amcast.pipeline import plots, report_verdicts
 from amcast.pipeline.metric_tables import LOAD
 from amcast.pipeline.page import Section, figure, notes, number, paragraph, table, tiles
@@ -57,7 +58,7 @@ class Material:
     source: Path
     tables: Mapping[str, pa.Table]
     notes: Sequence[str] = ()
-    verdicts: Sequence[Row] | None = None  # None: it was not verified
+    verdicts: Verdicts | None = None  # None: it was not verified
     spec: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
@@ -87,16 +88,17 @@ class Material:
 
     @cached_property
     def judged(self) -> list[Judged]:
-        return [judged(verdict, self.deliveries) for verdict in self.verdicts or ()]
+        given = self.verdicts
+        return [] if given is None else [judged(verdict, self.deliveries, given.doubt) for verdict in given.rows]
 
     @cached_property
     def doubts(self) -> list[str]:
         """Why the page cannot be taken for what it seems to say; empty if it can."""
         if self.verdicts is None:
             return silences(self.runs)
-        if not self.verdicts:
+        if not self.verdicts.rows:
             return [*silences(self.runs), "the verdicts are none at all; verify this trace"]
-        return [*silences(self.runs), *report_verdicts.doubts(self.judged, self.deliveries)]
+        return [*silences(self.runs), *report_verdicts.doubts(self.verdicts, self.judged, self.deliveries)]
 
     @cached_property
     def varying(self) -> list[str]:
@@ -173,7 +175,7 @@ def lead(material: Material) -> str:
     elif only is None:
         found.insert(0, ("runs", number(len(runs)), ""))
     if material.verdicts is not None:
-        found.append(("verified", *report_verdicts.tile(material.judged, material.deliveries)))
+        found.append(("verified", *report_verdicts.tile(material.verdicts, material.judged, material.deliveries)))
     recovered = [row["recovery_ms"] for row in material.rows("recovery") if row["recovery_ms"] is not None]
     if recovered:
         how_many = f"longest of {len(recovered):,}" if len(recovered) > 1 else "after the crash of a leader"

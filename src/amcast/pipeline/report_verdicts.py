@@ -5,14 +5,14 @@ A verdict that says ok, but not on what, or on something else than is shown here
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from amcast.check.evidence import NOTHING, Evidence, total
+from amcast.check.evidence import Evidence, total
+from amcast.lab.verdict_file import ALWAYS, STATUSES, Verdicts, evidence_in
 from amcast.pipeline.page import paragraph, table
 from amcast.pipeline.seen import named
 
-STATUSES: Final = ("ok", "unknown", "violated")  # the worst last
 MOST_COUNTEREXAMPLES: Final = 3
 UNFOUNDED: Final = "it says ok, but not on what; verify again"
 ELSEWHERE: Final = "it is about other deliveries than these; verify this trace"
@@ -39,20 +39,19 @@ class Judged:
         return here is not None and (not self.says or here == self.evidence.deliveries)
 
 
-def judged(verdict: Row, deliveries: Deliveries) -> Judged:
-    found = verdict.get("evidence")
-    names = [part.name for part in fields(Evidence)]
-    evidence = Evidence(**{name: int(found.get(name) or 0) for name in names}) if isinstance(found, dict) else NOTHING
-    status, reason = str(verdict["status"]), str(verdict.get("reason") or "")
-    if status == "ok" and not evidence:
-        status, reason = "unknown", UNFOUNDED
+def judged(verdict: Row, deliveries: Deliveries, doubt: str = "") -> Judged:
+    """A verdict of a file that is about another trace (`doubt` says so) is not ok here."""
+    evidence = evidence_in(verdict)
+    status, reason = verdict["status"], verdict.get("reason") or ""
+    if status == "ok" and (doubt or not evidence):
+        status, reason = "unknown", doubt or UNFOUNDED
     found_out = Judged(
-        str(verdict["property"]),
-        str(verdict["run"]),
-        status if status in STATUSES else "unknown",
+        verdict["property"],
+        verdict["run"],
+        status,
         reason or _figure(verdict),
         evidence,
-        isinstance(found, dict),
+        bool(verdict.get("evidence")),
         verdict.get("counterexample") or (),
     )
     if found_out.status == "ok" and not found_out.is_about(deliveries):
@@ -65,9 +64,12 @@ def _figure(verdict: Row) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items()) if isinstance(values, dict) else ""
 
 
-def doubts(verdicts: Sequence[Judged], deliveries: Deliveries) -> list[str]:
+def doubts(given: Verdicts, verdicts: Sequence[Judged], deliveries: Deliveries) -> list[str]:
     """Say why these verdicts cannot stand for these runs; empty if they can."""
-    found = []
+    found = [given.doubt] if given.doubt else []
+    seen = {verdict.property for verdict in verdicts}
+    if missing := [name for name in given.asked if name not in seen]:
+        found.append(f"not judged: {', '.join(missing)}; verify this trace")
     strangers = sorted({verdict.run for verdict in verdicts} - deliveries.keys())
     if strangers:
         found.append(f"there are verdicts on runs that are not here: {named(strangers)}; verify this trace")
@@ -95,23 +97,24 @@ def worst_of(verdicts: Sequence[Judged]) -> str:
     return max((verdict.status for verdict in verdicts), key=STATUSES.index, default="unknown")
 
 
-def tile(verdicts: Sequence[Judged], deliveries: Deliveries) -> tuple[str, str]:
-    """`ok` only if every property of every run is, and the verdicts are about these runs."""
-    status, remark = worst_of(verdicts), tally(verdicts)
-    if doubts(verdicts, deliveries):
+def tile(given: Verdicts, verdicts: Sequence[Judged], deliveries: Deliveries) -> tuple[str, str]:
+    """`ok` only if every property of every run is, none that was asked for is missing, and all are about these runs."""
+    status, remark = worst_of(verdicts), tally(given, verdicts)
+    if doubts(given, verdicts, deliveries):
         return ("unknown" if status == "ok" else status), f"{remark}; see the notes"
     return status, remark
 
 
-def tally(verdicts: Sequence[Judged]) -> str:
-    """As the tile and the terminal say it: `4 of 5 verdicts ok`."""
-    return f"{Counter(verdict.status for verdict in verdicts)['ok']:,} of {_verdicts(len(verdicts))} ok"
+def tally(given: Verdicts, verdicts: Sequence[Judged]) -> str:
+    """As the tile and the terminal say it: `4 of 5 verdicts ok`, or `1 of 1 verdict ok, order only`."""
+    text = f"{Counter(verdict.status for verdict in verdicts)['ok']:,} of {_verdicts(len(verdicts))} ok"
+    return text if set(ALWAYS) <= set(given.asked) else f"{text}, {', '.join(given.asked)} only"
 
 
-def summary(verdicts: Sequence[Judged], deliveries: Deliveries) -> str:
+def summary(given: Verdicts, verdicts: Sequence[Judged], deliveries: Deliveries) -> str:
     """One line for the terminal, with the properties that are not ok."""
-    status, _ = tile(verdicts, deliveries)
-    said = [f"verified {status}: {tally(verdicts)}"]
+    status, _ = tile(given, verdicts, deliveries)
+    said = [f"verified {status}: {tally(given, verdicts)}"]
     for name in ("violated", "unknown"):
         wrong = sorted({verdict.property for verdict in verdicts if verdict.status == name})
         said += [f"{', '.join(wrong)} {name}"] if wrong else []

@@ -1,14 +1,12 @@
 """The page about a trace: its runs, their columns and their verdicts, each made when it is first asked for."""
 
 import asyncio
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from amcast.check import check
-from amcast.check.evidence import NOTHING, Evidence
-from amcast.core.errors import UsageError
+from amcast.lab.verdict_file import Verdicts, evidence_in, read_verdicts
 from amcast.web.columns import encode
 from amcast.web.runs import Rows, picture_of, read_runs, run_named
 from amcast.web.server import BINARY, PageServer, Query, as_json, serve
@@ -26,14 +24,15 @@ def view_trace(
     ready: Callable[[str], None],
 ) -> None:
     """Serve the page about a trace until SIGTERM or SIGINT."""
-    shown = ShownTrace(trace, read_runs(trace, since, until), None if verdicts is None else read_verdicts(verdicts))
+    runs = read_runs(trace, since, until)
+    shown = ShownTrace(trace, runs, None if verdicts is None else read_verdicts(verdicts, trace))
     shown.judged_here = since is None and until is None
     shown.data(None)
     asyncio.run(serve(PageServer("index.html", shown.sources()), port, ready))
 
 
 class ShownTrace:
-    def __init__(self, trace: Path, runs: dict[str, Rows], verdicts: Sequence[Mapping[str, Any]] | None = None) -> None:
+    def __init__(self, trace: Path, runs: dict[str, Rows], verdicts: Verdicts | None = None) -> None:
         self.trace = trace
         self.runs = runs
         self.judged_here = True  # a part of a trace cannot be judged: what is missing is not there
@@ -76,7 +75,8 @@ class ShownTrace:
         rows = run_named(self.runs, name, self.trace)
         name = rows.events[0].run
         if self._given is not None:
-            return [with_evidence(verdict) for verdict in self._given if verdict.get("run") == name]
+            given = self._given
+            return [with_evidence(verdict, given.doubt) for verdict in given.rows if verdict["run"] == name]
         if not self.judged_here:
             return []
         if name not in self._verdicts:
@@ -84,26 +84,9 @@ class ShownTrace:
         return self._verdicts[name]
 
 
-def with_evidence(verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """Say in words what a verdict rests on; an `ok` that does not know is none."""
-    try:
-        evidence = Evidence(**verdict.get("evidence") or {})
-    except TypeError:
-        evidence = NOTHING
-    if verdict.get("status") == "ok" and not evidence:
-        return {**verdict, "status": "unknown", "reason": "the file does not say what this verdict rests on"}
+def with_evidence(verdict: Mapping[str, Any], doubt: str = "") -> dict[str, Any]:
+    """Say in words what a verdict rests on; an `ok` that does not know, or is of another trace, is none."""
+    evidence = evidence_in(verdict)
+    if verdict["status"] == "ok" and (doubt or not evidence):
+        return {**verdict, "status": "unknown", "reason": doubt or "the file does not say what this verdict rests on"}
     return {**verdict, "rests_on": str(evidence)}
-
-
-def read_verdicts(path: Path) -> list[Mapping[str, Any]]:
-    """The verdicts in a file that 'amcast verify' wrote."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))["verdicts"]
-        if not all(isinstance(verdict["property"], str) and isinstance(verdict["run"], str) for verdict in found):
-            raise ValueError
-    except OSError as error:
-        wanted = "expected what 'amcast verify --json' prints"
-        raise UsageError(f"{path}: cannot be read ({error.strerror}); {wanted}") from error
-    except (ValueError, TypeError, KeyError):
-        raise UsageError(f"{path}: holds no verdicts; expected what 'amcast verify --json' prints") from None
-    return list(found)
