@@ -25,7 +25,8 @@ from amcast.pipeline.sweep import Sweep, read_runs
 
 
 def a_run(name: str = "r", **other: int) -> dict[str, Any]:
-    seen = {"multicasts": 3, "deliveries": 18, "replicas_seen": 6, "replicas_expected": 6, "crashes": 0}
+    seen = {"multicasts": 3, "delivered_somewhere": 3, "deliveries": 18, "crashes": 0}
+    seen |= {"replicas_seen": 6, "replicas_expected": 6}
     return {"run": name, **seen, **other}
 
 
@@ -39,6 +40,11 @@ def a_run(name: str = "r", **other: int) -> dict[str, Any]:
          "nothing was delivered (3 multicasts, 0 deliveries of 0 of 6 replicas)"),
         ([a_run(multicasts=0)], 3, "nothing was multicast (0 multicasts, 18 deliveries of 6 of 6 replicas)"),
         ([a_run(multicasts=0, deliveries=0, replicas_seen=0, replicas_expected=0)], 3, "no replica is in the trace"),
+        ([a_run(replicas_seen=0)], 3,
+         "no delivery is by a replica (3 multicasts, 18 deliveries of 0 of 6 replicas)"),
+        ([a_run(delivered_somewhere=0)], 3,
+         "no delivered message was multicast (3 multicasts, 18 deliveries of 6 of 6 replicas)"),
+        ([a_run(delivered_somewhere=1)], 0, ""),
         ([a_run(name, deliveries=18 * (name == "a")) for name in "abcdef"], 3,
          "nothing was delivered in 5 of 6 runs: b, c, d and 2 more"),
     ],

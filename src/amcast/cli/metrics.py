@@ -34,7 +34,7 @@ def metrics(
 ) -> int:
     """Latency, throughput, delays, recovery, protocol messages and queues of a trace, on Spark.
 
-    Exit code: 0, or 3 if nothing was delivered or multicast in some run.
+    Exit code: 0, or 3 if in some run nothing that was multicast was delivered by a replica.
     """
     from amcast.core.errors import UsageError
     from amcast.pipeline.columns import parse_columns

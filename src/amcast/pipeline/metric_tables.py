@@ -71,7 +71,9 @@ def runs_table(facts: Facts) -> DataFrame:
     )
     expected = groups.groupBy("run").agg(F.sum(F.greatest("found", "stated")).alias("replicas_expected"))
     of_messages = facts.messages.groupBy("run").agg(
-        F.count("*").alias("multicasts"), F.count_if("done").alias("delivered_messages")
+        F.count("*").alias("multicasts"),
+        F.count_if("done").alias("delivered_messages"),
+        F.count_if("seen").alias("delivered_somewhere"),
     )
     stalled = F.bool_or(F.coalesce(F.get_json_object("detail", "$.stalled") == "true", F.lit(False)))
     ends = (
@@ -85,12 +87,13 @@ def runs_table(facts: Facts) -> DataFrame:
         .join(expected, "run", "left")
         .join(F.broadcast(ends), "run", "left")
         .join(F.broadcast(facts.runs), "run", "left")
-        .fillna(0, ["multicasts", "delivered_messages", "replicas_expected"])
+        .fillna(0, ["multicasts", "delivered_messages", "delivered_somewhere", "replicas_expected"])
         .select(
             *("run", *LOAD, "seed"),
             (F.col("delta") / MILLISECOND).alias("delta_ms"),
             F.coalesce("outcome", F.lit("cut off")).alias("outcome"),
-            *("rows", "multicasts", "delivered_messages", "deliveries", "optimistic_deliveries"),
+            *("rows", "multicasts", "delivered_messages", "delivered_somewhere"),
+            *("deliveries", "optimistic_deliveries"),
             *("replicas_seen", "replicas_expected"),
             *("sends", "bytes", "crashes", "restarts", "leader_changes"),
             (F.col("duration") / MILLISECOND).alias("duration_ms"),

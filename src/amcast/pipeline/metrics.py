@@ -440,6 +440,7 @@ def _through(trace: DataFrame, census: DataFrame, in_one: bool) -> DataFrame:
         .select(
             *("run", "message", "group", "k", "multicast_ns", "first_ns", "guessed_ns", "through"),
             F.expr("if(through, last_ns, null)").alias("last_ns"),
+            F.expr("delivered > 0").alias("seen"),
             F.expr("delivered > 0 and (multicast_ns is null or first_ns is not null)").alias("delivered"),
         )
     )
@@ -482,6 +483,7 @@ def _messages_delivered(through: DataFrame) -> DataFrame:
         through.groupBy("run", "message")
         .agg(
             F.min("multicast_ns").alias("multicast_ns"),
+            F.bool_or("seen").alias("seen"),
             (F.bool_and("through") & F.bool_or("delivered")).alias("done"),
             F.max("last_ns").alias("done_ns"),
         )

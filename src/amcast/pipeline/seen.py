@@ -7,6 +7,8 @@ from amcast.check.evidence import Evidence, total
 from amcast.check.history import NOTHING_DELIVERED, NOTHING_MULTICAST
 
 NO_REPLICA: Final = "no replica is in the trace"
+BY_NO_REPLICA: Final = "no delivery is by a replica"
+OF_NO_MULTICAST: Final = "no delivered message was multicast"
 MOST_NAMES: Final = 3
 
 Row = Mapping[str, Any]
@@ -46,7 +48,11 @@ def _lack(run: Row) -> str:
         return NO_REPLICA
     if not run["deliveries"]:
         return NOTHING_DELIVERED
-    return "" if run["multicasts"] else NOTHING_MULTICAST
+    if run.get("replicas_seen") == 0:
+        return BY_NO_REPLICA
+    if not run["multicasts"]:
+        return NOTHING_MULTICAST
+    return OF_NO_MULTICAST if run.get("delivered_somewhere") == 0 else ""
 
 
 def named(names: Sequence[str]) -> str:
