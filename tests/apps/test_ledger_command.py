@@ -8,6 +8,7 @@ import pytest
 from amcast.apps.ledger import Ledger, chain
 from amcast.cli import run
 from amcast.cli.cluster_files import create_cluster
+from amcast.cli.ledger import outsiders
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
 from amcast.protocols import protocol
@@ -96,3 +97,30 @@ def test_servers_that_do_not_answer_are_named(books: ClusterConfig, capsys: pyte
     assert (first.split(), third.split()) == (["g0/0", "-", "no", "answer"], ["g0/2", "-", "no", "answer"])
     assert second.split()[:2] == ["g0/1", "12"]
     assert end == UNKNOWN.format(1)
+
+
+def test_a_server_that_does_not_answer_may_differ(books: ClusterConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    with running(books, ["g0/0", "g0/1"], app=Ledger) as nodes:
+        for payloads, line, code in ((PAYMENTS, AGREE.format(24, 2), 3), (OTHER, DIFFER.format("g0/1", "g0/0"), 1)):
+            nodes["g0/0"].history, nodes["g0/1"].history = log(PAYMENTS), log(payloads)
+            assert ledger(books, "verify") == code
+            said = capsys.readouterr().out.splitlines()[4:]
+            assert said == [line, "unknown: g0/2 does not answer"][: 1 + (code == 3)]
+
+
+STATED: dict[str, tuple[dict[str, object], list[str], set[str]]] = {  # what servers say, who answers, and who is out
+    "all are members": ({"members": 3}, ["g0/0", "g0/1"], set()),
+    "one left": ({"members": 2}, ["g0/0", "g0/1"], {"g0/2"}),
+    "membership is fixed": ({}, ["g0/0", "g0/1"], set()),
+    "one more is silent": ({"members": 2}, ["g0/0"], set()),
+    "nobody answers": ({"members": 0}, [], set()),
+}
+
+
+@pytest.mark.parametrize("what", STATED)
+def test_who_left_is_known_if_the_others_are_all_there(what: str) -> None:
+    said, answering, out = STATED[what]
+    names = ["g0/0", "g0/1", "g0/2"]
+    statuses = {name: {**said, "id": name} for name in names}
+    assert outsiders(names, answering, statuses) == out
+    assert outsiders(names, answering, {}) == set(), "the admin ports may be out of reach"

@@ -56,7 +56,7 @@ def test_missing_members_are_named(amcast: Amcast, config: ClusterConfig, what: 
     assert f"no start row of {names}; expected files of all 6 members" in done.err and "--partial" in done.err
 
     done = amcast("cluster", "trace", "--dir", "bank", "--out", "out", "--partial")
-    assert done.code == 0 and f"of {6 - len(MISSING[what])} of 6 replicas in out" in done.out
+    assert done.code == 3 and f"of {6 - len(MISSING[what])} of 6 replicas in out" in done.out
     assert f"no end row, so agreement and termination stay unknown: no start row of {names}; copy their" in done.err
     starts = [event for event in read_events("out") if event.kind == "start"]
     assert {(event.process, event.detail) for event in starts} == {(m.name, '{"members": 3}') for m in config.members}
@@ -71,9 +71,17 @@ def test_a_file_that_begins_in_the_middle_is_missing(amcast: Amcast, config: Clu
     assert done.code == 2 and "no start row of g0/1;" in done.err
 
 
+@pytest.mark.parametrize(("file", "name"), [("g0-1", "g0/1"), ("client", "c1")])
+def test_a_file_that_is_there_twice_is_named(amcast: Amcast, config: ClusterConfig, file: str, name: str) -> None:
+    Path("bank/trace/zz.jsonl").write_bytes(Path(f"bank/trace/{file}.jsonl").read_bytes())
+    done = amcast("cluster", "trace", "--dir", "bank", "--out", "out", "--ended")
+    assert done.code == 2 and done.out == "" and done.err.count("\n") == 1 and not Path("out").exists()
+    assert f"bank/trace: two files hold rows of {name}: {file}.jsonl and zz.jsonl; expected one" in done.err
+
+
 def test_whether_stopped_nodes_were_done_only_the_user_knows(amcast: Amcast, config: ClusterConfig) -> None:
     done = amcast("cluster", "trace", "--dir", "bank", "--out", "out")
-    assert done.code == 0 and done.out == "34 events of 6 of 6 replicas in out; now: amcast verify out\n"
+    assert done.code == 3 and done.out == "34 events of 6 of 6 replicas in out; now: amcast verify out\n"
     assert done.err == (
         "amcast: no end row, so agreement and termination stay unknown: no node answers; "
         "gather again when all are up and idle, or use --ended if you know that nothing was under way\n"
@@ -122,7 +130,7 @@ def test_a_cluster_that_is_not_at_rest_gets_no_end(
 ) -> None:
     monkeypatch.setattr("amcast.cli.cluster_level.ask", answering(config, RESTLESS[reason]))
     done = amcast("cluster", "trace", "--dir", "bank", "--out", "out")
-    assert done.code == 0 and f"stay unknown: {reason}" in done.err and done.err.count("\n") == 1
+    assert done.code == 3 and f"stay unknown: {reason}" in done.err and done.err.count("\n") == 1
     assert "end" not in kinds("out")
 
 
@@ -144,7 +152,7 @@ def test_spares_are_members_once_they_began(amcast: Amcast, tmp_path: Path, monk
         writer = TraceWriter(Path(f"books/trace/{file_name(member.name)}.jsonl"), config.name, member.name, "g0")
         writer.begin(4)
         writer.close()
-    assert amcast("cluster", "trace", "--dir", "books", "--out", "out").code == 0
+    assert amcast("cluster", "trace", "--dir", "books", "--out", "out").code == 3
     assert [event.detail for event in read_events("out") if event.kind == "start"] == ['{"members": 5}'] * 5
 
 

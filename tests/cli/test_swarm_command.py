@@ -111,6 +111,19 @@ def test_ctrl_c_tells_what_was_done(amcast: Amcast, monkeypatch: pytest.MonkeyPa
     document = json.loads(done.out)
     assert done.code == 130 and done.err == "amcast: interrupted after 3 of 10 seeds\n"
     assert document["seeds"] == 3 and document["interrupted"] and len(document["failures"]) == 1
+    assert (document["asked"], document["verdict"]) == (10, "violated")
+
+
+def test_what_was_interrupted_is_not_ok(amcast: Amcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds_that_fail(monkeypatch, interrupted_at=4)
+    document = json.loads(amcast("swarm", "white_box", "--seeds", 10, "--jobs", 1, "--json").out)
+    assert (document["asked"], document["seeds"], document["verdict"]) == (10, 3, "unknown")
+    assert document["reason"] == "interrupted: 3 of 10 seeds were run"
+    done = amcast("swarm", "white_box", "--seeds", 10, "--jobs", 1)
+    assert done.code == 130 and "3 seeds from 1, unknown: interrupted: 3 of 10 seeds were run; " in done.out
+    seeds_that_fail(monkeypatch)
+    document = json.loads(amcast("swarm", "white_box", "--seeds", 5, "--jobs", 1, "--json").out)
+    assert (document["asked"], document["seeds"], document["verdict"]) == (5, 5, "ok")
 
 
 def test_the_line_says_what_was_delivered_refused_and_excused(

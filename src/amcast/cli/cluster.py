@@ -317,6 +317,7 @@ def trace(
     """Gather what the processes of a cluster recorded with --trace into one trace.
 
     It is whole, so that agreement and termination can be judged, if all nodes are up and at rest, or with --ended.
+    Exit code 3 if it is not.
     """
     from amcast.cli.cluster_level import statuses_of, why_not_at_rest
     from amcast.lab.gather import Gathered, gather
@@ -342,4 +343,4 @@ def trace(
         if found.missing:
             advice = f"copy their files to {source} and gather again"
         complain(f"no end row, so agreement and termination stay unknown: {found.not_ended}; {advice}")
-    return 0
+    return 3 if found.not_ended else 0

@@ -9,6 +9,9 @@ from amcast.cli.output import plain_table, report_console
 from amcast.core.errors import AmcastError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amcast.cli.cluster_level import Statuses
     from amcast.runtime.client import SyncClient
 
 Config = Annotated[Path, typer.Option(help="The file that describes the cluster.")]
@@ -63,8 +66,13 @@ def tail(config: Config, last: Annotated[int, typer.Option(min=1, help="How many
 
 @ledger.command()
 def verify(config: Config) -> int:
-    """Compute the chain of every server anew, and compare them. Exit code 1 if one differs, 3 if there are not two."""
+    """Compute the chain of every server anew, and compare them.
+
+    Exit code 1 if one differs, 3 if there are not two or a member does not answer.
+    """
     from amcast.apps.ledger import chain
+    from amcast.cli.cluster_level import statuses_of
+    from amcast.service import load
 
     logs, silent = logs_of(config)
     table = plain_table("server", "height", "hash", right=("height",))
@@ -76,7 +84,20 @@ def verify(config: Config) -> int:
         heights[name], head = chain(logs[name])
         table.add_row(name, str(heights[name]), head.hex())
     report_console().print(table)
-    return compared({name: logs[name] for name, height in heights.items() if height}, len(servers(config)))
+    out = outsiders(servers(config), list(heights), statuses_of(load(config))) if silent else set()
+    seen = {name: logs[name] for name, height in heights.items() if height}
+    code = compared(seen, len(servers(config)) - len(out))
+    unheard = [name for name in silent if name not in out]
+    if code == 0 and unheard:
+        print(f"unknown: {', '.join(unheard)} {'does' if len(unheard) == 1 else 'do'} not answer")
+        return 3
+    return code
+
+
+def outsiders(names: "Sequence[str]", answering: "Sequence[str]", statuses: "Statuses") -> set[str]:
+    """Those that left, were removed or never joined: known if all who answer say that so many are members."""
+    said = {statuses.get(name, {}).get("members") for name in answering}
+    return set(names) - set(answering) if said == {len(answering)} else set()
 
 
 def compared(logs: dict[str, list[bytes]], expected: int) -> int:

@@ -40,7 +40,7 @@ def swarm(
 
     if out is not None and not force and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: is not an empty folder; expected a new or empty one; use --force or another --out")
-    tally = Tally()
+    tally = Tally(seeds)
     console = report_console()
     with progress_bar("{task.completed:,.0f}/{task.total:,.0f} seeds", "{task.fields[found]}") as bar:
         task = bar.add_task(name, total=seeds, found="")

@@ -26,6 +26,7 @@ class Failure:
 class Tally:
     """What the swarm found so far."""
 
+    asked: int  # seeds
     done: int = 0
     events: int = 0
     evidence: Evidence = NOTHING
@@ -61,6 +62,8 @@ class Tally:
             return "unknown", "nothing was delivered"
         if few := too_few_delivered(protocol, self.done, self.evidence.multicasts, self.delivered):
             return "violated", few
+        if self.done < self.asked:
+            return "unknown", f"interrupted: {self.done:,} of {count(self.asked, 'seed')} were run"
         if self.excused.total() == self.done:
             return "unknown", "every seed was excused"
         return "ok", "no failure"
@@ -91,11 +94,12 @@ def result_line(protocol: str, first_seed: int, tally: Tally) -> str:
 
 
 def document(protocol: str, first_seed: int, tally: Tally) -> dict[str, object]:
-    """For JSON; `seeds` are those that were run."""
+    """For JSON; `seeds` are those of the `asked` ones that were run."""
     status, reason = tally.verdict(protocol)
     return {
         "protocol": protocol,
         "first_seed": first_seed,
+        "asked": tally.asked,
         "seeds": tally.done,
         "verdict": status,
         "reason": "" if status == "ok" else reason,

@@ -59,7 +59,7 @@ def gather(
         for member in missing:
             group = f"g{member.group}"
             recorder.record(Event(config.name, "start", member.name, group, 0, detail=stated(sizes[group])))
-        for event in all_events(files):
+        for _, event in all_events(files):
             if event.kind == "start" and event.group is not None:
                 event.detail = stated(sizes[event.group])
             last = max(last, event.time or 0)
@@ -73,10 +73,17 @@ def gather(
 
 
 def processes_that_began(config: ClusterConfig, folder: Path, files: list[Path]) -> set[str]:
-    """Return the names of those with a start row; TraceError if a row is of another cluster."""
+    """Return the names of those with a start row; TraceError if a row is of another cluster, or there twice."""
     known = {member.name for member in config.members}
     began = set()
-    for event in all_events(files):
+    file_of: dict[str, Path] = {}
+    for file, event in all_events(files):
+        other = file_of.setdefault(event.process, file)
+        if other != file:
+            raise TraceError(
+                f"{folder}: two files hold rows of {event.process}: {other.name} and {file.name}; "
+                "expected one of each process; take the copy out"
+            )
         if event.run != config.name:
             raise TraceError(f"{folder}: rows of {event.run!r}; expected those of {config.name!r} in {config.path}")
         if event.group is not None and event.process not in known:
@@ -90,6 +97,7 @@ def stated(members: int) -> str:
     return f'{{"members": {members}}}'
 
 
-def all_events(files: list[Path]) -> Iterator[Event]:
+def all_events(files: list[Path]) -> Iterator[tuple[Path, Event]]:
     for file in files:
-        yield from read_events(file)
+        for event in read_events(file):
+            yield file, event

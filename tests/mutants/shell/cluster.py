@@ -101,6 +101,14 @@ TRACES = [
         ("found.not_ended = lack or why_not_ended(found)", 'found.not_ended = ""'), caught_by=NAMED,
     ),
     shell_mutant(
+        "cluster_trace_takes_copies", GATHER, ("        if other != file:\n", "        if False:\n"),
+        caught_by=f"{IN_TRACE}::test_a_file_that_is_there_twice_is_named[g0-1-g0/1]",
+    ),
+    shell_mutant(
+        "cluster_trace_exits_0_without_an_end", "amcast.cli.cluster",
+        ("return 3 if found.not_ended else 0", "return 0"), caught_by=f"{RESTLESS}[no node answers]",
+    ),
+    shell_mutant(
         "cluster_trace_looks_only_before", LEVEL, ("for said in (before, after):", "for said in (before,):"),
         caught_by=f"{RESTLESS}[g1/2 does not answer]",
     ),
@@ -129,6 +137,16 @@ COMMANDS = [
         "status_exits_0_whoever_is_down", "amcast.cli.cluster",
         ('return 0 if all(row["state"] in ("ready", "spare") for row in rows) else 1', "return 0"),
         caught_by="tests/cli/test_cluster_init.py::test_spare_replicas",
+    ),
+    shell_mutant(
+        "ledger_does_not_miss_the_silent", "amcast.cli.ledger",
+        ("    if code == 0 and unheard:\n", "    if False:\n"),
+        caught_by="tests/apps/test_ledger_command.py::test_a_server_that_does_not_answer_may_differ",
+    ),
+    shell_mutant(
+        "ledger_takes_the_silent_for_gone", "amcast.cli.ledger",
+        ("if said == {len(answering)} else set()", "if said else set()"),
+        caught_by="tests/apps/test_ledger_command.py::test_who_left_is_known_if_the_others_are_all_there",
     ),
     shell_mutant(
         "demo_exits_0", DEMO, ("return 1 if problems else exit_code(verdicts)", "return 0"),

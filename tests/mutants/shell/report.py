@@ -12,6 +12,8 @@ FIGURES = f"{SEEN}::test_figures_that_are_not_reproduced"
 SECTIONS = "amcast.pipeline.report_sections"
 VERDICTS = "amcast.pipeline.report_verdicts"
 PAGE = "amcast.pipeline.page"
+VERDICT_FILE = "amcast.lab.verdict_file"
+IN_FILE = "tests/cli/test_verdict_file.py"
 
 CELLS_THAT_LIE = [
     shell_mutant(
@@ -62,7 +64,7 @@ CELLS_THAT_LIE = [
 VERDICTS_THAT_LIE = [
     shell_mutant(
         "verdict_tile_always_ok", VERDICTS,
-        ("    status, remark = worst_of(verdicts), tally(verdicts)", '    status, remark = "ok", tally(verdicts)'),
+        ("status, remark = worst_of(verdicts), tally(", 'status, remark = "ok", tally('),
         caught_by=RUNS,
     ),
     shell_mutant(
@@ -78,7 +80,41 @@ VERDICTS_THAT_LIE = [
     ),
     shell_mutant(
         "verdicts_without_evidence_are_ok", VERDICTS,
-        ('if status == "ok" and not evidence:', 'if status == "ok" and evidence is None:'), caught_by=DOUBTS,
+        ("(doubt or not evidence)", "doubt"), caught_by=DOUBTS,
+    ),
+    shell_mutant(
+        "verdicts_on_another_trace_are_ok", VERDICTS, ("(doubt or not evidence)", "not evidence"),
+        caught_by=f"{CELLS}::test_verdicts_of_another_trace_are_not_green",
+    ),
+    shell_mutant(
+        "a_changed_trace_is_the_same", VERDICT_FILE, ('"" if said == here else OTHER_TRACE', '""'),
+        caught_by=f"{IN_FILE}::test_verdicts_are_of_what_was_judged_and_of_nothing_else",
+    ),
+    shell_mutant(
+        "verdicts_on_no_trace_are_of_this_one", VERDICT_FILE,
+        ('doubt = NO_TRACE if said is None', 'doubt = "" if not said'),
+        caught_by=f"{IN_FILE}::test_verdicts_are_of_what_was_judged_and_of_nothing_else",
+    ),
+    shell_mutant(
+        "the_digest_is_of_names_only", VERDICT_FILE, ("json.dumps([name, content])", "json.dumps([name])"),
+        caught_by=f"{IN_FILE}::test_the_digest_of_a_folder[content]",
+    ),
+    shell_mutant(
+        "the_digest_is_of_contents_only", VERDICT_FILE, ("json.dumps([name, content])", "json.dumps([content])"),
+        caught_by=f"{IN_FILE}::test_the_digest_of_a_folder[a kind]",
+    ),
+    shell_mutant(
+        "view_believes_verdicts_on_another_trace", "amcast.web.view",
+        ('"ok" and (doubt or not evidence)', '"ok" and not evidence'),
+        caught_by="tests/web/test_web_server.py::test_verdicts_are_made_here_or_read",
+    ),
+    shell_mutant(
+        "properties_that_were_not_judged_are_not_missed", VERDICTS, ("if name not in seen]:", "if not seen]:"),
+        caught_by=f"{CELLS}::test_properties_that_were_not_judged_are_named",
+    ),
+    shell_mutant(
+        "some_properties_are_all", VERDICTS, ("return text if set(ALWAYS) <= set(given.asked) else", "return text or"),
+        caught_by=f"{CELLS}::test_properties_that_were_not_judged_are_named",
     ),
     shell_mutant(
         "verdicts_on_other_deliveries_are_ok", VERDICTS,
@@ -111,6 +147,15 @@ EXIT_CODES_THAT_LIE = [
     shell_mutant(
         "metrics_looks_at_one_run", "amcast.pipeline.seen", ("        if lack := _lack(run):",
         '        if (lack := _lack(run)) and len(runs) == 1:'), caught_by=f"{SEEN}::test_metrics_of_nothing",
+    ),
+    shell_mutant(
+        "metrics_of_no_replica", "amcast.pipeline.seen", ('run.get("replicas_seen") == 0', "not run"),
+        caught_by=f"{SEEN}::test_metrics_of_nothing",
+    ),
+    shell_mutant(
+        "metrics_of_nothing_that_was_multicast", "amcast.pipeline.seen",
+        ('OF_NO_MULTICAST if run.get("delivered_somewhere") == 0 else ""', '""'),
+        caught_by=f"{SEEN}::test_metrics_of_nothing",
     ),
     shell_mutant(
         "sweep_counts_failed_rows_as_ok", "amcast.cli.sweep",

@@ -34,6 +34,11 @@ SEEDS = [
         caught_by=f"{SWARM}::test_nothing_delivered_is_unknown",
     ),
     shell_mutant(
+        "interrupted_swarms_are_ok", "amcast.cli.tally",
+        ("        if self.done < self.asked:", "        if False:"),
+        caught_by=f"{SWARM}::test_what_was_interrupted_is_not_ok",
+    ),
+    shell_mutant(
         "floor_ignored", "amcast.lab.refusals",
         ("100 * delivered >= least * multicasts", "True"),
         caught_by=f"{SWARM}::test_too_few_deliveries_are_a_failure",
@@ -76,6 +81,11 @@ SCHEDULES = [
         "cut_search_called_complete", "amcast.explore.search",
         ("self.complete = self.found is None and not cut", "self.complete = self.found is None"),
         caught_by=f"{EXPLORE}::test_a_search_that_is_cut_goes_on_in_calm",
+    ),
+    shell_mutant(
+        "explore_hides_where_nothing_was_asserted", "amcast.cli.explore",
+        ("if follow is not None and not walks:", "if False:"),
+        caught_by=f"{EXPLORE}::test_a_line_says_where_invariants_were_not_asserted",
     ),
     shell_mutant(
         "unseen_not_reported", "amcast.cli.explore",
