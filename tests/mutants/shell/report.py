@@ -101,7 +101,7 @@ VERDICTS_THAT_LIE = [
     ),
     shell_mutant(
         "the_digest_is_of_contents_only", VERDICT_FILE, ("json.dumps([name, content])", "json.dumps([content])"),
-        caught_by=f"{IN_FILE}::test_the_digest_of_a_folder[a kind]",
+        caught_by=f"{IN_FILE}::test_the_digest_of_a_folder[a name]",
     ),
     shell_mutant(
         "view_believes_verdicts_on_another_trace", "amcast.web.view",
