@@ -1,14 +1,19 @@
 """`amcast watch` says ok only of what it saw, names who was missing, and its exit code is its verdict."""
 
 import json
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from amcast.check.online import Watcher
 from amcast.cli.cluster_files import create_cluster
 from amcast.cli.watch import cause
+from amcast.pipeline.stream import watch
+from amcast.pipeline.stream.seen import Seen
 from amcast.protocols import protocol
-from tests.pipeline.watching import Rows, Watched, delivered, event, watched
+from tests.pipeline.watching import Rows, Watched, delivered, event, multicast, watched
 
 __all__ = ["watched"]
 ALL = ("g0/0", "g0/1", "g0/2")
@@ -235,8 +240,8 @@ def test_an_order_that_was_broken_before_is_not_ok(watched: Watched, config: Pat
     ("names", "seen"),
     [
         ([], "holds no trace, it is empty; expected .jsonl files or kind=…/*.parquet"),
-        (["notes.txt", "run/trace.jsonl"], "holds no trace, there is notes.txt and 1 more; expected .jsonl"),
-        (["kind=deliver/part.csv"], "holds no trace, there is kind=deliver/; expected"),
+        (["notes.txt", "run/notes.md"], "holds no trace, there is notes.txt and 1 more; expected .jsonl"),
+        (["kind=deliver/_SUCCESS"], "holds no trace, there is kind=deliver/; expected"),
     ],
 )
 def test_a_folder_without_traces(watched: Watched, tmp_path: Path, names: list[str], seen: str) -> None:
@@ -250,6 +255,38 @@ def test_a_folder_without_traces(watched: Watched, tmp_path: Path, names: list[s
     code, said = watched("--files", folder)
     assert code == 3 and "waiting for .jsonl files" in " ".join(said[:3])
     assert said[-1] == "order, integrity, validity unknown: nothing was delivered (0 deliveries)"
+
+
+@pytest.mark.parametrize(
+    ("names", "seen"),
+    [
+        (["a.jsonl", "kind=deliver/0.parquet"], "a.jsonl would not be read"),
+        (["a.jsonl", "run/b.jsonl"], "run/b.jsonl would not be read"),
+        (["a.jsonl", "b.csv", "c.parquet"], "b.csv and 1 more would not be read"),
+        (["a.jsonl", "_b.jsonl"], "_b.jsonl would not be read"),
+        (["a.jsonl", "b.jsonl.gz"], "b.jsonl.gz would not be read"),
+        (["kind=deliver/0.parquet", "1.parquet"], "1.parquet would not be read"),
+        (["kind=deliver/0.parquet", "kind=deliver/more/1.parquet"], "kind=deliver/more/1.parquet would not be read"),
+        (["kind=deliver/part.csv"], "kind=deliver/part.csv would not be read; expected only .jsonl files directly in"),
+    ],
+)
+def test_what_looks_like_a_trace_is_not_passed_over(
+    watched: Watched, tmp_path: Path, names: list[str], seen: str
+) -> None:
+    folder = tmp_path / "traces"
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    for once in (["--once"], []):
+        code, said = watched("--files", folder, *once, batches=[all_deliver()])
+        assert code == 2 and seen in " ".join(said)
+
+
+def test_what_comes_later_and_is_not_read(watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = iter(["", "b.csv"])
+    monkeypatch.setattr(watch, "unread", lambda folder, parquet: next(found))
+    code, said = watched("--files", tmp_path, batches=[all_deliver()])
+    assert code == 3 and "order, integrity, validity unknown: b.csv came and was not read (9 deliveries" in said[-1]
 
 
 @pytest.fixture
@@ -322,3 +359,118 @@ def test_one_json_document(watched: Watched, files: list[str], capsys: pytest.Ca
     order, integrity, _ = document["verdicts"]
     assert (order["property"], order["status"]) == ("order", "violated") and len(order["counterexample"]) == 2
     assert integrity["status"] == "ok" and integrity["evidence"]["deliveries"] == 9
+
+
+# What was not compared
+
+
+STUCK = [multicast("a", "g0", "g1"), *(multicast(m, "g0", seq=i) for i, m in enumerate("cxy", 1))]
+
+
+def without_dest(process: str, messages: str) -> Rows:
+    return delivered(process, messages, dest=None)
+
+
+def test_a_message_that_waits_for_a_silent_group_hides_nothing(watched: Watched, files: list[str]) -> None:
+    rows = started("g0/0", "g0/1", "g1/0", "g1/1", members=2) + STUCK
+    code, said = watched(*files, batches=[rows + without_dest("g0/0", "caxy") + without_dest("g0/1", "cayx")])
+    assert code == 1 and any(line.startswith("order violated: a cycle: g0/") for line in said)
+
+
+def test_what_still_waits_is_not_ok(watched: Watched, files: list[str]) -> None:
+    rows = started("g0/0", "g0/1", "g1/0", "g1/1", members=2) + STUCK
+    rows += without_dest("g0/0", "caxy") + without_dest("g0/1", "caxy")
+    waits = "6 deliveries still wait for those of others, and are not compared"
+    code, said = watched(*files, batches=[rows])
+    assert code == 3 and said[-2].startswith(f"order unknown: {waits} (8 deliveries of 2 of 4 replicas, 2 pairs")
+    assert said[-1].startswith("integrity, validity ok") and said[-3] == "g1 delivered nothing"
+    watched.states.clear()
+    code, said = watched(*files[:2], batches=[rows])
+    assert code == 0 and waits in said, "they may be under way"
+    watched.states.clear()
+    code, said = watched(*files[:2], batches=[[*rows, event("end", "driver", 0)]])
+    assert code == 3 and said[-2].startswith(f"order unknown: {waits}"), "the run is over"
+
+
+def test_what_waits_for_long_is_not_under_way() -> None:
+    def process(head: int, behind: int = 1) -> SimpleNamespace:
+        return SimpleNamespace(
+            kind="process", name="g0/0", text="g0", amount=1, behind=behind, place=9, head=head, since=5
+        )
+
+    for rows, late in (
+        ([(process(3), 0.0), (process(3), 20.0)], True),
+        ([(process(3), 0.0), (process(4), 20.0)], False),
+        ([(process(3), 0.0), (process(9, 0), 20.0)], False),
+    ):
+        seen = Seen("r")
+        for row, now in rows:
+            seen.add(row, now)
+        assert bool(seen.open_ends(21.0)["order"]) == late
+    assert Seen.open_ends(seen, None)["order"] == []
+
+
+def test_a_busy_cluster_that_is_read_once_has_something_under_way(watched: Watched, tmp_path: Path) -> None:
+    level = {f"g{g}/{i}": 3 for g in (0, 1) for i in range(3)}
+    watched.answers(level)
+    config = cluster(tmp_path / "c", 2)
+    others = all_deliver(by=("g1/0", "g1/1", "g1/2"), messages="def")
+    for time, code in ((1, 3), (2**62, 0)):
+        watched.states.clear()
+        rows = [{**row, "dest": ["g0", "g1"], "time": time} if row["message"] == "c" else row for row in all_deliver()]
+        found, said = watched("--config", config, "--once", batches=[rows + others])
+        assert found == code and any("3 deliveries still wait" in line for line in said)
+
+
+# Multicasts
+
+CROSSED = [
+    row for p, m in (("g0/0", "ab"), ("g0/1", "ab"), ("g1/0", "ba"), ("g1/1", "ba")) for row in without_dest(p, m)
+]
+LATER = [multicast("a", "g0", "g1"), multicast("b", "g0", "g1", seq=1)]
+
+
+def test_multicasts_that_come_after_the_deliveries(watched: Watched, files: list[str]) -> None:
+    for batches in ([CROSSED, LATER], [CROSSED[:4], CROSSED[4:], LATER], [CROSSED[:4], LATER, CROSSED[4:]], [CROSSED]):
+        watched.states.clear()
+        code, said = watched(*files, batches=batches)
+        assert code == 1 and any(line.startswith("order violated: a cycle") for line in said)
+    good = [row for p in ("g0/0", "g0/1", "g1/0", "g1/1") for row in without_dest(p, "ab")]
+    for batches in ([good, LATER], [good[:5], LATER, good[5:]], [good[:2], good[2:5], LATER[:1], good[5:], LATER[1:]]):
+        watched.states.clear()
+        code, said = watched(*files, batches=batches)
+        assert (code, said[-1]) == (
+            0,
+            "order, integrity, validity ok: 8 deliveries of 4 of 4 replicas, 8 pairs compared",
+        )
+
+
+def test_a_trace_without_multicasts(watched: Watched, files: list[str]) -> None:
+    code, said = watched(*files, batches=[[{**row, "dest": None} for row in all_deliver()]])
+    unknown = "delivered messages whose destinations no row names: 3 (9 deliveries"
+    assert code == 3 and said[-2].startswith(
+        "integrity unknown: nothing was multicast, so only repetitions can be seen"
+    )
+    assert said[-1].startswith(f"validity unknown: {unknown}") and said[-3].startswith(
+        "order unknown: 9 deliveries still"
+    )
+
+
+def test_a_message_without_a_multicast(watched: Watched, files: list[str]) -> None:
+    some = [multicast("a", "g0"), multicast("c", "g0", seq=1)]
+    code, said = watched(*files, batches=[some + all_deliver()])
+    assert code == 3 and said[-1].startswith(
+        "integrity unknown: delivered messages without a multicast row: 1 (9 deliv"
+    )
+    assert said[-2].startswith("order, validity ok"), "the deliveries say where they go"
+    watched.states.clear()
+    code, said = watched(*files, batches=[some + all_deliver(), [multicast("b", "g0", seq=2)]])
+    assert code == 0
+
+
+def test_deliveries_that_come_too_late_to_be_compared(
+    watched: Watched, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "Watcher", partial(Watcher, window=2))
+    code, said = watched(*files, batches=[all_deliver("abcdef", by=ALL[:2]), delivered("g0/2", "abcdef")])
+    assert code == 3 and "deliveries came too late to be compared with others" in said[-2]

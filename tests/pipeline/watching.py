@@ -21,6 +21,10 @@ def delivered(process: str, messages: Sequence[str], first: int = 0, **more: Any
     return [event("deliver", process, first + i, message=m, time=first + i + 1, **more) for i, m in enumerate(messages)]
 
 
+def multicast(message: str, *dest: str, seq: int = 0) -> dict[str, Any]:
+    return event("multicast", "c1", seq, message=message, dest=list(dest), group=None, time=1)
+
+
 def event(kind: str, process: str, seq: int, **more: Any) -> dict[str, Any]:
     group = process.partition("/")[0]
     row = {"run": "r", "kind": kind, "process": process, "group": group, "seq": seq, "dest": [group], **more}

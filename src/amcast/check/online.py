@@ -3,9 +3,13 @@
 The histories of the processes are merged. A message is passed when it is next at every process that must deliver it;
 so what is kept is bounded by how far one process is behind another. If no message can be passed although each one that
 is next waits for another one that is next elsewhere, there is a cycle, and those messages are the counter-example. A
-message that a process left out shows in the same way: that process went on to one behind it.
+message that a process left out shows in the same way: that process went on to one behind it. The search for a cycle
+looks past messages that wait for a silent group, so that these do not hide what is behind them.
 
 A process that is silent for long is not waited for. What it delivers later is compared with the messages passed last.
+
+The destinations of a message may become known after its first deliveries (`tell`). Until then it waits, and is taken to
+be for the groups that delivered it: a part of its destinations, so what is wrong with that part is wrong.
 """
 
 from collections import deque
@@ -25,7 +29,7 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
     group: str
     place: int
     message: str | None
-    dest: tuple[str, ...] | None
+    dest: tuple[str, ...] | None  # not known yet
     time: int
 
 
@@ -49,6 +53,7 @@ class Chain(msgspec.Struct, array_like=True):
     time: int = 0
     queue: list[Row] = msgspec.field(default_factory=list)
     at: int = 0  # of the first in the queue
+    nth: int = -1  # how many of its group's messages are up to `before`; -1 if that is not known
 
     def head(self) -> Row | None:
         return self.queue[self.at] if self.at < len(self.queue) else None
@@ -61,15 +66,22 @@ class Chain(msgspec.Struct, array_like=True):
 
 
 class Pending(msgspec.Struct, array_like=True):
-    dest: tuple[str, ...]
+    dest: tuple[str, ...] | None
     has: set[int] = msgspec.field(default_factory=set)  # numbers of the processes
     first: int = 0  # when one delivered it
     latest: dict[str, int] = msgspec.field(default_factory=dict)  # when the last one of each group did
+    guessed: bool = False  # `dest` is only those who delivered it: nobody said more in time
+
+    def groups(self) -> tuple[str, ...]:
+        """Return the destinations as far as they are known."""
+        return tuple(self.latest) if self.dest is None else self.dest
 
 
 class Passed(msgspec.Struct, array_like=True):
     index: int
     has: set[int]
+    nth: dict[str, int] = msgspec.field(default_factory=dict)  # its place among the messages of each group
+    guessed: bool = False
 
 
 class State(msgspec.Struct, array_like=True):
@@ -81,6 +93,8 @@ class State(msgspec.Struct, array_like=True):
     broken: bool
     oldest: int = 0
     sizes: dict[str, int] = msgspec.field(default_factory=dict)  # of groups, where rows say it
+    counts: dict[str, int] = msgspec.field(default_factory=dict)  # messages passed, by group
+    unsent: dict[str, bool] = msgspec.field(default_factory=dict)  # delivered, multicast not seen: is `dest` known
 
 
 class Watcher:
@@ -98,6 +112,7 @@ class Watcher:
         self.delivered: dict[str, int] = {}  # by process, since the last `load`
         self.pairs = 0  # deliveries that were compared with another process, since the last `load`
         self.unchecked = 0  # deliveries that came too late for that
+        self.guessed = 0  # messages whose destinations did not become known in time, since the last `load`
         self.lost: list[str] = []  # processes of which rows are missing, since the last `load`
 
     def load(self, data: bytes) -> None:
@@ -119,13 +134,22 @@ class Watcher:
         """How many members the groups have, as far as rows said it."""
         return self._state.sizes
 
+    @property
+    def unsent(self) -> dict[str, bool]:
+        """Delivered messages whose multicast was not seen; True if their destinations are known all the same."""
+        return self._state.unsent
+
     def processes(self) -> list[tuple[str, str, int]]:
         """Return every known process with its group and the last place that was seen, -1 if there is none."""
         return [(chain.process, chain.group, chain.last) for chain in self._state.chains.values()]
 
     def absent(self) -> list[str]:
         """Return the groups that messages wait for and of which no process is known."""
-        return sorted({group for m in self._state.pending.values() for group in m.dest} - set(self._by_group))
+        return sorted({group for m in self._state.pending.values() for group in m.groups()} - set(self._by_group))
+
+    def unresolved(self) -> list[str]:
+        """Return the messages that wait because their destinations are not known, oldest first."""
+        return [message for message, pending in self._state.pending.items() if pending.dest is None]
 
     def expect(self, process: str, group: str, members: int = 0) -> None:
         """This process takes part, in a group of so many members; 0 if that is not said."""
@@ -135,6 +159,7 @@ class Watcher:
         if process not in state.chains:
             chain = Chain(process, group, len(state.chains), time=state.newest)
             chain.waits = not state.next_index  # who comes later has missed something
+            chain.nth = 0 if chain.waits else -1
             state.chains[process] = chain
             self._by_group.setdefault(group, []).append(chain)
 
@@ -143,15 +168,44 @@ class Watcher:
             self.expect(row.process, row.group)
             self._take(self._state.chains[row.process], row)
 
+    def tell(self, message: str, dest: tuple[str, ...]) -> None:
+        """Take it that this message was multicast to these groups."""
+        state = self._state
+        state.unsent.pop(message, None)
+        pending = state.pending.get(message)
+        if pending is None or pending.dest is not None:
+            return
+        # What was passed by a guess is passed: it cannot be asked of the groups that have it behind them
+        pending.dest = tuple(pending.latest) if message in state.passed else dest
+        for group in [group for group in pending.latest if group not in pending.dest]:
+            del pending.latest[group]
+            for chain in self._by_group[group]:
+                mine = chain.queue[chain.at :]
+                for row in mine:
+                    if row.message == message:
+                        self._not_for(row, dest)
+                chain.queue, chain.at = [row for row in mine if row.message != message], 0
+                pending.has.discard(chain.number)
+        if not pending.has:
+            del state.pending[message]
+
+    def _not_for(self, row: Row, dest: Iterable[str]) -> None:
+        self._wrong("validity", f"{row.process} delivers {row.message}, which is for {', '.join(dest)}", [row])
+
     def behind(self) -> dict[str, int]:
         """Messages of each process that wait for another process."""
         return {chain.process: len(chain.queue) - chain.at for chain in self._state.chains.values()}
+
+    def heads(self) -> dict[str, Row]:
+        """Return for each process of which something waits the first row that does."""
+        found = ((chain.process, chain.head()) for chain in self._state.chains.values())
+        return {process: row for process, row in found if row is not None}
 
     def _take(self, chain: Chain, row: Row) -> None:
         state = self._state
         if row.message is None:
             chain.waits, chain.lost = False, True
-            chain.last = -1
+            chain.last = chain.nth = -1
             self.lost.append(chain.process)
             return
         self.delivered[chain.process] = self.delivered.get(chain.process, 0) + 1
@@ -164,11 +218,13 @@ class Watcher:
         chain.time = max(chain.time, row.time)
         state.newest = max(state.newest, row.time)
         state.oldest = min(state.oldest or row.time, row.time)
-        dest = row.dest or (row.group,)
-        if row.group not in dest:
-            self._wrong("validity", f"{row.process} delivers {row.message}, which is for {', '.join(dest)}", [row])
+        dest = row.dest
+        if dest is not None and row.group not in dest:
+            self._not_for(row, dest)
             return
         known = state.passed.get(row.message)
+        if known is not None and known.guessed and row.group not in known.nth:
+            dest = (row.group,)  # the other groups have it behind them
         if known is not None and chain.number in known.has:
             self._wrong("integrity", f"{row.process} delivers {row.message} twice", [row])
             return
@@ -178,6 +234,8 @@ class Watcher:
         pending = state.pending.get(row.message)
         if pending is None:
             pending = state.pending[row.message] = Pending(dest, first=row.time)
+        elif pending.dest is None and dest is not None:
+            self.tell(row.message, dest)
         if chain.number in pending.has:
             self._wrong("integrity", f"{row.process} delivers {row.message} twice", [row])
             return
@@ -195,17 +253,28 @@ class Watcher:
                 if row.message in self._state.pending or chain.index >= self._state.next_index - self._window:
                     return  # to be passed
                 self.unchecked += 1
+                chain.nth = -1
+            elif row.group not in known.nth:
+                if known.guessed:
+                    self.unchecked += 1
+                    chain.nth = -1
+                else:
+                    self._not_for(row, known.nth)
             elif known.index < chain.index:
                 text = f"{row.process} delivers {chain.before} before {row.message}; its group does the opposite"
                 self._wrong("order", text, [row])
             else:
+                nth = known.nth[row.group]
+                if 0 <= chain.nth < nth - 1 and not chain.lost:
+                    text = f"{row.process} leaves out messages that its group delivers before {row.message}"
+                    self._wrong("order", f"{text}: {nth - 1 - chain.nth:,}", [row])
                 self.pairs += 1 if len(known.has) > 1 else 2  # the first one had nobody to be compared with
                 known.has.add(chain.number)
-                chain.index, chain.before = known.index, row.message
+                chain.index, chain.before, chain.nth = known.index, row.message, nth
             chain.drop()
             row = chain.head()
-            if row is None:
-                chain.waits, chain.lost = True, False
+        if row is None and chain.nth >= self._state.counts.get(chain.group, 0):
+            chain.waits, chain.lost = True, False
 
     def settle(self, patient: bool = True) -> None:
         """Pass what can be passed, and look for a cycle in the rest.
@@ -220,16 +289,26 @@ class Watcher:
         for chains in self._by_group.values():
             if not any(chain.waits for chain in chains):
                 self._wake(chains)
-        self._pass_all()
-        while not patient and self._leave_behind():
-            self._pass_all()
+        for pending in list(state.pending.values())[: max(0, len(state.pending) - self._window)]:
+            if pending.dest is None:  # else all that follows would be kept
+                pending.dest, pending.guessed = pending.groups(), True
+                self.guessed += 1
+        self._go_on(patient)
         for chain in state.chains.values():
             if not chain.waits:
                 self._compare(chain)
+        if not patient:
+            self._wake([chain for chain in state.chains.values() if self._is_ahead(chain)])
+            self._go_on(patient)
         if not state.broken:
             self._find_cycle()
         while len(state.passed) > self._window:
             del state.passed[next(iter(state.passed))]
+
+    def _go_on(self, patient: bool) -> None:
+        self._pass_all()
+        while not patient and self._leave_behind():
+            self._pass_all()
 
     def _pass_all(self) -> None:
         ready = [chain for chain in self._state.chains.values() if chain.waits]
@@ -250,10 +329,18 @@ class Watcher:
                         found = True
         return found
 
+    def _is_ahead(self, chain: Chain) -> bool:
+        """True if it was left behind, and by now has all that its group passed, and more."""
+        row = chain.head()
+        if chain.waits or chain.lost or row is None or row.message in self._state.passed:
+            return False
+        return chain.nth >= self._state.counts.get(chain.group, 0)
+
     def _wake(self, chains: list[Chain]) -> None:
-        """Wait for a process again although it was silent: there is no other one in its group."""
+        """Wait for a process again although it was silent: there is no other one in its group, or it is ahead."""
         for chain in chains:
-            if chain.head() is None:
+            row = chain.head()
+            if row is None or row.message in self._state.passed:
                 continue
             self._state.broken = self._state.broken or chain.lost  # nobody knows what came before
             queue, chain.queue, chain.at = chain.queue[chain.at :], [], 0
@@ -270,6 +357,8 @@ class Watcher:
         state = self._state
         assert row.message is not None
         pending = state.pending[row.message]
+        if pending.dest is None:
+            return []
         needed = self._needed(pending.dest)
         if {chain.group for chain in needed} != set(pending.dest):
             return []  # nobody of some group is there
@@ -279,10 +368,12 @@ class Watcher:
                 return []
         if len(needed) > 1:
             self.pairs += len(needed)
+        nth = {group: state.counts.get(group, 0) + 1 for group in pending.dest}
+        state.counts |= nth
         for chain in needed:
             chain.drop()
-            chain.index, chain.before = state.next_index, row.message
-        state.passed[row.message] = Passed(state.next_index, pending.has)
+            chain.index, chain.before, chain.nth = state.next_index, row.message, nth[chain.group]
+        state.passed[row.message] = Passed(state.next_index, pending.has, nth, pending.guessed)
         state.next_index += 1
         for group, time in pending.latest.items():
             self.spreads.setdefault(group, []).append(time - pending.first)
@@ -290,15 +381,28 @@ class Watcher:
         return needed
 
     def _find_cycle(self) -> None:
-        """Among the messages that are next somewhere: each waits for those that are next where it should be."""
+        """Pass all that waits, without those who have nothing more; what is left waits in a cycle.
+
+        Who has nothing more can deliver the rest only behind what it has, so it cannot be in a cycle.
+        """
         state = self._state
-        heads = [chain.head() for chain in state.chains.values() if chain.waits]
+        left = {chain.process: deque(chain.queue[chain.at :]) for chain in state.chains.values() if chain.waits}
+
+        def blockers(message: str) -> list[Row]:
+            """Return what is next where this message should be."""
+            return [left[c.process][0] for c in self._needed(state.pending[message].groups()) if left[c.process]]
+
+        ready = list(left)
+        while ready:
+            mine = left[ready.pop()]
+            firsts = blockers(mine[0].message or "") if mine else []
+            if all(first.message == mine[0].message for first in firsts):
+                for first in firsts:
+                    left[first.process].popleft()
+                    ready.append(first.process)
         waits: dict[str, list[tuple[str, Row]]] = {}
-        for message in {row.message for row in heads if row is not None and row.message is not None}:
-            for chain in self._needed(state.pending[message].dest):
-                first = chain.head()
-                if first is not None and first.message is not None and first.message != message:
-                    waits.setdefault(message, []).append((first.message, first))
+        for message in {rows[0].message or "" for rows in left.values() if rows}:
+            waits[message] = [(row.message or "", row) for row in blockers(message) if row.message != message]
         cycle = _cycle(waits)
         if cycle:
             text = "; ".join(f"{row.process} delivers {row.message} before {later}" for later, row in cycle)

@@ -64,6 +64,7 @@ def watch(
         if nothing:
             out.print(f"{nothing}; waiting for .jsonl files")
         judge = stream.Judge(once=once)
+        parquet = stream.is_parquet(files)
     from rich.live import Live
 
     view = View(out, cluster)
@@ -93,6 +94,9 @@ def watch(
             if before is not None:
                 signal.signal(signal.SIGINT, before)
     view.problem = why_ended(once, ran_on, None if error is None else str(error))
+    if files is not None and not view.problem:
+        others = stream.unread(files, parquet)
+        view.problem = f"{others} came and was not read" if others else ""
     verdicts = view.verdicts(once)
     if as_json:
         print_json({"batches": view.batches, "verdicts": [verdict.as_dict() for verdict in verdicts]})
@@ -137,6 +141,7 @@ class Cluster:
     def __init__(self, config: "ClusterConfig", client: str | None) -> None:
         self.config = config
         self.client = client
+        self.asked = time.time_ns()
         self.at_start = self.ask()
         for g, pids in enumerate(config.topology.groups):
             names = [config.members[pid].name for pid in pids]
@@ -163,7 +168,7 @@ class Cluster:
 
         ends = self.ask()
         silent = {member.name for member in self.config.members} - set(ends)
-        return Answers(silent, self.at_start if whole else ends)
+        return Answers(silent, self.at_start if whole else ends, self.asked if whole else 0)
 
 
 class View:
@@ -190,7 +195,7 @@ class View:
             run = row.run or ""
             if run not in self.runs:
                 self.runs[run] = Seen(run)
-            self.runs[run].add(row)
+            self.runs[run].add(row, time.monotonic())
             if row.kind == "violation":
                 self.out.print(f"{row.name} VIOLATED in batch {report.batch}: {row.text}", style="bold red")
                 self.out.print(f"  {row.rows}", soft_wrap=True)
@@ -206,14 +211,16 @@ class View:
             answers = self.cluster.at_end(once)
             self.runs[self.cluster.config.name].group_of |= self.cluster.members(answers.ends)
         runs = list(self.runs.values()) or [Seen("")]
-        return [verdict for seen in runs for verdict in seen.verdicts(answers, once, self.problem)]
+        now = time.monotonic()
+        return [verdict for seen in runs for verdict in seen.verdicts(answers, once, self.problem, now)]
 
     def print_end(self, verdicts: "list[Verdict]") -> None:
         """What should be known besides, then a line for each verdict with what it rests on."""
         from amcast.pipeline.stream.seen import lines
 
+        reasons = "; ".join(verdict.reason for verdict in verdicts)
         for seen in self.runs.values():
-            for note in seen.notes():
+            for note in (note for note in seen.notes() if note not in reasons):
                 self.out.print(f"run {seen.run}: {note}" if len(self.runs) > 1 else note, soft_wrap=True)
         worst = max((verdict.status for verdict in verdicts), key=list(STYLES).index)
         for line in lines(verdicts):

@@ -98,6 +98,68 @@ MUTANTS = [
         "online_check_waits_for_who_is_behind", ONLINE, ("while not patient and self._leave_behind():", "while False:"),
         caught_by=f"{VERDICTS}::test_who_is_behind_does_not_hide_what_others_did",
     ),
+    shell_mutant(
+        "online_check_looks_only_at_what_is_next", ONLINE,
+        ("deque(chain.queue[chain.at :]) for", "deque(chain.queue[chain.at : chain.at + 1]) for"),
+        caught_by=f"{CHECKS}::test_what_waits_for_a_silent_group_hides_nothing_behind_it",
+    ),
+    shell_mutant(
+        "online_check_takes_one_group_for_the_destination", ONLINE,
+        ("return tuple(self.latest) if self.dest is None", "return tuple(self.latest)[:1] if self.dest is None"),
+        caught_by=f"{CHECKS}::test_destinations_that_become_known_later",
+    ),
+    shell_mutant(
+        "online_check_passes_what_it_knows_too_little_of", ONLINE,
+        ("        if pending.dest is None:\n            return []\n",
+         "        if pending.dest is None:\n            pending.dest = (row.group,)\n"),
+        caught_by=f"{CHECKS}::test_destinations_that_become_known_later",
+    ),
+    shell_mutant(
+        "online_check_overlooks_what_a_late_process_left_out", ONLINE,
+        ("if 0 <= chain.nth < nth - 1 and not chain.lost:", "if False:"),
+        caught_by=f"{CHECKS}::test_a_process_that_is_silent_for_long_is_not_waited_for_and_compared_later",
+    ),
+    shell_mutant(
+        "online_check_waits_too_soon_for_who_is_back", ONLINE,
+        ("if row is None and chain.nth >= self._state.counts.get(chain.group, 0):", "if row is None:"),
+        caught_by=f"{CHECKS}::test_who_is_back_in_pieces_is_waited_for_when_it_is_level",
+    ),
+    shell_mutant(
+        "watch_once_is_ok_while_deliveries_wait", SEEN,
+        ('final = now if not (whole or self.counts["end"])', 'final = now if not self.counts["end"]'),
+        caught_by=f"{VERDICTS}::test_what_still_waits_is_not_ok",
+    ),
+    shell_mutant(
+        "watch_never_finds_a_wait_too_long", SEEN, ("now - self._since[oldest][1] > UNDER_WAY", "False"),
+        caught_by=f"{VERDICTS}::test_what_waits_for_long_is_not_under_way",
+    ),
+    shell_mutant(
+        "watch_overlooks_unknown_destinations", SEEN,
+        ('self.unresolved if self.unresolved and due("unresolved")', "0 if True"),
+        caught_by=f"{VERDICTS}::test_a_trace_without_multicasts",
+    ),
+    shell_mutant(
+        "watch_overlooks_messages_without_a_multicast", SEEN,
+        ('self.unsent if self.unsent and due("unsent")', "0 if True"),
+        caught_by=f"{VERDICTS}::test_a_message_without_a_multicast",
+    ),
+    shell_mutant(
+        "watch_overlooks_what_came_too_late", SEEN, ('if self.counts["unchecked"]:', "if False:"),
+        caught_by=f"{VERDICTS}::test_deliveries_that_come_too_late_to_be_compared",
+    ),
+    shell_mutant(
+        "watch_passes_over_other_traces", JUDGE, ("    if strays:\n", "    if False:\n"),
+        caught_by=f"{VERDICTS}::test_what_looks_like_a_trace_is_not_passed_over",
+    ),
+    shell_mutant(
+        "watch_passes_over_hidden_traces", JUDGE, ("(hidden or path not in wanted)", "path not in wanted"),
+        caught_by=f"{VERDICTS}::test_what_looks_like_a_trace_is_not_passed_over",
+    ),
+    shell_mutant(
+        "watch_passes_over_what_comes_later", CLI,
+        ('came and was not read" if others else ""', 'came" if False else ""'),
+        caught_by=f"{VERDICTS}::test_what_comes_later_and_is_not_read",
+    ),
     # The source
     shell_mutant(
         "source_loses_a_row_at_every_full_batch", LOG,

@@ -2,7 +2,8 @@
 
 Only what was reported during this watch counts: what an earlier one with the same checkpoint saw is no evidence here. A
 member that should be there and gave no rows, rows that could not be read, and a query that ended early make the verdict
-`unknown`: nothing that was seen is wrong, but not everything was seen.
+`unknown`: nothing that was seen is wrong, but not everything was seen. So do deliveries that were not compared, and
+messages whose multicast was not seen. In a stream that was stopped they may be under way for some seconds.
 """
 
 import json
@@ -12,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from amcast.check.evidence import Evidence, total
-from amcast.check.history import NOTHING_DELIVERED, no_process_of
+from amcast.check.history import NOTHING_DELIVERED, NOTHING_MULTICAST, no_process_of
 from amcast.check.verdict import Status, Verdict
 from amcast.core.trace import Event
 
 PROPERTIES: Final = ("order", "integrity", "validity")
+UNDER_WAY: Final = 10.0  # seconds that a delivery may wait for those of others; a replica answers within five
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Answers:
 
     silent: Collection[str] = ()
     ends: Mapping[str, int] = field(default_factory=dict)  # the position after the last one that had to be read
+    asked: int = 0  # when that was asked, in nanoseconds: by the clock from which the replicas' times are
 
 
 class Seen:
@@ -43,11 +46,21 @@ class Seen:
         self.lost: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.absent: list[str] = []  # groups to which messages are addressed
+        self.unresolved = 0  # messages that wait because their destinations are not known
+        self.unsent = 0  # delivered messages whose multicast was not seen
+        self.multicast = False  # others were
+        self.heads: dict[str, int] = {}  # by process: when the first delivery that waits was made
         self.broken = False
+        self._since: dict[str, tuple[Any, float]] = {}  # what is the oldest that waits, and when it was first said
 
-    def add(self, row: Any) -> None:
-        """Take a row of what a micro-batch said."""
+    def add(self, row: Any, now: float = 0.0) -> None:
+        """Take a row of what a micro-batch said at this time, in seconds."""
+        mark = (row.head if row.behind else -1) if row.kind == "process" else row.name
+        oldest = f"{row.kind} {row.name}" if row.kind == "process" else row.kind
+        if oldest not in self._since or self._since[oldest][0] != mark:
+            self._since[oldest] = mark, now
         if row.kind == "process":
+            self.heads[row.name] = row.since
             self.group_of[row.name] = row.text
             self.delivered[row.name] += row.amount
             self.waiting[row.name] = row.behind
@@ -60,6 +73,11 @@ class Seen:
             self.lost[row.name] += row.amount
         elif row.kind == "count":
             self.counts[row.name] += row.amount
+        elif row.kind == "unresolved":
+            self.unresolved = row.amount
+        elif row.kind == "unsent":
+            self.unsent = row.amount
+            self.multicast = bool(row.text)
         elif row.kind == "absent":
             self.absent = json.loads(row.text)
         elif row.kind == "broken":
@@ -80,12 +98,47 @@ class Seen:
             pairs=self.counts["pairs"],
         )
 
-    def verdicts(self, answers: Answers | None = None, whole: bool = False, problem: str = "") -> list[Verdict]:
+    def verdicts(
+        self, answers: Answers | None = None, whole: bool = False, problem: str = "", now: float = 0.0
+    ) -> list[Verdict]:
         """Judge the run. `whole`: all that there was at the start had to be read; `problem`: why the query ended."""
         reasons = [*filter(None, [problem]), *self.missing(answers, whole)]
         if not self.delivered.total():
             reasons.append(self._nothing(answers))
-        return [self._verdict(name, list(reasons)) for name in PROPERTIES]
+        final = now if not (whole or self.counts["end"]) else None
+        open_ends = self.open_ends(final, answers.asked if answers is not None else 0)
+        return [self._verdict(name, [*reasons, *open_ends[name]]) for name in PROPERTIES]
+
+    def open_ends(self, now: float | None, asked: int = 0) -> dict[str, list[str]]:
+        """Say for each property what still waits. `now`: more may come, so what is young is left out.
+
+        A cluster that is busy is never read to a point at which nothing is under way: there the age is that of the
+        delivery itself when the replicas were `asked`.
+        """
+
+        def due(oldest: str) -> bool:
+            return now is None or now - self._since[oldest][1] > UNDER_WAY
+
+        found: dict[str, list[str]] = {name: [] for name in PROPERTIES}
+        waiting = [p for p, amount in self.waiting.items() if amount and due(f"process {p}")]
+        if any(asked - self.heads[process] > UNDER_WAY * 1e9 for process in waiting) or (waiting and not asked):
+            found["order"].append(self._waiting())
+        if self.counts["unchecked"]:
+            found["order"].append(f"{self.counts['unchecked']:,} deliveries came too late to be compared with others")
+        unresolved = self.counts["guessed"] + (self.unresolved if self.unresolved and due("unresolved") else 0)
+        if unresolved:
+            text = f"delivered messages whose destinations no row names: {unresolved:,}"
+            found["order"].append(text)
+            found["validity"].append(text)
+        unsent = self.counts["unsent"] + (self.unsent if self.unsent and due("unsent") else 0)
+        if unsent and self.multicast:
+            found["integrity"].append(f"delivered messages without a multicast row: {unsent:,}")
+        elif unsent:
+            found["integrity"].append(f"{NOTHING_MULTICAST}, so only repetitions can be seen")
+        return found
+
+    def _waiting(self) -> str:
+        return f"{sum(self.waiting.values()):,} deliveries still wait for those of others, and are not compared"
 
     def _nothing(self, answers: Answers | None) -> str:
         """Say why there is nothing: what was there before is not of this watch."""
@@ -143,11 +196,8 @@ class Seen:
     def notes(self) -> list[str]:
         """Say what does not change the verdict and still should be known."""
         found = []
-        waiting = sum(self.waiting.values())
-        if waiting:
-            found.append(f"{waiting:,} deliveries still wait for those of others, and are not compared")
-        if self.counts["unchecked"]:
-            found.append(f"{self.counts['unchecked']:,} deliveries came too late to be compared with others")
+        if any(self.waiting.values()):
+            found.append(self._waiting())
         active = {self.group_of[process] for process, count in self.delivered.items() if count > 0}
         if active:
             idle = sorted({*self.group_of.values(), *self.sizes} - active)
