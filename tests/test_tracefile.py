@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from amcast.core.errors import TraceError, UsageError
@@ -69,6 +69,9 @@ def test_what_is_written_is_what_is_read(name: str) -> None:
     @given(st.lists(events(), min_size=1, max_size=6))
     @settings(max_examples=60, deadline=None, derandomize=True)
     def round_trip(written: list[Event]) -> None:
+        if name == "trace.csv":
+            written = [event for event in written if not any("\n" in str(value) for value in event.row().values())]
+            assume(written)
         with TemporaryDirectory() as folder:
             WRITERS[name](Path(folder) / name, written)
             read = list(read_events(Path(folder) / name))
@@ -77,6 +80,14 @@ def test_what_is_written_is_what_is_read(name: str) -> None:
         assert read == written
 
     round_trip()
+
+
+def test_csv_has_no_room_for_a_line_break(tmp_path: Path) -> None:
+    """A line is an event, for whoever reads a file from many places at once."""
+    with pytest.raises(UsageError, match=r"'m\\nn' has a line break; expected none in a .csv trace"):
+        write_csv(tmp_path / "t.csv", [delivery(1, "m\nn")])
+    write_csv(tmp_path / "t.csv", [Event("r", "start", "p", "g", 1, about=("m\nn",))])
+    assert [event.about for event in read_events(tmp_path / "t.csv")] == [("m\nn",)]
 
 
 # ---------------------------------------------------------------- Parquet folders
@@ -254,7 +265,7 @@ def test_a_folder_with_anything_else_in_it_is_refused_even_with_force(tmp_path: 
         ):
             prepare_out(tmp_path, force=force)
     assert (tmp_path / stranger).read_text() == "years of work"
-    assert [event.seq for event in read_events(tmp_path)] == [1]
+    assert list(tmp_path.glob("kind=deliver/*.parquet"))
 
 
 def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
@@ -540,6 +551,12 @@ def test_a_line_that_is_json_but_no_object(tmp_path: Path) -> None:
     ("columns", "complaint"),
     [
         ({"seq": "one"}, "column 'seq' is 'one'; expected an integer"),
+        ({"seq": "1_0"}, "column 'seq' is '1_0'; expected an integer"),
+        ({"seq": "\u0663"}, "column 'seq' is '\u0663'; expected an integer"),
+        (
+            {"message": "m\nn"},
+            "is not CSV (unexpected end of data); expected comma-separated cells without a line break",
+        ),
         ({"seq": ""}, "column 'seq' is empty; expected a value in every row"),
         ({"run": ""}, "column 'run' is empty; expected a value in every row"),
         ({"seq": str(2**63)}, "expected an integer that fits in int64"),

@@ -6,12 +6,13 @@ set of complaints; the Spark engine renames as it reads (`pipeline.tables`).
 """
 
 import csv
+import io
 import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +20,8 @@ import pyarrow.parquet as pq
 from amcast.core.errors import TraceError, UsageError
 from amcast.core.trace import COLUMNS, Event
 from amcast.tracefile import read_events
+from amcast.tracefile.reader import files_of_folder
+from amcast.tracefile.text import LineFault, header_of
 
 OPTION: Final = "--columns"
 
@@ -47,6 +50,11 @@ def name_of(theirs: str, columns: Columns) -> str:
     if theirs in columns:
         return columns[theirs]
     return "" if theirs in columns.values() else theirs
+
+
+def their_name(ours: str, columns: Columns) -> str:
+    """What they call a column of ours; "" if it is left out."""
+    return next((theirs for theirs in (*columns, ours) if name_of(theirs, columns) == ours), "")
 
 
 def refuse_unknown(trace: object, columns: Columns, known: object, theirs: set[str]) -> None:
@@ -93,44 +101,61 @@ def _copy(trace: Path, copy: Path, columns: Columns) -> None:
 
 
 def _copy_csv(trace: Path, copy: Path, columns: Columns) -> None:
-    with trace.open(encoding="utf-8-sig", newline="", errors="surrogateescape") as source:
-        header = [name.strip() for name in next(csv.reader([source.readline()]), [])]
+    with trace.open("rb") as source, copy.open("wb") as target:
+        line = source.readline()
+        try:
+            header = header_of(line)
+        except LineFault:
+            header = []  # read_events says what is wrong with it
         if header:
             refuse_unknown(trace, columns, ", ".join(header), set(header))
-        with copy.open("w", encoding="utf-8", newline="", errors="surrogateescape") as target:
-            csv.writer(target, lineterminator="\n").writerow([name_of(name, columns) for name in header])
-            shutil.copyfileobj(source, target)
+            text = io.StringIO()
+            csv.writer(text, lineterminator="\n").writerow([name_of(name, columns) for name in header])
+            line = text.getvalue().encode()
+        target.write(line)
+        shutil.copyfileobj(source, target)
 
 
 def _copy_jsonl(trace: Path, copy: Path, columns: Columns) -> None:
     seen: set[str] = set()
     with trace.open("rb") as source, copy.open("wb") as target:
         for line in source:
-            try:
-                row = json.loads(line)
-            except ValueError:
-                row = None
-            if isinstance(row, dict):
-                seen.update(row)
-                renamed = {name_of(theirs, columns): value for theirs, value in row.items()}
-                renamed.pop("", None)
-                line = json.dumps(renamed).encode() + b"\n"
-            target.write(line)
+            seen.update(keys_of(line))
+            target.write(renamed(line, columns))
     if seen:
         refuse_unknown(trace, columns, ", ".join(sorted(seen)), seen)
 
 
+def keys_of(line: bytes) -> set[str]:
+    """The names in a JSON line; none if it is no object."""
+    return set(_object_of(line) or ())
+
+
+def renamed(line: bytes, columns: Columns) -> bytes:
+    """A JSON line with our names; one that is no object stays as it is, for the reader to complain."""
+    row = _object_of(line)
+    if row is None:
+        return line
+    ours = {name_of(theirs, columns): value for theirs, value in row.items()}
+    ours.pop("", None)
+    return json.dumps(ours).encode() + b"\n"
+
+
+def _object_of(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
 def _copy_folder(trace: Path, copy: Path, columns: Columns) -> None:
     """Their folders may be named after their columns, as `event=deliver`."""
-    copy.mkdir()
-    for file in sorted(trace.glob("*.parquet")):
-        _copy_parquet(file, copy / file.name, columns)
-    for folder in sorted(entry for entry in trace.iterdir() if entry.is_dir() and "=" in entry.name):
-        theirs, _, value = folder.name.partition("=")
-        renamed = copy / f"{name_of(theirs, columns)}={value}"
-        renamed.mkdir()
-        for file in sorted(folder.glob("*.parquet")):
-            _copy_parquet(file, renamed / file.name, columns, folders={theirs})
+    theirs = their_name("kind", columns)
+    for file, kind in files_of_folder(trace, theirs):
+        folder = copy if kind is None else copy / f"kind={kind}"
+        folder.mkdir(parents=True, exist_ok=True)
+        _copy_parquet(file, folder / file.name, columns, folders=set() if kind is None else {theirs})
 
 
 def _copy_parquet(trace: Path, copy: Path, columns: Columns, folders: set[str] | None = None) -> None:

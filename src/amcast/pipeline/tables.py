@@ -8,11 +8,12 @@ The rules for single values are those of `amcast.tracefile`.
 TraceError. What Spark itself cannot read becomes a TraceError in `spark_errors`: one line, no Java stack.
 """
 
-import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import repeat
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlparse
@@ -25,10 +26,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from amcast.core.errors import TraceError, UsageError
-from amcast.core.trace import COLUMNS, KINDS, REQUIRED_COLUMNS
-from amcast.pipeline.columns import Columns, name_of, refuse_unknown
+from amcast.core.trace import COLUMNS, KINDS, REQUIRED_COLUMNS, Event
+from amcast.pipeline.columns import Columns, keys_of, name_of, refuse_unknown, renamed, their_name
 from amcast.tracefile import read_events
-from amcast.tracefile.schema import unknown_kind
+from amcast.tracefile.reader import files_of_folder
+from amcast.tracefile.schema import COLUMN_TYPES, null_in_list, unknown_kind
+from amcast.tracefile.text import MARK, CsvLines, LineFault, event_of_json, header_of
+
+Batches = Iterator[pa.RecordBatch]
 
 STRINGS: Final = T.ArrayType(T.StringType())
 TIMESTAMP: Final = T.StructType([T.StructField("time", T.LongType()), T.StructField("tie", T.StringType())])
@@ -43,9 +48,10 @@ SPARK_TYPES: Final[dict[str, T.DataType]] = {
 }
 SCHEMA: Final = T.StructType([T.StructField(name, SPARK_TYPES[name]) for name in COLUMNS])
 IN_EVERY_ROW: Final = ("run", "kind", "process", "seq")
+LISTS: Final = ("dest", "about")
 BAD_LINE: Final = "bad_line"
-_NAMES: Final = "names separated by ';'"
-_EXPECTED_CELL: Final = {"dest": _NAMES, "about": _NAMES, "ts": "'time;tie', as 7;m1"}
+ROWS: Final = T.StructType([*SCHEMA.fields, T.StructField(BAD_LINE, T.StringType())])
+_ARROW_ROWS: Final = pa.schema([*COLUMN_TYPES.items(), (BAD_LINE, pa.string())])
 JSON_SUFFIXES: Final = re.compile(r"\.jsonl?(\.\w+)?$")
 CSV_SUFFIXES: Final = re.compile(r"\.csv(\.\w+)?$")
 # Whatever the user's Spark is set to: a trace with a hole in it must not look like a whole one.
@@ -62,9 +68,9 @@ def read_rows(spark: SparkSession, path: str, columns: Columns | None = None) ->
     columns = columns or {}
     _refuse_what_is_no_trace(path, columns)
     with spark_errors(path):
-        if JSON_SUFFIXES.search(path):
+        if JSON_SUFFIXES.search(path) and not Path(path).is_dir():
             return _read_json(spark, path, columns)
-        if CSV_SUFFIXES.search(path):
+        if CSV_SUFFIXES.search(path) and not Path(path).is_dir():
             return _read_csv(spark, path, columns)
         return _read_parquet(spark, path, columns).withColumn(BAD_LINE, F.lit(None).cast("string"))
 
@@ -123,10 +129,20 @@ def _reason(error: Exception) -> str:
 
 def _refuse_what_is_no_trace(path: str, columns: Columns) -> None:
     """For a path on this machine the complaints are those of the in-memory reader, which looks at the first rows."""
-    if "://" in path or any(sign in path for sign in "*?[{"):
+    if "://" in path:
         return
-    if not columns or not Path(path).exists():
+    if any(sign in path for sign in "*?[{"):
+        if Path(path).exists():
+            raise UsageError(
+                f"{path}: is a pattern for Spark; expected a name without *, ?, [ and {{; "
+                f"rename it or use --engine memory"
+            )
+    elif not columns or not Path(path).exists():
         next(read_events(path), None)
+    elif Path(path).is_dir():
+        files_of_folder(Path(path), their_name("kind", columns))
+    else:
+        read_events(path)  # without a look at its columns, which have other names
 
 
 # ---------------------------------------------------------------- Parquet
@@ -230,105 +246,76 @@ def _spark_family(of: T.DataType) -> str:
 
 
 def _read_json(spark: SparkSession, path: str, columns: Columns) -> DataFrame:
-    theirs = [name for name in (*columns, *COLUMNS) if name_of(name, columns)]
-    fields = [T.StructField(name, _json_type(name_of(name, columns))) for name in theirs]
-    schema = T.StructType([*fields, T.StructField(BAD_LINE, T.StringType())])
-    line = F.regexp_replace("value", "^\ufeff", "")
-    parsed = F.from_json(line, schema, {"columnNameOfCorruptRecord": BAD_LINE})
-    lines = spark.read.options(**NOTHING_IGNORED).text(path).where(F.trim(line) != "")
-    rows = lines.select("value", parsed.alias("row"))
-    ours = {name_of(name, columns): name for name in theirs}
-    cells = {name: F.col("row").getField(ours[name]) if name in ours else F.lit(None) for name in COLUMNS}
-    cells["ts"] = _timestamp_of_json(cells["ts"])
-    is_bad = F.col("row").isNull() | F.col("row").getField(BAD_LINE).isNotNull()
-    # A deliver row must say its group, be it null, as the in-memory reader demands.
-    silent = cells["kind"].isin("deliver", "optdeliver") & cells["group"].isNull()
-    said = F.array_contains(F.json_object_keys("value"), ours.get("group", "group"))
-    bad = F.when(is_bad, _line_is("not a JSON object of an event", "value"))
-    bad = F.coalesce(bad, F.when(silent & ~F.coalesce(said, F.lit(False)), _line_is("without 'group'", "value")))
-    rows = rows.select(*(cells[name].cast(SPARK_TYPES[name]).alias(name) for name in COLUMNS), bad.alias(BAD_LINE))
-    _refuse_unused(path, rows, columns)
-    return rows
-
-
-def _refuse_unused(path: str, rows: DataFrame, columns: Columns) -> None:
-    """JSON has no header: a column of theirs that has no value in any line is taken for a misspelt one."""
-    named = {theirs: ours for theirs, ours in columns.items() if ours}
-    if named:
-        counts = rows.agg(*(F.count(ours).alias(ours) for ours in named.values())).head()
-        assert counts is not None
-        for theirs, ours in named.items():
-            if not counts[ours]:
-                refuse_unknown(path, {theirs: ours}, "no value for it in any line", set())
-
-
-def _json_type(name: str) -> T.DataType:
-    return T.StringType() if name == "ts" else SPARK_TYPES[name]  # ts is an object or an array: kept as text at first
-
-
-def _timestamp_of_json(text: Column) -> Column:
-    as_array = F.from_json(text, STRINGS)
-    pair = F.struct(F.get(as_array, 0).try_cast("bigint").alias("time"), F.get(as_array, 1).alias("tie"))
-    return F.when(text.startswith("["), pair).when(text.isNotNull(), F.from_json(text, TIMESTAMP))
+    lines = _lines(spark, path)
+    if not columns:
+        return lines.mapInArrow(_rows_of(event_of_json), ROWS)
+    seen = {row.name for row in lines.mapInArrow(_names, "name string").distinct().collect()}
+    if seen:
+        refuse_unknown(path, columns, ", ".join(sorted(seen)), seen)
+    return lines.mapInArrow(_rows_of(lambda line: event_of_json(renamed(line, columns))), ROWS)
 
 
 def _read_csv(spark: SparkSession, path: str, columns: Columns) -> DataFrame:
-    first = spark.read.options(**NOTHING_IGNORED).text(path).head(1)
-    header = [name.strip() for name in next(csv.reader([first[0].value.removeprefix("\ufeff")]), [])] if first else []
-    if not header:
-        raise TraceError(f"{path}: is empty; expected a header line and at least one event; record the run again")
-    _check_header(path, header, columns)
-    fields = [T.StructField(f"_{place}", T.StringType()) for place in range(len(header))]
-    schema = T.StructType([*fields, T.StructField(BAD_LINE, T.StringType())])
-    options = {"header": "true", "escape": '"', "columnNameOfCorruptRecord": BAD_LINE, "enforceSchema": "true"}
-    lines = spark.read.options(**NOTHING_IGNORED).options(**options).schema(schema).csv(path)
-    place_of = {name_of(name, columns): place for place, name in enumerate(header)}
-    texts = {name: F.col(f"_{place_of[name]}") if name in place_of else F.lit(None).cast("string") for name in COLUMNS}
-    cells = {name: _cell(texts[name], SPARK_TYPES[name]) for name in COLUMNS}
-    bad = F.when(F.col(BAD_LINE).isNotNull(), _line_is(f"not {len(header)} cells as in the header", BAD_LINE))
-    for name in COLUMNS:
-        if SPARK_TYPES[name] != T.StringType():
-            wrong = texts[name].isNotNull() & cells[name].isNull()
-            expected = (
-                "names separated by ';'"
-                if SPARK_TYPES[name] == STRINGS
-                else "'time;tie'"
-                if name == "ts"
-                else "an integer"
-            )
-            said = F.concat(
-                F.lit(f"column {name!r} is '"), texts[name], F.lit(f"'; expected {expected}; correct the cell")
-            )
-            bad = F.coalesce(bad, F.when(wrong, said))
-    return lines.select(*(cells[name].alias(name) for name in COLUMNS), bad.alias(BAD_LINE))
+    lines = _lines(spark, path)
+    first = lines.head(1)
+    try:
+        header = header_of(bytes(first[0].line)) if first else []
+        if not header:
+            raise TraceError(f"{path}: is empty; expected at least one event; record the run again")
+        refuse_unknown(path, columns, ", ".join(header), set(header))
+        below = CsvLines([name_of(name, columns) for name in header])
+    except LineFault as fault:
+        raise TraceError(f"{path}: line 1: {fault}") from fault
+    return lines.mapInArrow(_rows_of(below, header), ROWS)
 
 
-def _check_header(path: str, header: Sequence[str], columns: Columns) -> None:
-    refuse_unknown(path, columns, ", ".join(header), set(header))
-    ours = [name_of(name, columns) for name in header]
-    for name in REQUIRED_COLUMNS:
-        if name not in ours:
-            raise TraceError(
-                f"{path}: line 1: column {name!r} is missing; expected at least {', '.join(REQUIRED_COLUMNS)}; add it"
-            )
-    for name in COLUMNS:
-        if ours.count(name) > 1:
-            raise TraceError(f"{path}: line 1: column {name!r} is there twice; expected it once; remove one")
+def _lines(spark: SparkSession, path: str) -> DataFrame:
+    """The lines as the in-memory reader sees them, as bytes; `file` is null in all but the first block of a file."""
+    lines = spark.read.options(**NOTHING_IGNORED, lineSep="\n").text(path)
+    file = F.when(F.col("_metadata.file_block_start") == 0, F.xxhash64("_metadata.file_path"))
+    return lines.select(F.col("value").cast("binary").alias("line"), file.alias("file"))
 
 
-def _cell(text: Column, of: T.DataType) -> Column:
-    if of == STRINGS:
-        return F.when(text.startswith("["), F.from_json(text, STRINGS)).otherwise(F.split(text, ";"))
-    if of == TIMESTAMP:
-        time = F.split_part(text, F.lit(";"), F.lit(1)).try_cast("bigint")
-        pair = F.struct(time.alias("time"), F.regexp_replace(text, "^[^;]*;", "").alias("tie"))
-        plain = F.when(text.contains(";") & time.isNotNull(), pair)
-        return F.when(text.startswith("[") | text.startswith("{"), _timestamp_of_json(text)).otherwise(plain)
-    return text if of == T.StringType() else text.try_cast(of)
+def _rows_of(of_line: Callable[[bytes], Event | None], header: list[str] | None = None) -> Callable[[Batches], Batches]:
+    """What makes rows of lines by the functions of the in-memory reader, so that no line is judged in two ways."""
+
+    def rows(batches: Batches) -> Batches:
+        file = None
+        for batch in batches:
+            events: list[Event] = []
+            faults: list[str] = []
+            for line, of_file in zip(batch["line"].to_pylist(), batch["file"].to_pylist(), strict=True):
+                is_first = of_file is not None and of_file != file
+                try:
+                    if is_first:
+                        file, line = of_file, line.removeprefix(MARK)
+                    if is_first and header is not None:
+                        if header_of(line) != header:
+                            raise LineFault("is another header than that of the first file; make them the same")
+                    elif (event := of_line(line)) is not None:
+                        events.append(event)
+                except LineFault as fault:
+                    faults.append(f"line {line[:80].decode(errors='replace')!r}: {fault}")
+            yield _batch(events)
+            if faults:
+                nulls = [pa.nulls(len(faults), of) for of in COLUMN_TYPES.values()]
+                yield pa.RecordBatch.from_arrays([*nulls, pa.array(faults)], schema=_ARROW_ROWS)
+
+    return rows
 
 
-def _line_is(what: str, column: str) -> Column:
-    return F.concat(F.lit(f"the line is {what}: "), F.substring(F.col(column), 1, 120))
+def _batch(events: list[Event]) -> pa.RecordBatch:
+    values = zip(*map(attrgetter(*COLUMNS), events), strict=True) if events else repeat(())
+    columns = [pa.array(of_column, of) for of_column, of in zip(values, COLUMN_TYPES.values(), strict=False)]
+    return pa.RecordBatch.from_arrays([*columns, pa.nulls(len(events), pa.string())], schema=_ARROW_ROWS)
+
+
+def _names(batches: Batches) -> Batches:
+    """The names in all lines of JSON, which has no header."""
+    names: set[str] = set()
+    for batch in batches:
+        names.update(*map(keys_of, batch["line"].to_pylist()))
+    yield pa.RecordBatch.from_pydict({"name": pa.array(sorted(names), pa.string())})
 
 
 # ---------------------------------------------------------------- rows
@@ -343,7 +330,13 @@ def is_faulty() -> Column:
     faulty |= (kind == "multicast") & (F.col("dest").isNull() | other_sender)
     for name in IN_EVERY_ROW:
         faulty |= F.col(name).isNull()
+    for name in LISTS:
+        faulty |= _has_null(name)
     return faulty
+
+
+def _has_null(name: str) -> Column:
+    return F.coalesce(F.exists(name, F.isnull), F.lit(False))
 
 
 def _fault() -> Column:
@@ -364,6 +357,7 @@ def _fault() -> Column:
     )  # fmt: skip
     before, after = unknown_kind("\0").split(repr("\0"))
     unknown = F.concat(F.lit(before + "'"), kind, F.lit("'" + after))
+    said += [F.when(_has_null(name), F.lit(null_in_list(name))) for name in LISTS]
     return F.coalesce(
         *said,
         F.when(~kind.isin(*KINDS), unknown),

@@ -11,9 +11,12 @@ import pyarrow.parquet as pq
 
 from amcast.core.errors import TraceError
 from amcast.core.trace import KINDS, REQUIRED_COLUMNS, Event
-from amcast.tracefile.schema import COLUMN_TYPES, KINDS_WITH_MESSAGE, fault_of, unknown_kind
+from amcast.tracefile.out import RUN_FILES
+from amcast.tracefile.schema import COLUMN_TYPES, KINDS_WITH_MESSAGE, fault_of, null_in_list, unknown_kind
 from amcast.tracefile.text import read_csv, read_jsonl
 
+# What `amcast` itself writes into the folder of a trace.
+BESIDE_A_TRACE: Final = RUN_FILES | {"verdicts.json", "violation.svg"}
 _ROWS_PER_BATCH: Final = 32_768
 _TEXT_READERS: Final[dict[str, Callable[[Path], Iterator[Event]]]] = {".jsonl": read_jsonl, ".csv": read_csv}
 
@@ -23,8 +26,7 @@ def read_events(path: str | Path) -> Iterator[Event]:
     trace = Path(path)
     try:
         if trace.is_dir():
-            files = _files_of_folder(trace)
-            return _not_empty(trace, _read_parquet(files))
+            return _not_empty(trace, _read_parquet(files_of_folder(trace)))
         if not trace.exists():
             raise TraceError(
                 f"{trace}: does not exist; expected a trace (a Parquet folder or a .parquet, .jsonl or .csv file); "
@@ -53,16 +55,27 @@ def _not_empty(trace: Path, events: Iterator[Event]) -> Iterator[Event]:
         _cannot_be_read(trace, error)
 
 
-def _files_of_folder(folder: Path) -> list[tuple[Path, str | None]]:
-    """Each file with the kind its folder gives it, in a fixed order: multicasts before what refers to them."""
-    by_kind: dict[str | None, list[Path]] = {None: _parquet_files(folder)}
-    for entry in sorted(folder.iterdir()):
-        kind = _kind_of_folder(entry) if entry.is_dir() else None
-        if kind is not None:
+def files_of_folder(folder: Path, kind_column: str = "kind") -> list[tuple[Path, str | None]]:
+    """Each file with the kind its folder gives it, in a fixed order: multicasts before what refers to them.
+
+    Anything else in the folder is refused: it may be a part of the trace, and engines differ in what they pass over.
+    """
+    by_kind: dict[str | None, list[Path]] = {}
+    for entry in _visible(folder):
+        column, _, kind = entry.name.partition("=")
+        if entry.is_dir() and column == kind_column:
             if kind not in KINDS:
                 raise TraceError(f"{entry}: {unknown_kind(kind)}")
-            by_kind[kind] = _parquet_files(entry)
+            by_kind[kind] = _visible(entry)
+        elif entry.name not in BESIDE_A_TRACE:
+            by_kind.setdefault(None, []).append(entry)
     files = [(file, kind) for kind in (None, *KINDS) for file in by_kind.get(kind, ())]
+    for file, of_folder in files:
+        if file.suffix != ".parquet" or file.is_dir() or (of_folder is None and len(by_kind) > 1):
+            raise TraceError(
+                f"{file}: does not belong to a trace; expected only {kind_column}=<kind>/*.parquet, or only *.parquet; "
+                f"move it out of the folder"
+            )
     if files:
         return files
     if next(folder.glob("kind=*/.*.parquet.tmp"), None) is not None:
@@ -76,8 +89,10 @@ def _files_of_folder(folder: Path) -> list[tuple[Path, str | None]]:
     )
 
 
-def _parquet_files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.glob("*.parquet") if not file.name.startswith((".", "_")))
+def _visible(folder: Path) -> list[Path]:
+    """What Spark looks at: names that begin with a dot or an underscore are for those who write, unless with a `=`."""
+    names = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    return [entry for entry in names if not entry.name.startswith("_") or "=" in entry.name]
 
 
 def _kind_of_folder(folder: Path) -> str | None:
@@ -179,6 +194,9 @@ def _values(path: Path, name: str, column: pa.Array, expected: pa.DataType, firs
             for time, tie, none in zip(times, ties, absent, strict=False)
         ]
     if pa.types.is_list(expected):
+        if column.flatten().null_count:
+            row = next(row for row, value in enumerate(column.to_pylist(), first_row) if value and None in value)
+            raise TraceError(f"{path}: row {row}: {null_in_list(name)}")
         return [None if value is None else tuple(value) for value in column.to_pylist()]
     if pa.types.is_string(expected):
         return _strings(column)

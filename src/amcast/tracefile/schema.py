@@ -57,3 +57,7 @@ def fault_of(event: Event) -> str | None:
 
 def unknown_kind(kind: str) -> str:
     return f"kind {kind!r} is unknown; expected one of {', '.join(KINDS)}; correct the kind or leave the row out"
+
+
+def null_in_list(column: str) -> str:
+    return f"column {column!r} has a null in its list; expected names only; correct the list"

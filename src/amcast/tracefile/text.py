@@ -1,16 +1,24 @@
-"""Traces as text, small enough for a person to write: JSON lines and CSV. Read line by line."""
+"""Traces as text, small enough for a person to write: JSON lines and CSV.
+
+A line is what ends with a newline, in CSV too, and says all about its event: so the Spark engine, which reads a file
+from many places at once, judges lines with the same functions (`event_of_json`, `CsvLines`).
+"""
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
 
-from amcast.core.errors import TraceError
+from amcast.core.errors import TraceError, UsageError
 from amcast.core.trace import COLUMNS, REQUIRED_COLUMNS, Event
 from amcast.tracefile.schema import INT64_MAX, INT64_MIN, fault_of
+
+MARK: Final = b"\xef\xbb\xbf"  # the byte order mark that some programs put at the start of a file
+_INTEGER: Final = re.compile(" *[-+]?[0-9]+ *")
 
 Int64 = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -41,23 +49,32 @@ class JsonRow(msgspec.Struct):
     detail: str | None = None
 
 
+_decode: Final = msgspec.json.Decoder(JsonRow).decode
+
+
+class LineFault(ValueError):
+    """What is wrong with a line, without saying where it is."""
+
+
 def read_jsonl(path: Path) -> Iterator[Event]:
-    decode = msgspec.json.Decoder(JsonRow).decode
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            if not line.strip():
-                continue
-            try:
-                row = decode(line)
-            except msgspec.ValidationError as error:
-                _bad_line(path, number, f"{_explained(error)}; see trace-format.md for the columns")
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                _bad_line(path, number, f"is not JSON ({error}); expected one JSON object per line; correct the line")
-            if row.group is msgspec.UNSET and row.kind in ("deliver", "optdeliver"):
-                _bad_line(path, number, f"column 'group' is missing in a {row.kind} row; expected a group; add it")
-            yield _checked(path, number, _event_of(row))
+            yield from _event_at(path, number, event_of_json, line.removeprefix(MARK) if number == 1 else line)
+
+
+def event_of_json(line: bytes) -> Event | None:
+    """The event that a line tells of; None for a blank line. Raises LineFault."""
+    if not line.strip():
+        return None
+    try:
+        row = _decode(line)
+    except msgspec.ValidationError as error:
+        raise LineFault(f"{_explained(error)}; see trace-format.md for the columns") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise LineFault(f"is not JSON ({error}); expected one JSON object per line; correct the line") from None
+    if row.group is msgspec.UNSET and row.kind in ("deliver", "optdeliver"):
+        raise LineFault(f"column 'group' is missing in a {row.kind} row; expected a group; add it")
+    return _checked(_event_of(row))
 
 
 def write_jsonl(path: str | Path, events: Iterable[Event]) -> None:
@@ -92,25 +109,68 @@ def _explained(error: msgspec.ValidationError) -> str:
 
 
 def read_csv(path: Path) -> Iterator[Event]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file, strict=True)
+    with path.open("rb") as lines:
         try:
-            header = [name.strip() for name in next(rows, [])]
-            if not header:
-                return
-            _check_header(path, header)
-            known = [(index, name) for index, name in enumerate(header) if name in COLUMNS]
-            parsers = [(index, _CELL_PARSERS.get(name, str), name) for index, name in known]
-            for cells in rows:
-                if cells:
-                    yield _event_of_cells(path, rows.line_num, header, parsers, cells)
-        except csv.Error as error:
-            _bad_line(path, rows.line_num, f"is not CSV ({error}); expected comma-separated cells; correct the line")
-        except UnicodeDecodeError as error:
-            _bad_line(path, rows.line_num + 1, f"is not UTF-8 ({error.reason}); expected UTF-8 text; convert the file")
+            header = header_of(lines.readline())
+            of_line = CsvLines(header)
+        except LineFault as fault:
+            _bad_line(path, 1, str(fault))
+        if header:
+            for number, line in enumerate(lines, start=2):
+                yield from _event_at(path, number, of_line, line)
+
+
+class CsvLines:
+    """Makes events of the lines below a header. Raises LineFault, about the header too."""
+
+    def __init__(self, header: Sequence[str]) -> None:
+        if header:
+            _check_header(header)
+        self._count = len(header)
+        known = [(place, name) for place, name in enumerate(header) if name in COLUMNS]
+        self._parsers = [(place, _CELL_PARSERS.get(name, str), name) for place, name in known]
+
+    def __call__(self, line: bytes) -> Event | None:
+        """The event that a line tells of; None for an empty line."""
+        cells = _cells_of(line)
+        if not cells:
+            return None
+        if len(cells) != self._count:
+            raise LineFault(f"has {len(cells)} cells; expected {self._count} as in the header; correct the line")
+        values: dict[str, Any] = {}
+        for place, parse, name in self._parsers:
+            cell = cells[place]
+            if not cell:
+                if name in ("run", "kind", "process", "seq"):
+                    raise LineFault(f"column {name!r} is empty; expected a value in every row; fill it in")
+                values[name] = None
+                continue
+            try:
+                values[name] = parse(cell)
+            except ValueError as error:
+                raise LineFault(f"column {name!r} is {cell!r}; expected {error}; correct the cell") from None
+        return _checked(Event(**values))
+
+
+def header_of(line: bytes) -> list[str]:
+    """The names of the columns that the first line of a file says. Raises LineFault."""
+    return [name.strip() for name in _cells_of(line.removeprefix(MARK))]
+
+
+def _cells_of(line: bytes) -> list[str]:
+    """The cells of a line of CSV. Raises LineFault."""
+    try:
+        return next(csv.reader((line.removesuffix(b"\n").decode(),), strict=True), [])
+    except csv.Error as error:
+        raise LineFault(
+            f"is not CSV ({error}); expected comma-separated cells without a line break; correct the line"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise LineFault(f"is not UTF-8 ({error.reason}); expected UTF-8 text; convert the file") from None
 
 
 def write_csv(path: str | Path, events: Iterable[Event]) -> None:
+    """Write a small trace. Raises UsageError for a text with a line break, for which CSV lines have no room."""
     with Path(path).open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
@@ -118,43 +178,20 @@ def write_csv(path: str | Path, events: Iterable[Event]) -> None:
             writer.writerow(_cell_of(getattr(event, name)) for name in COLUMNS)
 
 
-def _check_header(path: Path, header: list[str]) -> None:
+def _check_header(header: Sequence[str]) -> None:
     for name in REQUIRED_COLUMNS:
         if name not in header:
-            raise TraceError(
-                f"{path}: line 1: column {name!r} is missing; expected at least {', '.join(REQUIRED_COLUMNS)}; add it"
-            )
+            raise LineFault(f"column {name!r} is missing; expected at least {', '.join(REQUIRED_COLUMNS)}; add it")
     for name in COLUMNS:
         if header.count(name) > 1:
-            raise TraceError(f"{path}: line 1: column {name!r} is there twice; expected it once; remove one")
-
-
-def _event_of_cells(
-    path: Path, number: int, header: list[str], parsers: list[tuple[int, Callable[[str], Any], str]], cells: list[str]
-) -> Event:
-    if len(cells) != len(header):
-        _bad_line(path, number, f"has {len(cells)} cells; expected {len(header)} as in the header; correct the line")
-    values: dict[str, Any] = {}
-    for index, parse, name in parsers:
-        cell = cells[index]
-        if not cell:
-            if name in ("run", "kind", "process", "seq"):
-                _bad_line(path, number, f"column {name!r} is empty; expected a value in every row; fill it in")
-            values[name] = None
-            continue
-        try:
-            values[name] = parse(cell)
-        except ValueError as error:
-            _bad_line(path, number, f"column {name!r} is {cell!r}; expected {error}; correct the cell")
-    return _checked(path, number, Event(**values))
+            raise LineFault(f"column {name!r} is there twice; expected it once; remove one")
 
 
 def _integer(low: int, high: int, name: str) -> Callable[[str], int]:
     def parse(cell: str) -> int:
-        try:
-            value = int(cell)
-        except ValueError:
-            raise ValueError("an integer") from None
+        if not _INTEGER.fullmatch(cell):  # int() takes 1_0 and the digits of all scripts as well
+            raise ValueError("an integer")
+        value = int(cell)
         if not low <= value <= high:
             raise ValueError(f"an integer that fits in {name}")
         return value
@@ -201,18 +238,29 @@ def _cell_of(value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, tuple):
-        return str(value)
+        text = str(value)
+        if "\n" in text:
+            raise UsageError(f"{text!r} has a line break; expected none in a .csv trace; write it as .jsonl")
+        return text
     texts = [str(element) for element in value]
-    if any(not text or ";" in text for text in texts) or not texts or texts[0].startswith("["):
+    if any(not text or ";" in text or "\n" in text for text in texts) or not texts or texts[0].startswith("["):
         return json.dumps(value, ensure_ascii=False)
     return ";".join(texts)
 
 
-def _checked(path: Path, number: int, event: Event) -> Event:
+def _checked(event: Event) -> Event:
     fault = fault_of(event)
     if fault is not None:
-        _bad_line(path, number, fault)
+        raise LineFault(fault)
     return event
+
+
+def _event_at(path: Path, number: int, of_line: Callable[[bytes], Event | None], line: bytes) -> tuple[Event, ...]:
+    try:
+        event = of_line(line)
+    except LineFault as fault:
+        _bad_line(path, number, str(fault))
+    return () if event is None else (event,)
 
 
 def _bad_line(path: Path, number: int, what: str) -> NoReturn:
