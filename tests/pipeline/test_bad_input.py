@@ -76,6 +76,19 @@ def without_rows(trace: Path) -> None:
         rewritten(file, lambda table: table.slice(0, 0))
 
 
+def with_null_in_list(trace: Path) -> None:
+    def change(table: pa.Table) -> pa.Table:
+        lists = pa.array([["g0", None]] * len(table), pa.list_(pa.string()))
+        return table.set_column(table.column_names.index("dest"), "dest", lists)
+
+    rewritten(part(trace), change)
+
+
+def with_a_stranger(trace: Path) -> None:
+    (trace / "old").mkdir()
+    shutil.copy(part(trace), trace / "old" / "part-0.parquet")
+
+
 def removed(trace: Path) -> None:
     shutil.rmtree(trace)
 
@@ -93,6 +106,7 @@ FAULTS: dict[Callable[[Path], None], str] = {
     without_column: "column 'process' is missing",
     of_another_type: "column 'seq' has the type string; expected int",
     without_rows: "is empty; expected at least one event",
+    with_a_stranger: "old: does not belong to a trace",
     removed: "does not exist",
     no_files: "there is no .parquet file in it",
 }
@@ -129,15 +143,52 @@ def test_a_folder_with_a_fault(
     assert FAULTS[fault] in line and str(trace) in line
 
 
+@pytest.mark.parametrize("command", ["memory", "spark"])
+def test_a_null_in_a_list(
+    spark: SparkSession, good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    shutil.copytree(good, tmp_path / "trace")
+    with_null_in_list(tmp_path / "trace")
+    assert "column 'dest' has a null in its list" in refused(command, tmp_path / "trace", tmp_path, capsys)
+
+
 HEADER = "run,kind,process,group,seq,message,sender,dest\n"
+ROW = '{"run": "r", "kind": "end", "process": "d", "group": null, "seq": 1}\n'
 TEXTS = {
     "header.csv": (HEADER, (), "is empty"),
     "blank.jsonl": ("\n\n", (), "is empty"),
     "short.csv": (HEADER + "r,deliver,p\n", (), "short.csv"),
+    "long.csv": (HEADER + "r,end,p,,1,,,,,\n", (), "has 10 cells; expected 8"),
+    "spaces.csv": (HEADER + "r,end,p,,1,,,\n   \n", (), "has 1 cells; expected 8"),
+    "cut.csv": (HEADER + "r,end,p,,1,,,\nr,end,d,,1", (), "has 5 cells; expected 8"),
+    "twice.csv": (HEADER + "r,end,p,,1,,,\n" + HEADER, (), "column 'seq' is 'seq'"),
+    "script.csv": (HEADER + "r,end,p,,1,,,\nr,end,p,,\u0663,,,\n", (), "column 'seq' is '\u0663'; expected an integer"),
+    "underline.csv": (HEADER + "r,end,p,,1,,,\nr,end,p,,1_0,,,\n", (), "column 'seq' is '1_0'; expected an integer"),
+    "break.csv": (HEADER + 'r,end,p,,1,,,\nr,end,"p\nq",,1,,,\n', (), "break.csv: line "),
+    "dest.csv": (HEADER + "r,end,p,,1,,,\nr,multicast,c,,1,m,c,[0]\n", (), "column 'dest' is '[0]'"),
     "word.csv": (HEADER + "r,end,p,,soon,,,\n", (), "'seq'"),
     "theirs.csv": (HEADER + "r,end,p,,1,,,\n", ("--columns", "node=process"), "no column 'node'; it has run, kind"),
     "ours.csv": (HEADER + "r,end,p,,1,,,\n", ("--columns", "kind=event"), "'event' is no column of a trace"),
+    "left_out.jsonl": (ROW.replace("1}", '2, "message": "m"}').replace("end", "deliver").replace("null", '"g"'),
+                       ("--columns", "group="), "column 'group' is missing in a deliver row"),
+    "swapped.jsonl": (ROW, ("--columns", "seq=time,time=seq"), "no column 'time'"),
     "theirs.jsonl": ('{"run": "r"}\n', ("--columns", "node=process"), "no column 'node'"),
+}  # fmt: skip
+# In the second line, which nobody looks at before the trace is judged.
+JSON_CELLS = {
+    '"message": 5': "column 'message' has the wrong type: expected str | null, got int",
+    '"process": 5': "column 'process' has the wrong type: expected str, got int",
+    '"dest": [0]': "column 'dest[0]' has the wrong type: expected str, got int",
+    '"dest": ["g0", null]': "column 'dest[1]' has the wrong type: expected str, got null",
+    '"detail": {"members": 2}': "column 'detail' has the wrong type: expected str | null, got object",
+    '"ts": {"time": "x", "tie": "y"}': "column 'ts.time' has the wrong type: expected int, got str",
+    '"ts": [1]': "column 'ts' has the wrong type",
+    '"seq": 7.5': "column 'seq' has the wrong type: expected int, got float",
+    '"seq": 7}\r{"seq": 8': "is not JSON",
+}
+TEXTS |= {
+    f"cell_{number}.jsonl": (ROW + ROW.replace("}", f", {cell}}}"), (), complaint)
+    for number, (cell, complaint) in enumerate(JSON_CELLS.items())
 }
 
 
@@ -147,8 +198,25 @@ def test_a_text_file_with_a_fault(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, command: str
 ) -> None:
     text, options, complaint = TEXTS[name]
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text, newline="")
     assert complaint in refused(command, tmp_path / name, tmp_path, capsys, options)
+
+
+def test_a_name_that_is_a_pattern_for_spark(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark would read t1.jsonl instead."""
+    for name in ("t[1].jsonl", "t1.jsonl"):
+        (tmp_path / name).write_text(ROW)
+    assert "is a pattern for Spark" in refused("spark", tmp_path / "t[1].jsonl", tmp_path, capsys)
+
+
+def test_files_of_csv_with_different_headers(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.csv").write_text(HEADER + "r,end,p,,1,,,\n")
+    (tmp_path / "b.csv").write_text(HEADER.replace("process,group", "group,process") + "r,end,,q,1,,,\n")
+    assert "is another header than that of the first file" in refused("spark", tmp_path / "*.csv", tmp_path, capsys)
 
 
 @pytest.mark.parametrize("command", ["spark", "metrics"])
