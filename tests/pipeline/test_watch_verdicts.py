@@ -474,3 +474,18 @@ def test_deliveries_that_come_too_late_to_be_compared(
     monkeypatch.setattr(watch, "Watcher", partial(Watcher, window=2))
     code, said = watched(*files, batches=[all_deliver("abcdef", by=ALL[:2]), delivered("g0/2", "abcdef")])
     assert code == 3 and "deliveries came too late to be compared with others" in said[-2]
+
+
+def test_too_many_messages_without_destinations(
+    watched: Watched, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not kept without end: the groups are judged one by one, and that is said."""
+    monkeypatch.setattr(watch, "Watcher", partial(Watcher, window=2))
+    rows = [row for p in ("g0/0", "g0/1", "g1/0") for row in without_dest(p, "abcdef")]
+    late = [multicast(m, "g0", "g1", seq=i) for i, m in enumerate("abcdef")]
+    code, said = watched(*files, batches=[rows, late])
+    assert code == 3 and any("each group is judged by itself, for too many" in line for line in said)
+    watched.states.clear()
+    wrong = delivered("g0/0", "xy", 6, dest=None) + delivered("g0/1", "yx", 6, dest=None)
+    code, said = watched(*files, batches=[rows, late, wrong])
+    assert code == 1 and any(line.startswith("order violated: a cycle: g0/0 delivers x (g0)") for line in said)

@@ -9,11 +9,13 @@ looks past messages that wait for a silent group, so that these do not hide what
 A process that is silent for long is not waited for. What it delivers later is compared with the messages passed last.
 
 The destinations of a message may become known after its first deliveries (`tell`). Until then it waits, and is taken to
-be for the groups that delivered it: a part of its destinations, so what is wrong with that part is wrong.
+be for the groups that delivered it: a part of its destinations, so what is wrong with that part is wrong. If too many
+messages wait for that, each group is judged by itself.
 """
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -70,7 +72,6 @@ class Pending(msgspec.Struct, array_like=True):
     has: set[int] = msgspec.field(default_factory=set)  # numbers of the processes
     first: int = 0  # when one delivered it
     latest: dict[str, int] = msgspec.field(default_factory=dict)  # when the last one of each group did
-    guessed: bool = False  # `dest` is only those who delivered it: nobody said more in time
 
     def groups(self) -> tuple[str, ...]:
         """Return the destinations as far as they are known."""
@@ -81,7 +82,6 @@ class Passed(msgspec.Struct, array_like=True):
     index: int
     has: set[int]
     nth: dict[str, int] = msgspec.field(default_factory=dict)  # its place among the messages of each group
-    guessed: bool = False
 
 
 class State(msgspec.Struct, array_like=True):
@@ -95,6 +95,7 @@ class State(msgspec.Struct, array_like=True):
     sizes: dict[str, int] = msgspec.field(default_factory=dict)  # of groups, where rows say it
     counts: dict[str, int] = msgspec.field(default_factory=dict)  # messages passed, by group
     unsent: dict[str, bool] = msgspec.field(default_factory=dict)  # delivered, multicast not seen: is `dest` known
+    apart: bool = False  # each group is judged by itself
 
 
 class Watcher:
@@ -112,7 +113,7 @@ class Watcher:
         self.delivered: dict[str, int] = {}  # by process, since the last `load`
         self.pairs = 0  # deliveries that were compared with another process, since the last `load`
         self.unchecked = 0  # deliveries that came too late for that
-        self.guessed = 0  # messages whose destinations did not become known in time, since the last `load`
+        self.guessed = 0  # messages, in each group, whose destinations did not become known in time
         self.lost: list[str] = []  # processes of which rows are missing, since the last `load`
 
     def load(self, data: bytes) -> None:
@@ -128,6 +129,11 @@ class Watcher:
     def broken(self) -> bool:
         """True if the order is no longer compared: a cycle was found, or what came before is not known."""
         return self._state.broken
+
+    @property
+    def apart(self) -> bool:
+        """True if each group is judged by itself, since too many destinations were not known."""
+        return self._state.apart
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -166,7 +172,7 @@ class Watcher:
     def take(self, rows: Iterable[Row]) -> None:
         for row in rows:
             self.expect(row.process, row.group)
-            self._take(self._state.chains[row.process], row)
+            self._take(self._state.chains[row.process], _in_its_group(row) if self._state.apart else row)
 
     def tell(self, message: str, dest: tuple[str, ...]) -> None:
         """Take it that this message was multicast to these groups."""
@@ -175,9 +181,8 @@ class Watcher:
         pending = state.pending.get(message)
         if pending is None or pending.dest is not None:
             return
-        # What was passed by a guess is passed: it cannot be asked of the groups that have it behind them
-        pending.dest = tuple(pending.latest) if message in state.passed else dest
-        for group in [group for group in pending.latest if group not in pending.dest]:
+        pending.dest = dest
+        for group in [group for group in pending.latest if group not in dest]:
             del pending.latest[group]
             for chain in self._by_group[group]:
                 mine = chain.queue[chain.at :]
@@ -218,13 +223,11 @@ class Watcher:
         chain.time = max(chain.time, row.time)
         state.newest = max(state.newest, row.time)
         state.oldest = min(state.oldest or row.time, row.time)
-        dest = row.dest
-        if dest is not None and row.group not in dest:
-            self._not_for(row, dest)
+        if row.dest is not None and row.group not in row.dest:
+            self._not_for(row, row.dest)
             return
+        dest = (row.group,) if state.apart else row.dest
         known = state.passed.get(row.message)
-        if known is not None and known.guessed and row.group not in known.nth:
-            dest = (row.group,)  # the other groups have it behind them
         if known is not None and chain.number in known.has:
             self._wrong("integrity", f"{row.process} delivers {row.message} twice", [row])
             return
@@ -234,6 +237,7 @@ class Watcher:
         pending = state.pending.get(row.message)
         if pending is None:
             pending = state.pending[row.message] = Pending(dest, first=row.time)
+            self.guessed += state.apart and row.dest is None
         elif pending.dest is None and dest is not None:
             self.tell(row.message, dest)
         if chain.number in pending.has:
@@ -255,11 +259,7 @@ class Watcher:
                 self.unchecked += 1
                 chain.nth = -1
             elif row.group not in known.nth:
-                if known.guessed:
-                    self.unchecked += 1
-                    chain.nth = -1
-                else:
-                    self._not_for(row, known.nth)
+                self._not_for(row, known.nth)
             elif known.index < chain.index:
                 text = f"{row.process} delivers {chain.before} before {row.message}; its group does the opposite"
                 self._wrong("order", text, [row])
@@ -289,10 +289,9 @@ class Watcher:
         for chains in self._by_group.values():
             if not any(chain.waits for chain in chains):
                 self._wake(chains)
-        for pending in list(state.pending.values())[: max(0, len(state.pending) - self._window)]:
-            if pending.dest is None:  # else all that follows would be kept
-                pending.dest, pending.guessed = pending.groups(), True
-                self.guessed += 1
+        older = islice(state.pending.values(), max(0, len(state.pending) - self._window))
+        if not state.apart and any(pending.dest is None for pending in older):
+            self._take_apart()  # else all that follows would be kept
         self._go_on(patient)
         for chain in state.chains.values():
             if not chain.waits:
@@ -343,11 +342,29 @@ class Watcher:
             if row is None or row.message in self._state.passed:
                 continue
             self._state.broken = self._state.broken or chain.lost  # nobody knows what came before
-            queue, chain.queue, chain.at = chain.queue[chain.at :], [], 0
-            chain.waits, chain.lost, chain.last = True, False, -1
-            self.delivered[chain.process] = self.delivered.get(chain.process, 0) - len(queue)
-            for row in queue:
-                self._take(chain, row)
+            chain.waits, chain.lost = True, False
+            self._take_again(chain)
+
+    def _take_again(self, chain: Chain) -> None:
+        queue, chain.queue, chain.at, chain.last = chain.queue[chain.at :], [], 0, -1
+        self.delivered[chain.process] = self.delivered.get(chain.process, 0) - len(queue)
+        for row in queue:
+            self._take(chain, row)
+
+    def _take_apart(self) -> None:
+        """Judge each group by itself from now on: too many destinations are not known."""
+        state = self._state
+        state.apart = True
+        state.pending.clear()
+        state.passed = {
+            _name(message, group): Passed(known.index, known.has, {group: nth})
+            for message, known in state.passed.items()
+            for group, nth in known.nth.items()
+        }
+        for chain in state.chains.values():
+            chain.queue = [_in_its_group(row) for row in chain.queue]
+            if chain.waits:
+                self._take_again(chain)
 
     def _needed(self, dest: tuple[str, ...]) -> list[Chain]:
         return [chain for group in dest for chain in self._by_group.get(group, ()) if chain.waits]
@@ -373,7 +390,7 @@ class Watcher:
         for chain in needed:
             chain.drop()
             chain.index, chain.before, chain.nth = state.next_index, row.message, nth[chain.group]
-        state.passed[row.message] = Passed(state.next_index, pending.has, nth, pending.guessed)
+        state.passed[row.message] = Passed(state.next_index, pending.has, nth)
         state.next_index += 1
         for group, time in pending.latest.items():
             self.spreads.setdefault(group, []).append(time - pending.first)
@@ -411,6 +428,14 @@ class Watcher:
 
     def _wrong(self, what: str, text: str, rows: list[Row]) -> None:
         self.violations.append(Violation(what, text, rows))
+
+
+def _name(message: str, group: str) -> str:
+    return f"{message} ({group})"
+
+
+def _in_its_group(row: Row) -> Row:
+    return row if row.message is None else msgspec.structs.replace(row, message=_name(row.message, row.group))
 
 
 def _cycle(waits: dict[str, list[tuple[str, Row]]]) -> list[tuple[str, Row]]:

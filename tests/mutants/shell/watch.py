@@ -144,6 +144,10 @@ MUTANTS = [
         caught_by=f"{VERDICTS}::test_a_message_without_a_multicast",
     ),
     shell_mutant(
+        "watch_does_not_say_that_groups_are_judged_apart", SEEN, ("        if self.apart:\n", "        if False:\n"),
+        caught_by=f"{VERDICTS}::test_too_many_messages_without_destinations",
+    ),
+    shell_mutant(
         "watch_overlooks_what_came_too_late", SEEN, ('if self.counts["unchecked"]:', "if False:"),
         caught_by=f"{VERDICTS}::test_deliveries_that_come_too_late_to_be_compared",
     ),

@@ -50,6 +50,7 @@ class Seen:
         self.unsent = 0  # delivered messages whose multicast was not seen
         self.multicast = False  # others were
         self.heads: dict[str, int] = {}  # by process: when the first delivery that waits was made
+        self.apart = False
         self.broken = False
         self._since: dict[str, tuple[Any, float]] = {}  # what is the oldest that waits, and when it was first said
 
@@ -80,6 +81,8 @@ class Seen:
             self.multicast = bool(row.text)
         elif row.kind == "absent":
             self.absent = json.loads(row.text)
+        elif row.kind == "apart":
+            self.apart = True
         elif row.kind == "broken":
             self.broken = True
         elif row.kind == "latency" or getattr(self.times.get(row.name), "kind", "") != "latency":
@@ -125,6 +128,8 @@ class Seen:
             found["order"].append(self._waiting())
         if self.counts["unchecked"]:
             found["order"].append(f"{self.counts['unchecked']:,} deliveries came too late to be compared with others")
+        if self.apart:
+            found["order"].append("each group is judged by itself, for too many destinations were not known")
         unresolved = self.counts["guessed"] + (self.unresolved if self.unresolved and due("unresolved") else 0)
         if unresolved:
             text = f"delivered messages whose destinations no row names: {unresolved:,}"

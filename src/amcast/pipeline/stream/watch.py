@@ -245,6 +245,8 @@ def said(
     for name, amount in {"pairs": watcher.pairs, "unchecked": watcher.unchecked, **counts}.items():
         if amount:
             say("count", name, amount)
+    if watcher.apart:
+        say("apart")
     if watcher.broken:
         say("broken")
     return found
