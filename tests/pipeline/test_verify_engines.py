@@ -102,8 +102,8 @@ def test_the_random_runs_reach_every_answer_and_what_sets_the_properties_apart()
         reached["only uniform agreement broken"] += statuses == ("violated", "ok")
     expected = {f"{name} {status}" for name in ALL for status in ("ok", "violated", "unknown")}
     reasons = (
-        NOTHING_DELIVERED, NOTHING_MULTICAST, NOTHING_KNOWN, CUT_OFF, SOLITARY, NOBODY_UP, NOTHING_DUE, "of which no process is",
-        "members are in the trace",
+        NOTHING_DELIVERED, NOTHING_MULTICAST, NOTHING_KNOWN, CUT_OFF, SOLITARY, NOBODY_UP, NOTHING_DUE,
+        "of which no process is", "members are in the trace",
     )  # fmt: skip
     for reason in reasons:
         reached[reason] = sum(verdict.status == "unknown" and reason in verdict.reason for verdict in verdicts)

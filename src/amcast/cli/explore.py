@@ -66,10 +66,10 @@ def explore(
             limits = Limits(states, depth, seconds)
             result = explored(table, one, limits, walks, seed, follow=follow, after=past, progress=show)
         written = keep(table, result, out) if result.violation is not None and out is not None else None
-        documents.append(document(result, written, follow))
+        documents.append(document(result, written))
         found_out.add(result.verdict[0])
         if not as_json:
-            report(console, result, written, walks, len(past), follow)
+            report(console, result, written, walks, len(past))
         if result.violation is not None:
             break
     if as_json:
@@ -111,9 +111,7 @@ def keep(table: "Protocol", result: "Exploration", folder: Path) -> Path:
     return path
 
 
-def report(
-    console: "Console", result: "Exploration", written: Path | None, walks: int, past: int, follow: int | None
-) -> None:
+def report(console: "Console", result: "Exploration", written: Path | None, walks: int, past: int) -> None:
     scope = result.scope
     how = "random schedules" if walks else "every schedule" if result.complete else "a part of the schedules"
     how += f" after {count(past, 'move')}" if past else ""
@@ -128,8 +126,8 @@ def report(
     violation = result.violation
     if violation is None:
         told = f"{conclusion(result)}; {rests_on(result)}"
-        if follow is not None and not walks:  # every state was judged, but a monitor has to see how it came about
-            told += f"; invariants were asserted along {count(result.schedules, 'schedule')} (--follow {follow})"
+        if result.schedules < result.ways:  # every state was judged, but a monitor has to see how it came about
+            told += f"; invariants were asserted along {result.schedules:,} of {count(result.ways, 'schedule')}"
         console.print(told, soft_wrap=True)
         return
     console.print(f"VIOLATED {violation.property}: {violation.problem}", soft_wrap=True)
@@ -159,8 +157,8 @@ def rests_on(result: "Exploration") -> str:
     return f"{deliveries} of {replicas} in {histories}, {count(evidence.faults, 'fault')}{ended}"
 
 
-def document(result: "Exploration", written: Path | None, follow: int | None) -> dict[str, object]:
-    """For JSON; invariants were asserted along `schedules`: all that lead to the states, unless `follow` says fewer."""
+def document(result: "Exploration", written: Path | None) -> dict[str, object]:
+    """For JSON; invariants were asserted along `schedules` of the `ways` that lead to all states."""
     violation = result.violation
     return {
         "protocol": result.protocol,
@@ -169,7 +167,7 @@ def document(result: "Exploration", written: Path | None, follow: int | None) ->
         "states": result.states,
         "moves": result.transitions,
         "schedules": result.schedules,
-        "follow": follow,
+        "ways": result.ways,
         "rests": result.rests,
         "depth": result.depth,
         "seconds": round(result.seconds, 3),

@@ -70,6 +70,7 @@ def verify(
     Exit code: 0 all ok, 1 some violated, 2 unusable input, 3 none violated but some unknown.
     """
     from amcast.check import exit_code, known_properties
+    from amcast.lab.verdict_file import digest_of
 
     asked = None if properties is None else known_properties([name.strip() for name in properties.split(",")])
     theirs = None
@@ -77,35 +78,35 @@ def verify(
         from amcast.pipeline.columns import parse_columns
 
         theirs = parse_columns(columns)
+    # Taken before it is judged: verdicts on a trace that changes meanwhile are then of another one.
+    digest = digest_of(trace, theirs) if as_json or out is not None else None
     if engine is Engine.spark or (engine is Engine.auto and is_large(trace)):
         verdicts = judge_on_spark(trace, asked, theirs, black_box, master, spark_conf or [])
     else:
         verdicts = judge(Path(trace), asked, theirs)
     if out is not None:
-        keep(out, trace, verdicts, theirs, asked)
+        keep(out, trace, verdicts, theirs, document(trace, digest, verdicts, asked))
     if as_json:
-        print_json(document(trace, verdicts, theirs, asked))
+        print_json(document(trace, digest, verdicts, asked))
     else:
         print_verdicts(report_console(), verdicts)
     return exit_code(verdicts)
 
 
 def document(
-    trace: str, verdicts: "Sequence[Verdict]", columns: "Columns | None", asked: Sequence[str] | None
+    trace: str, digest: str | None, verdicts: "Sequence[Verdict]", asked: Sequence[str] | None
 ) -> dict[str, object]:
     """For JSON. By the digest it is known later whether the verdicts are still about what the trace holds."""
-    from amcast.lab.verdict_file import digest_of
-
     return {
         "trace": trace,
-        "digest": digest_of(trace, columns),
+        "digest": digest,
         "properties": asked,
         "verdicts": [verdict.as_dict() for verdict in verdicts],
     }
 
 
 def keep(
-    out: Path, trace: str, verdicts: "Sequence[Verdict]", columns: "Columns | None", asked: Sequence[str] | None
+    out: Path, trace: str, verdicts: "Sequence[Verdict]", columns: "Columns | None", said: dict[str, object]
 ) -> None:
     """Write the verdicts and, if there is a violation, its picture; that of an earlier time is removed."""
     from amcast.web.svg import draw_violation
@@ -114,7 +115,6 @@ def keep(
     picture = out / "violation.svg"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        said = document(trace, verdicts, columns, asked)
         (out / "verdicts.json").write_text(json.dumps(said, indent=2), encoding="utf-8")
         if first is None:
             picture.unlink(missing_ok=True)

@@ -30,6 +30,7 @@ class Exploration:
     states: int = 0
     transitions: int = 0
     schedules: int = 0  # followed on real processes with all invariants asserted, or at random
+    ways: int = 0  # schedules that pass through all states, of which `schedules` were followed
     rests: int = 0  # states with no message under way, from which everything was delivered in calm
     depth: int = 0  # moves in the longest schedule
     complete: bool = False  # every state of the scope was seen
@@ -160,6 +161,7 @@ def assert_invariants(
 ) -> Found | None:
     """Follow the ways to states on real processes, all watched by the protocol's monitor."""
     ends = search.ends()
+    result.ways = len(ends)
     for end in ends if most is None else ends[:: max(1, -(-len(ends) // max(1, most)))]:
         run = Run(setting)
         try:

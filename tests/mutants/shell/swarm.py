@@ -84,7 +84,7 @@ SCHEDULES = [
     ),
     shell_mutant(
         "explore_hides_where_nothing_was_asserted", "amcast.cli.explore",
-        ("if follow is not None and not walks:", "if False:"),
+        ("if result.schedules < result.ways:", "if False:"),
         caught_by=f"{EXPLORE}::test_a_line_says_where_invariants_were_not_asserted",
     ),
     shell_mutant(
