@@ -78,7 +78,7 @@ MUTANTS = [
     ),
     shell_mutant(
         "page_trusts_a_file_without_evidence", "amcast.web.view",
-        ('if verdict.get("status") == "ok" and not evidence:', "if False:"),
+        ('if verdict["status"] == "ok" and (doubt or not evidence):', 'if verdict["status"] == "ok" and doubt:'),
         caught_by="tests/web/test_web_server.py::test_verdicts_are_made_here_or_read",
     ),
 ]  # fmt: skip
