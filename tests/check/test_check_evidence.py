@@ -183,3 +183,8 @@ def test_a_start_row_may_hold_anything() -> None:
         trace = Trace().multicast("c1", "a", "g0").deliver("g0/0", "a").end()
         start(trace, "g0/0", detail)
         assert trace.verdict("agreement").status == "ok"
+
+
+def test_a_message_to_nobody_is_said_to_be_one() -> None:
+    verdict = Trace().start("g0/0").multicast("c1", "a").deliver("g0/0", "a").verdict("validity")
+    assert verdict.status == "violated" and verdict.reason.endswith("a is addressed to nobody")

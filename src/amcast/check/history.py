@@ -363,7 +363,7 @@ class History:
         return None if group == NO_GROUP else self.groups[group]
 
     def dest_names(self, message: int) -> str:
-        return ", ".join(self.groups[group] for group in self.dest_sets[self.dest[message]])
+        return ", ".join(self.groups[group] for group in self.dest_sets[self.dest[message]]) or "nobody"
 
 
 NOTHING_DELIVERED: Final = "nothing was delivered"
