@@ -28,7 +28,7 @@ help:
 	@echo "make chaos    ROUNDS=$(ROUNDS) kills and pauses of real processes under load, judged by their trace"
 	@echo "make docs     the documentation as a site in build/docs, with a page per protocol"
 	@echo "make docs-commands  run every command and program of the documentation"
-	@echo "make compile  compile core, protocols and sim in place if they changed"
+	@echo "make compile  compile the modules of compiled.txt in place if they changed"
 	@echo "make format   sort imports and apply ruff's safe fixes"
 	@echo "make lock     resolve requirements.lock anew"
 	@echo "make clean    remove what was built (make distclean: and .venv)"
@@ -73,15 +73,15 @@ explore: compile
 	@$(BIN)/amcast explore white_box --scope large --states $(STATES)
 	@for protocol in $$($(BIN)/python -c 'from amcast.protocols import PROTOCOLS; print(*PROTOCOLS)'); \
 	do $(BIN)/amcast explore $$protocol --scope all --states $$(($(STATES) / 20)) --follow 2000 || exit 1; done
-	@EXPLORE_ALL=1 $(BIN)/python -m pytest -q tests/explore/test_mutants.py
+	@EXPLORE_ALL=1 $(BIN)/python -m pytest -q tests/explorer/test_mutants.py
 
 chaos: compile
-	@CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -s tests/chaos tests/pipeline/test_verify_cluster.py
+	@CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -s tests/chaos tests/spark/test_verify_cluster.py
 
 # A compiled module shadows the source beside it. So build/compiled holds a checksum of all sources, taken before they were
 # compiled, and of what came out: an edited, deleted or switched file on either side is seen, whatever its date.
 SUM       := LC_ALL=C sort | xargs cksum | cksum
-SOURCES   := { find $(wildcard src/amcast/core src/amcast/protocols src/amcast/sim) -name '*.py'; ls setup.py requirements.lock; }
+SOURCES   := { grep -v '^\#' compiled.txt; ls compiled.txt setup.py requirements.lock; }
 BINARIES  := find src -name '*.so'
 
 compile: $(INSTALLED)
@@ -89,7 +89,7 @@ compile: $(INSTALLED)
 	if test "$$(cat build/compiled 2>/dev/null)" = "$$sources $$($(BINARIES) | $(SUM))"; \
 	then $(BINARIES) -exec touch {} +; \
 	else \
-	  echo "== compiling core, protocols and sim with mypyc"; \
+	  echo "== compiling the modules of compiled.txt with mypyc"; \
 	  $(BINARIES) -delete; rm -rf build/compiled build/lib.* build/temp.*; \
 	  AMCAST_COMPILE=1 $(BIN)/python setup.py -q build_ext --inplace || exit 1; \
 	  test -z "$$($(BINARIES))" || echo "$$sources $$($(BINARIES) | $(SUM))" >build/compiled; \

@@ -1,4 +1,4 @@
-"""Compiles core, protocols and sim with mypyc where that can be done; everything else is in pyproject.toml.
+"""Compiles the modules of compiled.txt with mypyc where that can be done; everything else is in pyproject.toml.
 
 Without mypy or a C compiler the install is plain Python, and one line says so. AMCAST_COMPILE decides the rest:
     unset   whatever goes wrong while compiling, the install goes on as plain Python
@@ -15,16 +15,12 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-PACKAGES = ("core", "protocols", "sim")
-# mypyc drops the class keywords of a msgspec.Struct, and the wire format with them: list such modules here.
-NOT_COMPILED = frozenset({"src/amcast/core/application.py"})  # a dataclass with slots
 WISH = os.environ.get("AMCAST_COMPILE", "")
 
 
 def sources() -> list[str]:
-    folders = (Path("src/amcast", package) for package in PACKAGES)
-    found = sorted(path.as_posix() for folder in folders for path in folder.rglob("*.py"))
-    return [path for path in found if path not in NOT_COMPILED]
+    lines = Path(__file__).with_name("compiled.txt").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def probe_compiler() -> None:

@@ -31,8 +31,8 @@ from rich.console import Console
 from rich.table import Table
 
 import amcast
-from amcast.cli.cluster_files import create_cluster, free_ports
-from amcast.cli.cluster_processes import Processes, ask
+from amcast.local.files import create_cluster, free_ports
+from amcast.local.processes import Processes, ask
 from amcast.protocols import protocol
 from amcast.runtime.config import ClusterConfig
 

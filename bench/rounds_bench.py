@@ -15,7 +15,7 @@ import amcast
 from amcast.core.process import Params
 from amcast.core.topology import Topology
 from amcast.protocols import protocol
-from amcast.protocols.digraphs import binomial_children, reliable_digraph
+from amcast.protocols.allconcur.digraphs import binomial_children, reliable_digraph
 from amcast.sim.choices import Seeded
 from amcast.sim.network import MILLISECOND, SECOND, Constant
 from amcast.sim.workload import Servers

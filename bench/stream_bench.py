@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from amcast.cli.trial import Trial
-from amcast.pipeline.session import open_session
-from amcast.pipeline.stream.source import AmcastSource, BatchReader, wanted
+from amcast.local.trial import Trial
 from amcast.service import connect_sync
+from amcast.spark.session import open_session
+from amcast.spark.stream.source import AmcastSource, BatchReader, wanted
 
 PAYLOAD = b"twenty bytes of load"
 ROUNDS = 3

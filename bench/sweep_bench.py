@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 import amcast
-from amcast.pipeline.row import Place, run_row
-from amcast.pipeline.session import open_session
-from amcast.pipeline.spec import Row, spec_of
-from amcast.pipeline.sweep import done_runs, run_rows
+from amcast.spark.row import Place, run_row
+from amcast.spark.session import open_session
+from amcast.spark.spec import Row, spec_of
+from amcast.spark.sweep import done_runs, run_rows
 
 CORES = 2
 MOST = 1.15  # times what the pool takes

@@ -284,15 +284,15 @@ def measured(engine: str, trace: Path, memory: str = "4g") -> dict[str, object]:
 
 def measure(engine: str, trace: str, memory: str) -> None:
     if engine == "memory":
-        from amcast.check import check
+        from amcast.checks import check
         from amcast.tracefile import read_events
 
         start = time.perf_counter()
         verdicts = check(read_events(trace), PROPERTIES)
         seconds, jvm = time.perf_counter() - start, 0
     else:
-        from amcast.pipeline.session import open_session
-        from amcast.pipeline.verify import verify_trace
+        from amcast.spark.session import open_session
+        from amcast.spark.verify import verify_trace
 
         settings = {"spark.driver.memory": memory}
         with open_session("amcast verify bench", master="local[2,3]", settings=settings) as spark:

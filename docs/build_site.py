@@ -12,12 +12,12 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from amcast.claims.table import CLAIMS, Claim, run_claims
 from amcast.core.process import Protocol
 from amcast.core.trace import ListRecorder
-from amcast.lab.claims import CLAIMS, Claim, run_claims
-from amcast.lab.simulate import Simulation
-from amcast.pipeline.page import STYLE
 from amcast.protocols import PROTOCOLS
+from amcast.report.page import STYLE
+from amcast.sim.simulation import Simulation
 from amcast.web.runs import Rows, about_message, picture_of
 from amcast.web.svg import draw_svg
 

@@ -3,7 +3,7 @@
 import inspect
 
 import amcast
-import amcast.check
+import amcast.checks
 import amcast.protocols
 import amcast.tracefile
 from amcast.core.process import Effects, Process
@@ -40,11 +40,11 @@ def test_trace_format() -> None:
 
 
 def test_checks_and_trace_files() -> None:
-    assert list(amcast.check.PROPERTIES) == [
+    assert list(amcast.checks.PROPERTIES) == [
         "integrity", "validity", "order", "agreement", "agreement-nonuniform", "termination", "fifo", "causal",
         "genuine", "optimistic",
     ]  # fmt: skip
-    assert list(inspect.signature(amcast.check.check).parameters) == ["events", "properties"]
+    assert list(inspect.signature(amcast.checks.check).parameters) == ["events", "properties"]
     for name in ("ParquetRecorder", "prepare_out", "read_events", "write_jsonl", "write_csv"):
         assert hasattr(amcast.tracefile, name)
 

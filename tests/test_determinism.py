@@ -12,7 +12,7 @@ import amcast
 PROGRAM = """
 import hashlib, sys
 from amcast.core.trace import ListRecorder
-from amcast.lab.swarm import make_trial
+from amcast.swarm.seeds import make_trial
 from amcast.protocols import protocol
 
 digest = hashlib.sha256()

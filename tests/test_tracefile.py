@@ -14,8 +14,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from amcast.core.errors import TraceError, UsageError
 from amcast.core.trace import KINDS, Event
+from amcast.errors import TraceError, UsageError
 from amcast.tracefile import ParquetRecorder, prepare_out, read_events, write_csv, write_jsonl, writer
 
 # ---------------------------------------------------------------- round trip

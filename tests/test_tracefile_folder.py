@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from amcast.core.errors import TraceError
 from amcast.core.trace import Event
-from amcast.pipeline.columns import read_renamed_events
+from amcast.errors import TraceError
+from amcast.spark.columns import read_renamed_events
 from amcast.tracefile import ParquetRecorder, read_events
 
 # Each of these is read by one engine and passed over by another.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from amcast.core.application import Delivery, StateMachine
-    from amcast.core.errors import AmcastError, MulticastFailed, OutcomeUnknown
+    from amcast.errors import AmcastError, MulticastFailed, OutcomeUnknown
     from amcast.service import connect, connect_sync, run_node
 
 __version__ = "0.1.0"
@@ -30,11 +30,11 @@ __all__ = [
 
 
 class _SourceOnly:
-    """Finds the .py of the packages that may be compiled, although a compiled module beside it would come first."""
+    """Finds the .py of a module, although a compiled module beside it would come first."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if not f"{name}.".startswith(("amcast.core.", "amcast.protocols.", "amcast.sim.")):
+        if not name.startswith("amcast."):
             return None
         finders = (FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES)) for folder in path or ())
         return next((spec for finder in finders if (spec := finder.find_spec(name, target))), None)
@@ -45,7 +45,7 @@ if os.environ.get("AMCAST_PURE", "0") not in ("", "0"):
 
 
 def compiled() -> bool:
-    """Whether core, protocols and sim run as machine code (mypyc) rather than as plain Python."""
+    """Whether the modules of compiled.txt run as machine code (mypyc) rather than as plain Python."""
     core = find_spec("amcast.core")
     return core is not None and core.origin is not None and not core.origin.endswith(".py")
 
@@ -54,7 +54,7 @@ def __getattr__(name: str) -> object:
     """The rest is imported when it is used: commands that need no cluster start faster without."""
     if name not in __all__:
         raise AttributeError(f"module 'amcast' has no attribute {name!r}")
-    for module in ("amcast.core.errors", "amcast.core.application", "amcast.service"):
+    for module in ("amcast.errors", "amcast.core.application", "amcast.service"):
         found = getattr(import_module(module), name, None)
         if found is not None:
             return found

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from amcast.core.application import StateMachine
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 from amcast.protocols import PROTOCOLS, protocol
 from amcast.runtime.client import DEADLINE, Client, SyncClient
 from amcast.runtime.config import ClusterConfig, load_config

@@ -9,12 +9,12 @@ import redis
 import redis.asyncio
 from redis.exceptions import ResponseError, WatchError
 
-from amcast.apps.kv import funnel
+from amcast.apps.kv import batching as funnel
 from amcast.apps.kv import gateway as gateway_module
 from amcast.apps.kv.gateway import Gateway, serve
 from amcast.apps.kv.slots import group_of
 from amcast.apps.kv.wire import Prepare, Request, encode
-from amcast.core.errors import MulticastFailed, OutcomeUnknown
+from amcast.errors import MulticastFailed, OutcomeUnknown
 from tests.apps.in_process import Held, InProcess, Lagging, gateway, gateway_in_thread
 
 GROUPS = 3

@@ -7,10 +7,10 @@ import pytest
 
 from amcast.apps.ledger import Ledger, chain
 from amcast.cli import run
-from amcast.cli.cluster_files import create_cluster
 from amcast.cli.ledger import outsiders
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
+from amcast.local.files import create_cluster
 from amcast.protocols import protocol
 from amcast.runtime.config import ClusterConfig
 from amcast.runtime.history import History

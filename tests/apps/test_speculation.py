@@ -5,11 +5,11 @@ from amcast.core.application import Delivery, Speculator
 from amcast.core.process import Params
 from amcast.core.topology import Topology
 from amcast.core.trace import Event, Recorder
-from amcast.lab.variants import configured
 from amcast.protocols import protocol
-from amcast.protocols.baseline import Options
+from amcast.protocols.optimistic.baseline import Options
 from amcast.sim.choices import Seeded
 from amcast.sim.network import MILLISECOND, ExponentialTail
+from amcast.sim.relation import configured
 from amcast.sim.world import World
 
 LOTS = 3

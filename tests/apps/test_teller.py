@@ -5,10 +5,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from amcast.apps.teller import Outcomes
-from amcast.core.engine import Run
-from amcast.core.errors import MulticastFailed, OutcomeUnknown
 from amcast.core.topology import message_id
+from amcast.errors import MulticastFailed, OutcomeUnknown
 from amcast.runtime.client import Client
+from amcast.runtime.client_engine import Run
 
 
 class Numbering:

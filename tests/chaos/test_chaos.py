@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from amcast.apps import teller
-from amcast.cli.trial import Trial
+from amcast.local.trial import Trial
 from tests.runtime.faulty import Network, relayed
 
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "4"))

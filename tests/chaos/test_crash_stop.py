@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from amcast.apps import teller
-from amcast.cli.trial import Trial
+from amcast.local.trial import Trial
 from amcast.tracefile import read_events
 from tests.runtime.faulty import Network, relayed
 

@@ -12,7 +12,7 @@ import pytest
 from amcast.apps.ledger import chain
 from amcast.apps.teller import Outcomes
 from amcast.cli.ledger import log_of
-from amcast.cli.trial import Trial
+from amcast.local.trial import Trial
 from amcast.protocols import PROTOCOLS
 from amcast.runtime.client import Client, SyncClient
 from amcast.runtime.config import Member

@@ -44,7 +44,7 @@ def test_ports_in_a_row_from_where_it_is_wanted(amcast: Amcast, tmp_path: Path) 
         port = taken.getsockname()[1]
         done = amcast("cluster", "init", tmp_path / "a", "--insecure-dev", "--base-port", port)
         assert done.code == 2 and f"port {port} is in use" in done.err and not (tmp_path / "a").exists()
-    from amcast.cli.cluster_files import free_ports
+    from amcast.local.files import free_ports
 
     base = free_ports(9, None)
     assert amcast("cluster", "init", tmp_path, "--groups", 1, "--insecure-dev", "--base-port", base).code == 0

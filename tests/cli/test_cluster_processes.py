@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from calling import Amcast
 
-from amcast.cli.cluster_processes import Processes
+from amcast.local.processes import Processes
 from amcast.runtime.config import load_config
 
 STAND_IN = """

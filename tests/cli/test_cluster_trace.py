@@ -128,7 +128,7 @@ RESTLESS: dict[str, Callable[[str, int, Status], None]] = {
 def test_a_cluster_that_is_not_at_rest_gets_no_end(
     amcast: Amcast, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    monkeypatch.setattr("amcast.cli.cluster_level.ask", answering(config, RESTLESS[reason]))
+    monkeypatch.setattr("amcast.local.level.ask", answering(config, RESTLESS[reason]))
     done = amcast("cluster", "trace", "--dir", "bank", "--out", "out")
     assert done.code == 3 and f"stay unknown: {reason}" in done.err and done.err.count("\n") == 1
     assert "end" not in kinds("out")
@@ -137,7 +137,7 @@ def test_a_cluster_that_is_not_at_rest_gets_no_end(
 def test_a_cluster_at_rest_gets_an_end(
     amcast: Amcast, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("amcast.cli.cluster_level.ask", answering(config, lambda name, nth, said: None))
+    monkeypatch.setattr("amcast.local.level.ask", answering(config, lambda name, nth, said: None))
     done = amcast("cluster", "trace", "--dir", "bank", "--out", "out")
     assert (done.code, done.err) == (0, "") and kinds("out").count("end") == 1
     assert amcast("verify", "out").code == 0

@@ -12,12 +12,12 @@ from calling import Amcast, Program
 from rich.console import Console
 
 from amcast.apps.teller import Takings
-from amcast.check import Verdict
-from amcast.check.evidence import Evidence
+from amcast.checks import Verdict
+from amcast.checks.evidence import Evidence
 from amcast.cli.demo import check_books, clear, outcome
-from amcast.cli.trial import Trial
-from amcast.core.errors import UsageError
 from amcast.core.trace import Event
+from amcast.errors import UsageError
+from amcast.local.trial import Trial
 from amcast.runtime.config import load_config
 
 ROOT = Path(__file__).parents[2]

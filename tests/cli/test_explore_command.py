@@ -104,7 +104,7 @@ def test_a_scope_that_does_not_show_what_it_is_made_for_is_unknown(
     amcast: Amcast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without time-outs Optimistic orders two conflicting messages in one way only, and three not at all."""
-    monkeypatch.setattr("amcast.lab.scopes.with_time", lambda scope: scope)
+    monkeypatch.setattr("amcast.explorer.scopes.with_time", lambda scope: scope)
     done = amcast("explore", "optimistic", "--scope", "conflict")
     assert done.code == 3 and "every schedule" in done.out and "no violation" not in done.out
     assert "unknown: never seen in this scope: c1:0 is delivered before c0:0; " in done.out

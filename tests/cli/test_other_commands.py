@@ -10,7 +10,7 @@ import pytest
 from calling import Amcast, Program
 
 import amcast as package
-from amcast.lab.claims import Claim
+from amcast.claims.table import Claim
 from amcast.protocols import PROTOCOLS
 
 
@@ -21,7 +21,7 @@ def test_the_version_says_what_is_running(program: Program) -> None:
 
 def test_the_version_needs_nothing_that_is_slow_to_import() -> None:
     code = "import sys, amcast.cli; print(*sorted(m for m in sys.modules if m in sys.argv[1].split()))"
-    slow = "pyarrow rich.console rich.progress amcast.protocols amcast.sim.world amcast.check multiprocessing"
+    slow = "pyarrow rich.console rich.progress amcast.protocols amcast.sim.world amcast.checks multiprocessing"
     done = subprocess.run([sys.executable, "-c", code, slow], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 
@@ -49,7 +49,7 @@ def test_claims_that_are_met(amcast: Amcast) -> None:
 
 def test_a_claim_that_is_not_met(amcast: Amcast, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = Claim("skeen", "latency", "Paper", "3", "2δ", "9δ", ok=False)
-    monkeypatch.setattr("amcast.lab.claims.run_claims", lambda protocols: [bad])
+    monkeypatch.setattr("amcast.claims.table.run_claims", lambda protocols: [bad])
     done = amcast("claims")
     assert done.code == 1 and "not met" in done.out and "9δ" in done.out
     done = amcast("claims", "--json")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from calling import Amcast
 
-from amcast.core.errors import InvariantViolation
 from amcast.core.trace import Recorder
-from amcast.lab.simulate import Crash, Simulation
+from amcast.errors import InvariantViolation
 from amcast.sim.network import MILLISECOND
+from amcast.sim.simulation import Crash, Simulation
 from amcast.tracefile import read_events
 
 

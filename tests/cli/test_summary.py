@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from amcast.core.trace import Event, ListRecorder
-from amcast.lab.simulate import Crash, Simulation
-from amcast.lab.summary import Samples, SummaryRecorder
 from amcast.sim.network import MILLISECOND
+from amcast.sim.simulation import Crash, Simulation
+from amcast.sim.summary import Samples, SummaryRecorder
 
 Row = Callable[..., None]
 

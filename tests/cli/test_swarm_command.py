@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from calling import Amcast
 
-from amcast.check.evidence import Evidence
-from amcast.cli.seeds import run_seeds
-from amcast.lab.swarm import Outcome
+from amcast.checks.evidence import Evidence
+from amcast.swarm.pool import run_seeds
+from amcast.swarm.seeds import Outcome
 
 SEEN = Evidence(runs=1, replicas=6, expected=6, multicasts=5, deliveries=20, pairs=40, faults=2)
 
@@ -23,7 +23,7 @@ def seeds_give(
         excuse = excuses[seed % len(excuses)]
         return Outcome(seed, "", "2 groups of 3", 100, 1.0, 1.0, excuse, evidence, **more)
 
-    monkeypatch.setattr("amcast.cli.seeds.run_seed", run_seed)
+    monkeypatch.setattr("amcast.swarm.pool.run_seed", run_seed)
 
 
 def seeds_that_fail(monkeypatch: pytest.MonkeyPatch, *bad: int, interrupted_at: int | None = None) -> list[int]:
@@ -37,7 +37,7 @@ def seeds_that_fail(monkeypatch: pytest.MonkeyPatch, *bad: int, interrupted_at: 
         problem = f"order violated in {seed}" if seed in bad else ""
         return Outcome(seed, problem, "2 groups of 3", 100, 1.0, 1.0, evidence=SEEN, delivered=5)
 
-    monkeypatch.setattr("amcast.cli.seeds.run_seed", run_seed)
+    monkeypatch.setattr("amcast.swarm.pool.run_seed", run_seed)
     return ran
 
 
@@ -88,7 +88,7 @@ def test_a_seed_that_raises_has_failed(amcast: Amcast, monkeypatch: pytest.Monke
     def run_seed(protocol: str, seed: int) -> Outcome:
         raise ZeroDivisionError("by nought")
 
-    monkeypatch.setattr("amcast.cli.seeds.run_seed", run_seed)
+    monkeypatch.setattr("amcast.swarm.pool.run_seed", run_seed)
     done = amcast("swarm", "white_box", "--seeds", 1)
     assert done.code == 1 and "seed 1 failed: ZeroDivisionError: by nought" in done.out
 

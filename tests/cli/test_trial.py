@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from amcast.apps.teller import Outcomes
-from amcast.cli import trial as module
-from amcast.cli.cluster_level import Statuses
-from amcast.cli.trial import Trial, problems_of, promises
-from amcast.core.errors import AmcastError, TraceError
 from amcast.core.trace import Event
+from amcast.errors import AmcastError, TraceError
+from amcast.local import trial as module
+from amcast.local.level import Statuses
+from amcast.local.trial import Trial, problems_of, promises
 from amcast.protocols import PROTOCOLS
 from amcast.runtime.config import file_name
 from amcast.runtime.tracing import TraceWriter

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from amcast.check import check
+from amcast.checks import check
+from amcast.checks.verdict_file import ALWAYS, NO_TRACE, OTHER_TRACE, digest_of, read_verdicts
 from amcast.cli import run
-from amcast.core.errors import UsageError
-from amcast.lab.verdict_file import ALWAYS, NO_TRACE, OTHER_TRACE, digest_of, read_verdicts
+from amcast.errors import UsageError
 from amcast.tracefile import read_events
 
 GOOD = Path(__file__).parents[1] / "traces" / "good.jsonl"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from amcast.core.errors import TopologyError
 from amcast.core.topology import Topology, message_id, sender_of, seq_of
+from amcast.errors import TopologyError
 
 
 def test_names_and_numbers() -> None:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amcast.core.errors import WireError
 from amcast.core.topology import message_id
 from amcast.core.wire import FRAME_OVERHEAD, AppMessage, Codec, Message
+from amcast.errors import WireError
 from amcast.protocols import PROTOCOLS
 
 app_messages = st.builds(

@@ -18,9 +18,9 @@ import pytest
 from tests.docs.test_site import PAGES, blocks
 from tests.mutants import test_skeen
 
-from amcast.cli.cluster_level import statuses_of, why_not_level
-from amcast.lab.exploration import explore
-from amcast.lab.scopes import scope_named
+from amcast.explorer.exploration import explore
+from amcast.explorer.scopes import scope_named
+from amcast.local.level import statuses_of, why_not_level
 from amcast.runtime.config import ClusterConfig
 from amcast.service import connect_sync, load
 
@@ -46,7 +46,7 @@ SLOW = {  # beginnings of what `make test` leaves out of a page: Spark, thousand
     "docs/kv.md": EVERYTHING,  # the same as in README.md
     "docs/pipeline.md": EVERYTHING,
     "docs/spark.md": EVERYTHING,
-    "docs/other-systems.md": ("amcast metrics", "cut"),  # tests/pipeline/test_documents.py
+    "docs/other-systems.md": ("amcast metrics", "cut"),  # tests/spark/test_documents.py
     "docs/view.md": EVERYTHING,  # tests/web/test_view_document.py has them on a shorter run
     "docs/optimistic.md": ("amcast sim", "amcast swarm", "amcast reproduce"),
 }  # fmt: skip

@@ -17,8 +17,8 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 from build_site import PAGES, PSEUDOCODE, BrokenLink, WrongPseudocode, beside, build, rendered, sources  # noqa: E402
 
+from amcast.claims.table import run_claims  # noqa: E402
 from amcast.cli import app  # noqa: E402
-from amcast.lab.claims import run_claims  # noqa: E402
 from amcast.protocols import PROTOCOLS  # noqa: E402
 
 

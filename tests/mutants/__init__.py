@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from amcast.core.process import Protocol
-from amcast.lab.swarm import judge
+from amcast.swarm.seeds import judge
 
 # A run of a broken protocol may fail anywhere, in any way.
 CRASHES = (Exception,)

@@ -6,17 +6,10 @@ import sys
 import pytest
 
 from amcast.core.process import Protocol
-from amcast.protocols import (
-    allconcur,
-    allconcur_messages,
-    allconcur_plus,
-    allgather,
-    joining,
-    lcr,
-    overlay,
-    protocol,
-    rounds,
-)
+from amcast.protocols import lcr, protocol
+from amcast.protocols.allconcur import allconcur, allconcur_plus, allgather, overlay, rounds
+from amcast.protocols.allconcur import membership as joining
+from amcast.protocols.allconcur import messages as allconcur_messages
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.scenarios import test_allconcur as scenarios
 

@@ -6,7 +6,8 @@ from types import ModuleType
 import pytest
 
 from amcast.core.process import Protocol
-from amcast.protocols import fastcast, ft_skeen, multi_paxos, paxos_amcast, protocol, replicated_log
+from amcast.protocols import protocol
+from amcast.protocols.black_box import fastcast, ft_skeen, multi_paxos, paxos_amcast, replicated_log
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.scenarios import test_black_box as scenarios
 

@@ -2,20 +2,15 @@
 
 import pytest
 
+from amcast.claims import optimistic as claims_oam
 from amcast.core.process import Protocol
-from amcast.lab import claims_oam
-from amcast.protocols import (
-    baseline,
-    fifo_reliable_multicast,
-    log_streams,
-    oam_messages,
-    optimistic,
-    protocol,
-    replicated_log,
-    senders_to,
-    wait_window,
-    white_box_client,
-)
+from amcast.protocols import protocol
+from amcast.protocols.black_box import replicated_log
+from amcast.protocols.optimistic import baseline, optimistic, senders_to, wait_window
+from amcast.protocols.optimistic import log_learners as log_streams
+from amcast.protocols.optimistic import messages as oam_messages
+from amcast.protocols.optimistic import reliable_multicast as fifo_reliable_multicast
+from amcast.protocols.white_box import client as white_box_client
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.scenarios import test_optimistic as scenarios
 

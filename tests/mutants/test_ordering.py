@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from amcast.core.process import Protocol
-from amcast.protocols import causal, fifo, protocol
+from amcast.protocols import protocol
+from amcast.protocols.ordering import causal, fifo
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.scenarios import test_ordering as scenarios
 

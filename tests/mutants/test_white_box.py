@@ -2,7 +2,9 @@
 
 import pytest
 
-from amcast.protocols import protocol, white_box, white_box_state
+from amcast.protocols import protocol
+from amcast.protocols.white_box import replica as white_box
+from amcast.protocols.white_box import state as white_box_state
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.scenarios import test_white_box as scenarios
 

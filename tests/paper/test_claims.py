@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from amcast.check.evidence import NOTHING
+from amcast.checks.evidence import NOTHING
+from amcast.claims import table as claims
+from amcast.claims.scenario import measure
+from amcast.claims.table import CLAIMS, Scenario
 from amcast.cli import run
-from amcast.lab import claims
-from amcast.lab.claims import CLAIMS, Scenario
-from amcast.lab.scenario import measure
 from amcast.protocols import protocol
 
 ALL = [(name, scenario) for name, scenarios in CLAIMS.items() for scenario in scenarios]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from amcast.core.errors import TopologyError, UsageError
-from amcast.lab.setups import setup
-from amcast.lab.simulate import Simulation
-from amcast.lab.summary import Summary, SummaryRecorder
+from amcast.errors import TopologyError, UsageError
+from amcast.sim.setups import setup
+from amcast.sim.simulation import Simulation
+from amcast.sim.summary import Summary, SummaryRecorder
 
 
 def run(protocol: str, name: str, **changes: float) -> Summary:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from amcast.lab.setups import setup
-from amcast.lab.simulate import Simulation
-from amcast.lab.summary import SummaryRecorder
+from amcast.sim.setups import setup
+from amcast.sim.simulation import Simulation
+from amcast.sim.summary import SummaryRecorder
 
 
 def mean_latency(protocol: str, dest_groups: int, network: str) -> float:

@@ -4,7 +4,7 @@ from itertools import combinations, permutations
 
 import pytest
 
-from amcast.protocols.digraphs import (
+from amcast.protocols.allconcur.digraphs import (
     Digraph,
     binomial_children,
     complete,

@@ -1,7 +1,7 @@
 """Who is suspected when: P never forgives, ◇P does, and only those who are watched count."""
 
 from amcast.core.process import Params
-from amcast.protocols.failure_detectors import FailureDetector
+from amcast.protocols.parts.failure_detectors import FailureDetector
 
 PARAMS = Params(1, 10, 100)
 

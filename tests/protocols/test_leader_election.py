@@ -1,8 +1,8 @@
 """Who is suspected, and for how long one waits: patience grows with false suspicions, within bounds, and comes back."""
 
 from amcast.core.process import Params
-from amcast.protocols.failure_detectors import CALM, MOST_PATIENCE
-from amcast.protocols.leader_election import LeaderElection
+from amcast.protocols.parts.failure_detectors import CALM, MOST_PATIENCE
+from amcast.protocols.parts.leader_election import LeaderElection
 
 PARAMS = Params(1, 10, 100)
 

@@ -3,12 +3,12 @@
 from amcast.core.order import BOTTOM
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage, Codec, joined
-from amcast.protocols.fifo_reliable_multicast import Copy, FifoReceiver, FifoSender
-from amcast.protocols.log_streams import StreamLearner
-from amcast.protocols.oam_messages import MESSAGES, PACKED, facts_of, unwrap, wrap
-from amcast.protocols.replicated_log import Announce
-from amcast.protocols.senders_to import SendersTo
-from amcast.protocols.wait_window import LAST, WaitWindow
+from amcast.protocols.black_box.replicated_log import Announce
+from amcast.protocols.optimistic.log_learners import StreamLearner
+from amcast.protocols.optimistic.messages import MESSAGES, PACKED, facts_of, unwrap, wrap
+from amcast.protocols.optimistic.reliable_multicast import Copy, FifoReceiver, FifoSender
+from amcast.protocols.optimistic.senders_to import SendersTo
+from amcast.protocols.optimistic.wait_window import LAST, WaitWindow
 
 
 def test_a_run_of_messages_survives_its_place_in_a_log() -> None:

@@ -5,8 +5,8 @@ import pytest
 from amcast.core.order import ballot
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
-from amcast.lab.simulate import Simulation
-from amcast.protocols.replicated_log import Announce, Entry, Learner, quorum_has
+from amcast.protocols.black_box.replicated_log import Announce, Entry, Learner, quorum_has
+from amcast.sim.simulation import Simulation
 
 FIRST, SECOND = ballot(0, 0), ballot(1, 1)
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
-from amcast.protocols.sessions import DeliveredMessages
+from amcast.protocols.parts.sessions import DeliveredMessages
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), max_size=60))

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from amcast.protocols.digraphs import Digraph, complete, g_s
-from amcast.protocols.overlay import tracking
+from amcast.protocols.allconcur.digraphs import Digraph, complete, g_s
+from amcast.protocols.allconcur.overlay import tracking
 
 
 class Algorithm6:

@@ -4,8 +4,7 @@ from amcast.core.order import BOTTOM, ballot, timestamp
 from amcast.core.process import Effects, Params
 from amcast.core.topology import Topology, message_id
 from amcast.core.wire import AppMessage
-from amcast.protocols.white_box import WhiteBox
-from amcast.protocols.white_box_messages import (
+from amcast.protocols.white_box.messages import (
     Accept,
     AcceptAck,
     Deliver,
@@ -16,7 +15,8 @@ from amcast.protocols.white_box_messages import (
     NewLeaderAck,
     Reply,
 )
-from amcast.protocols.white_box_records import RECORDS, Accepted, Delivered, Promised
+from amcast.protocols.white_box.records import RECORDS, Accepted, Delivered, Promised
+from amcast.protocols.white_box.replica import WhiteBox
 
 TOPOLOGY = Topology((3, 3), 1)
 CLIENT = TOPOLOGY.pid("c0")

@@ -14,8 +14,8 @@ from typing import Literal
 from tests.tools import cannot_run, tool
 
 from amcast.apps.teller import Outcomes
-from amcast.cli.cluster_processes import Processes
-from amcast.cli.trial import Trial
+from amcast.local.processes import Processes
+from amcast.local.trial import Trial
 from amcast.runtime.client import Client
 from amcast.runtime.config import Member, file_name
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from amcast.cli.cluster_files import create_cluster
 from amcast.core.application import StateMachine
+from amcast.local.files import create_cluster
 from amcast.protocols import protocol
 from amcast.runtime import frames
 from amcast.runtime.config import Address, ClusterConfig

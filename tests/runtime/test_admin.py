@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 from amcast.runtime.admin import Admin
 from amcast.runtime.config import Address
 from amcast.runtime.http import LARGEST_HEAD, MOST_CONNECTIONS

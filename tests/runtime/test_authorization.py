@@ -10,10 +10,10 @@ import pytest
 from librt.strings import BytesWriter
 from nodes import SESSION, Raw, cluster, connected, greeting, multicast_works, running
 
-from amcast.core.errors import AmcastError, MulticastFailed
 from amcast.core.requests import NOTHING, REQUESTS, Multicast
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage, Codec
+from amcast.errors import AmcastError, MulticastFailed
 from amcast.runtime import frames, tls
 from amcast.runtime.certificates import make_certificates
 from amcast.runtime.config import ClusterConfig

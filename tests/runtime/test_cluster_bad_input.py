@@ -14,8 +14,8 @@ import pytest
 from nodes import PATIENCE, cluster, logged, multicast_works, running, until
 
 from amcast.cli import run
-from amcast.cli.cluster_files import create_cluster
-from amcast.core.errors import AmcastError, MulticastFailed, UsageError
+from amcast.errors import AmcastError, MulticastFailed, UsageError
+from amcast.local.files import create_cluster
 from amcast.protocols import protocol
 from amcast.runtime import certificates, frames
 from amcast.runtime.certificates import make_certificates

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 from amcast.runtime.config import Address, ClusterConfig, Grant, Tls, load_config
 
 GOOD = """

@@ -12,8 +12,8 @@ import pytest
 from faulty import Load, State, relayed, traced
 from tests.tools import tool
 
-from amcast.check.evidence import Evidence
-from amcast.cli.trial import Trial
+from amcast.checks.evidence import Evidence
+from amcast.local.trial import Trial
 from amcast.runtime.config import Member
 from amcast.tracefile import read_events
 

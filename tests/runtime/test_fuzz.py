@@ -13,21 +13,23 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from amcast.core.engine import ClientEngine, Engine, pack_rows, unpack_rows
-from amcast.core.errors import UsageError, WireError
 from amcast.core.process import Params
 from amcast.core.requests import ANSWERS, REQUESTS, Hint, Multicast, Reply, codec_of
 from amcast.core.topology import Topology, message_id
 from amcast.core.wire import AppMessage, Codec, Message, joined, pack_blob
+from amcast.errors import UsageError, WireError
 from amcast.protocols import PROTOCOLS
-from amcast.protocols.fifo import ASKED, Again, Cast, Numbered
-from amcast.protocols.leader_election import Heartbeat
-from amcast.protocols.white_box_messages import Accept, AcceptAck, Deliver, NewLeaderAck, NewState
-from amcast.protocols.white_box_records import RECORDS, Accepted, Adopted, Delivered, Held, Summary
+from amcast.protocols.ordering.fifo import ASKED, Again, Cast, Numbered
+from amcast.protocols.parts.leader_election import Heartbeat
+from amcast.protocols.white_box.messages import Accept, AcceptAck, Deliver, NewLeaderAck, NewState
+from amcast.protocols.white_box.records import RECORDS, Accepted, Adopted, Delivered, Held, Summary
 from amcast.runtime import frames
+from amcast.runtime.client_engine import ClientEngine
 from amcast.runtime.config import load_config
+from amcast.runtime.engine import Engine
 from amcast.runtime.frames import Failure, FrameReader, Hello, Read, Rows, Welcome, frame
 from amcast.runtime.history import History
+from amcast.runtime.rows import pack_rows, unpack_rows
 from amcast.runtime.storage import Storage, StorageCorrupt, decode_frame, encode_frame
 
 GROUPS = 2

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from amcast.core.engine import unpack_rows
-from amcast.core.errors import AmcastError
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
+from amcast.errors import AmcastError
 from amcast.runtime import history as module
 from amcast.runtime.history import History, HistoryGone
+from amcast.runtime.rows import unpack_rows
 
 ROWS = 300
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from amcast.cli import run
 from amcast.core.application import Delivery
-from amcast.core.errors import MulticastFailed, OutcomeUnknown
+from amcast.errors import MulticastFailed, OutcomeUnknown
 from amcast.runtime.config import ClusterConfig
 from amcast.runtime.node import Node
 from amcast.service import connect_sync

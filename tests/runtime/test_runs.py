@@ -9,15 +9,15 @@ from librt.strings import BytesWriter
 from nodes import cluster, running
 
 from amcast.core.application import Delivery
-from amcast.core.engine import ClientEngine, pack_rows, unpack_rows
-from amcast.core.errors import MulticastFailed, WireError
 from amcast.core.process import Params
 from amcast.core.topology import Topology, message_id, seq_of
 from amcast.core.wire import MOST_IN_RUN, AppMessage, check_run, joined, split
+from amcast.errors import MulticastFailed, WireError
 from amcast.protocols import protocol
+from amcast.runtime.client_engine import ClientEngine
 from amcast.runtime.config import ClusterConfig
 from amcast.runtime.node import Node
-from amcast.runtime.saved import rows_behind
+from amcast.runtime.rows import pack_rows, rows_behind, unpack_rows
 from amcast.runtime.serving import session_of
 from amcast.service import connect
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 from amcast.runtime.storage import Storage, StorageCorrupt, StorageFailure
 
 

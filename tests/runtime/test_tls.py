@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 from amcast.runtime import certificates
 from amcast.runtime.certificates import make_certificates, ready_ca, write_pair
 from amcast.runtime.config import ClusterConfig, load_config

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from amcast.check import check
+from amcast.checks import check
 from amcast.core.process import Protocol
-from amcast.lab.script import NEVER, Script
 from amcast.protocols import protocol
-from amcast.protocols.broadcasts import BROADCASTS
-from amcast.protocols.digraphs import reliable_digraph
+from amcast.protocols.allconcur.broadcasts import BROADCASTS
+from amcast.protocols.allconcur.digraphs import reliable_digraph
 from amcast.sim.choices import Recorded
+from amcast.sim.script import NEVER, Script
 from tests.scenarios.golden import compare
 
 UNDER_TEST: dict[str, Protocol] = {name: protocol(name) for name in BROADCASTS}

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from amcast.check import check
-from amcast.check.termination import NOTHING_DUE
+from amcast.checks import check
+from amcast.checks.termination import NOTHING_DUE
 from amcast.core.process import Protocol
-from amcast.lab.script import NEVER, Script
 from amcast.protocols import protocol
-from amcast.protocols.ft_skeen import GTS
-from amcast.protocols.replicated_log import LEADER
+from amcast.protocols.black_box.ft_skeen import GTS
+from amcast.protocols.black_box.replicated_log import LEADER
+from amcast.sim.script import NEVER, Script
 from tests.scenarios.golden import compare
 from tests.scenarios.test_white_box import process, same_everywhere
 

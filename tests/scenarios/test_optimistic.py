@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from amcast.check import check
-from amcast.check.termination import NOTHING_DUE
+from amcast.checks import check
+from amcast.checks.termination import NOTHING_DUE
 from amcast.core.process import Protocol
-from amcast.lab.script import DELTA, NEVER, Script
-from amcast.lab.swarm import without_refused
-from amcast.lab.variants import configured
 from amcast.protocols import protocol
-from amcast.protocols.baseline import Options
+from amcast.protocols.optimistic.baseline import Options
 from amcast.sim.faults import Reconfigure
+from amcast.sim.relation import configured
+from amcast.sim.script import DELTA, NEVER, Script
+from amcast.swarm.seeds import without_refused
 from tests.scenarios.golden import compare
 
 Scenario = Callable[[Protocol], Script]

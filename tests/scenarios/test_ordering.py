@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from amcast.check import check
+from amcast.checks import check
 from amcast.core.process import Protocol
-from amcast.lab.script import NEVER, Script
 from amcast.protocols import protocol
+from amcast.sim.script import NEVER, Script
 from tests.scenarios.golden import compare
 
 UNDER_TEST: dict[str, Protocol] = {name: protocol(name) for name in ("fifo", "causal", "causal_stable")}

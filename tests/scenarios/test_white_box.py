@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from amcast.check import check
+from amcast.checks import check
 from amcast.core.order import BOTTOM
-from amcast.lab.script import NEVER, Script
 from amcast.protocols import protocol
-from amcast.protocols.white_box import COMMITTED, LEADER
+from amcast.protocols.white_box.replica import COMMITTED, LEADER
 from amcast.sim.faults import Snapshot
+from amcast.sim.script import NEVER, Script
 from amcast.sim.world import UP
 from tests.scenarios.golden import compare
 

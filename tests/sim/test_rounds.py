@@ -4,18 +4,18 @@ from itertools import pairwise
 
 import pytest
 
-from amcast.core.errors import UsageError
 from amcast.core.topology import Mid
 from amcast.core.trace import ListRecorder
 from amcast.core.wire import AppMessage, Codec
-from amcast.lab.simulate import Crash, Simulation
-from amcast.lab.steady import Steady
-from amcast.lab.summary import SummaryRecorder
+from amcast.errors import UsageError
 from amcast.protocols import PROTOCOLS
-from amcast.protocols.rounds import Unreliable
+from amcast.protocols.allconcur.rounds import Unreliable
 from amcast.sim.choices import Seeded
 from amcast.sim.datacentres import FIBRE, WINDOW, DataCentres
 from amcast.sim.network import MICROSECOND, MILLISECOND
+from amcast.sim.simulation import Crash, Simulation
+from amcast.sim.steady import Steady
+from amcast.sim.summary import SummaryRecorder
 
 N, ROUNDS = 8, 12
 

@@ -4,11 +4,11 @@ from typing import ClassVar
 
 import pytest
 
-from amcast.core.errors import UsageError
 from amcast.core.process import Effects, Params, Process, Protocol
 from amcast.core.topology import Topology, message_id
 from amcast.core.trace import ListRecorder
 from amcast.core.wire import AppMessage, Message
+from amcast.errors import UsageError
 from amcast.sim.choices import Recorded, Seeded
 from amcast.sim.faults import Crash, Heal, Partition, Pause, Restart, SlowLink
 from amcast.sim.network import (

@@ -2,12 +2,12 @@
 
 import pytest
 
-from amcast.check.evidence import NOTHING, Evidence
+from amcast.checks.evidence import NOTHING, Evidence
+from amcast.checks.refusals import LEAST_DELIVERED, MAY_REFUSE, too_few_delivered, wrong_refusal
 from amcast.core.trace import Event, ListRecorder
-from amcast.lab.refusals import LEAST_DELIVERED, MAY_REFUSE, too_few_delivered, wrong_refusal
-from amcast.lab.swarm import Outcome, make_trial, run_seed
-from amcast.lab.trial import lost_with_sender
 from amcast.protocols import PROTOCOLS, protocol
+from amcast.swarm.seeds import Outcome, make_trial, run_seed
+from amcast.swarm.trial import lost_with_sender
 
 REFUSED = '{"refused": true}'
 

@@ -3,8 +3,8 @@
 import pytest
 
 from amcast.core.trace import ListRecorder
-from amcast.lab.swarm import make_trial, run_seed
 from amcast.protocols import PROTOCOLS, protocol
+from amcast.swarm.seeds import make_trial, run_seed
 
 # Seeds that showed a bug when they were found: a monitor that mixed two vectors, a forgotten message
 # delivered again, a run that ended before a restarted replica had caught up, a crash that came after the calm.

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from amcast.core.trace import Event, ListRecorder
-from amcast.lab.simulate import Crash, Simulation
 from amcast.runtime.config import Address
+from amcast.sim.simulation import Crash, Simulation
 from amcast.tracefile import read_events
 from amcast.web.runs import Rows, first_times
 from amcast.web.server import HOST, PageServer

@@ -11,8 +11,8 @@ from pages import TRACES, rows_of, simulated
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from amcast.cli import run as amcast
-from amcast.core.errors import UsageError
 from amcast.core.trace import Event
+from amcast.errors import UsageError
 from amcast.web.perfetto import write_perfetto
 from amcast.web.runs import LOST, Rows, Run, about_message, picture_of
 from amcast.web.shiviz import MOST_EVENTS, PATTERN, shiviz_log

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from amcast.cli.cluster_files import create_cluster
+from amcast.local.files import create_cluster
 from amcast.protocols import protocol
 from amcast.runtime.admin import Admin
 from amcast.web.live import Watch, percentile

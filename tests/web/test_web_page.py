@@ -10,9 +10,9 @@ import pytest
 from browser import Browser
 from pages import long_run, rows_in, rows_of, served, simulated, trace_page
 
-from amcast.cli.cluster_files import create_cluster
-from amcast.cli.cluster_processes import Processes
 from amcast.core.trace import Event
+from amcast.local.files import create_cluster
+from amcast.local.processes import Processes
 from amcast.protocols import protocol
 from amcast.service import connect_sync
 from amcast.web.live import Watch

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 from pages import TRACES, rows_in, rows_of, trace_page
 
+from amcast.checks.verdict_file import NO_TRACE, OTHER_TRACE, Verdicts, digest_of, read_verdicts
 from amcast.cli import run
 from amcast.core.trace import Event
-from amcast.lab.verdict_file import NO_TRACE, OTHER_TRACE, Verdicts, digest_of, read_verdicts
 from amcast.web.view import KEPT, ShownTrace
 
 

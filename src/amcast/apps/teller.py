@@ -11,8 +11,8 @@ from typing import Final, cast
 import msgspec
 
 from amcast.apps.bank import group_of
-from amcast.core.errors import MulticastFailed, OutcomeUnknown
 from amcast.core.topology import seq_of
+from amcast.errors import MulticastFailed, OutcomeUnknown
 from amcast.runtime.client import Client
 from amcast.runtime.loop import new_event_loop
 

@@ -27,7 +27,7 @@ from amcast.cli.node import node
 from amcast.cli.output import complain
 from amcast.cli.protocols import protocols
 from amcast.cli.replay import replay
-from amcast.cli.report_page import report
+from amcast.cli.report import report
 from amcast.cli.reproduce import reproduce
 from amcast.cli.sim import sim
 from amcast.cli.swarm import swarm
@@ -35,7 +35,7 @@ from amcast.cli.sweep import sweep
 from amcast.cli.verify import verify
 from amcast.cli.view import view
 from amcast.cli.watch import watch
-from amcast.core.errors import AmcastError, UsageError
+from amcast.errors import AmcastError, UsageError
 
 __all__ = ["main", "run"]
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 
 
 def certs(

@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from amcast.checks.evidence import count
 from amcast.cli.naming import protocol_named
-from amcast.cli.output import count, plain_table, print_json, report_console
+from amcast.cli.output import plain_table, print_json, report_console
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from amcast.lab.claims import Claim
+    from amcast.claims.table import Claim
 
 
 def claims(
@@ -21,8 +22,8 @@ def claims(
 ) -> int:
     """Run every quantitative claim of the papers as a scenario. Exit code 1 if one is not met, 3 if there is none."""
     names = [protocol_named(name).name for name in protocol or ()]
-    from amcast.check.evidence import total
-    from amcast.lab.claims import run_claims
+    from amcast.checks.evidence import total
+    from amcast.claims.table import run_claims
 
     found = run_claims(names or None)
     if as_json:
@@ -42,7 +43,7 @@ def print_claims(console: "Console", found: "list[Claim]") -> None:
     """A table per paper."""
     from rich.text import Text
 
-    from amcast.check.evidence import total
+    from amcast.checks.evidence import total
 
     for paper in dict.fromkeys(claim.paper for claim in found):
         console.print(Text(paper, style="bold"))

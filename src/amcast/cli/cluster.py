@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from amcast.checks.evidence import count
 from amcast.cli.naming import protocol_named
-from amcast.cli.output import complain, count, plain_table, print_json, report_console
-from amcast.core.errors import UsageError
+from amcast.cli.output import complain, plain_table, print_json, report_console
+from amcast.errors import UsageError
 
 if TYPE_CHECKING:
-    from amcast.cli.cluster_processes import Processes
+    from amcast.local.processes import Processes
     from amcast.runtime.config import Member
 
 cluster = typer.Typer(
@@ -41,7 +42,7 @@ class App(StrEnum):
 
 
 def processes_of(folder: Path) -> "Processes":
-    from amcast.cli.cluster_processes import Processes
+    from amcast.local.processes import Processes
     from amcast.protocols import PROTOCOLS
     from amcast.runtime.config import load_config
 
@@ -61,7 +62,7 @@ def init(
     base_port: Annotated[int | None, Option(min=1, max=65535, help="First port. Default: any that are free.")] = None,
 ) -> int:
     """Write a cluster's configuration, certificates and data folders."""
-    from amcast.cli.cluster_files import create_cluster
+    from amcast.local.files import create_cluster
 
     table = protocol_named(protocol)
     made = create_cluster(folder, table, groups, replicas, app, not insecure_dev, not memory_only, base_port, spare)
@@ -175,7 +176,7 @@ def status(
 
 def state_of(processes: "Processes", member: "Member") -> dict[str, object]:
     """A node's own words, and how it looks from outside."""
-    from amcast.cli.cluster_processes import ask
+    from amcast.local.processes import ask
 
     row: dict[str, object] = {"id": member.name, "pid": processes.running(member)}
     answer = ask(member.admin, "/status")
@@ -225,7 +226,7 @@ def logs(
     lines: Annotated[int, Option("--lines", "-n", min=0, help="How many of the last lines of each.")] = 20,
 ) -> int:
     """Print the end of the nodes' logs."""
-    from amcast.cli.cluster_processes import last_lines
+    from amcast.local.processes import last_lines
 
     processes = processes_of(folder)
     config = processes.config
@@ -319,8 +320,8 @@ def trace(
     It is whole, so that agreement and termination can be judged, if all nodes are up and at rest, or with --ended.
     Exit code 3 if it is not.
     """
-    from amcast.cli.cluster_level import statuses_of, why_not_at_rest
-    from amcast.lab.gather import Gathered, gather
+    from amcast.local.gather import Gathered, gather
+    from amcast.local.level import statuses_of, why_not_at_rest
     from amcast.service import load
 
     if ended and partial:

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from amcast.cli.output import complain, progress_bar, report_console
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from amcast.apps.teller import Takings
-    from amcast.check import Verdict
-    from amcast.cli.trial import Trial
+    from amcast.checks import Verdict
     from amcast.core.trace import Event
+    from amcast.local.trial import Trial
 
 SECONDS, RATE = 12.0, 400.0
 KILL_AT, RESTART_AT = 4.0, 7.0
@@ -46,7 +46,7 @@ def demo(
     from rich.text import Text
 
     from amcast.apps import teller
-    from amcast.cli.trial import Trial
+    from amcast.local.trial import Trial
     from amcast.tracefile import read_events
 
     clear(out)
@@ -92,7 +92,7 @@ def check_books(console: "Console", trial: "Trial", takings: "Takings", events: 
     from rich.text import Text
 
     from amcast.apps import teller
-    from amcast.cli.trial import problems_of
+    from amcast.local.trial import problems_of
 
     problems, evidence = problems_of(trial.config, events, trial.killed, [takings])
     sizes = [len(members) for members in trial.config.topology.groups]
@@ -114,7 +114,7 @@ def check_books(console: "Console", trial: "Trial", takings: "Takings", events: 
 
 def outcome(problems: list[str], verdicts: "list[Verdict]") -> int:
     """Say what is wrong, one line each, and return the exit code."""
-    from amcast.check import exit_code
+    from amcast.checks import exit_code
 
     for problem in problems[:MOST_PROBLEMS]:
         complain(problem)
@@ -185,9 +185,9 @@ def verify_and_report(console: "Console", trace: Path) -> "list[Verdict]":
 def on_spark(trace: Path) -> "tuple[list[Verdict], Path]":
     with progress_bar() as bar:
         task = bar.add_task("starting Spark", total=None)
-        from amcast.pipeline.report import report
-        from amcast.pipeline.session import open_session
-        from amcast.pipeline.verify import verify_trace
+        from amcast.report.report import report
+        from amcast.spark.session import open_session
+        from amcast.spark.verify import verify_trace
 
         with open_session("amcast demo", settings=SETTINGS) as spark:
             bar.update(task, description="verifying on Spark")

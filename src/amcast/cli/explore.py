@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
+from amcast.checks.evidence import count
 from amcast.cli.naming import protocol_named
-from amcast.cli.output import complain, count, plain_table, print_json, progress_bar, report_console
-from amcast.core.errors import UsageError
+from amcast.cli.output import complain, plain_table, print_json, progress_bar, report_console
+from amcast.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from amcast.core.process import Protocol
-    from amcast.explore.scope import Scope
-    from amcast.lab.exploration import Exploration
+    from amcast.explorer.exploration import Exploration
+    from amcast.explorer.scope import Scope
 
 
 def explore(
@@ -38,9 +39,9 @@ def explore(
     Exit code 1 if something is violated; 3 if nothing was delivered, or never was what the scope is made for.
     """
     table = protocol_named(protocol)
-    from amcast.explore.search import Limits
-    from amcast.lab.exploration import explore as explored
-    from amcast.lab.scopes import scope_named, scopes_of
+    from amcast.explorer.exploration import explore as explored
+    from amcast.explorer.scopes import scope_named, scopes_of
+    from amcast.explorer.search import Limits
 
     console = report_console()
     if list_scopes:
@@ -79,7 +80,7 @@ def explore(
 
 def past_of(path: Path, table: "Protocol", scopes: "list[Scope]") -> tuple[str, ...]:
     """The moves of a replay file of this protocol and scope."""
-    from amcast.explore.schedule import read_schedule
+    from amcast.explorer.schedule import read_schedule
 
     schedule = read_schedule(path)
     if schedule.protocol != table.name or [schedule.scope] != scopes:
@@ -95,7 +96,7 @@ def describe(seen: "Exploration") -> str:
 
 def keep(table: "Protocol", result: "Exploration", folder: Path) -> Path:
     """The violation as a replay file and as a trace beside it."""
-    from amcast.lab.exploration import retell
+    from amcast.explorer.exploration import retell
     from amcast.tracefile import ParquetRecorder, prepare_out
 
     assert result.violation is not None

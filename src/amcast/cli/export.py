@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from amcast.cli.output import complain, count
+from amcast.checks.evidence import count
+from amcast.cli.output import complain
 from amcast.cli.view import TRACE
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 
 
 class Format(StrEnum):

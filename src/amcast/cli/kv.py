@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 
 
 def kv(

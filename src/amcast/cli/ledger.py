@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from amcast.cli.output import plain_table, report_console
-from amcast.core.errors import AmcastError, UsageError
+from amcast.errors import AmcastError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amcast.cli.cluster_level import Statuses
+    from amcast.local.level import Statuses
     from amcast.runtime.client import SyncClient
 
 Config = Annotated[Path, typer.Option(help="The file that describes the cluster.")]
@@ -71,7 +71,7 @@ def verify(config: Config) -> int:
     Exit code 1 if one differs, 3 if there are not two or a member does not answer.
     """
     from amcast.apps.ledger import chain
-    from amcast.cli.cluster_level import statuses_of
+    from amcast.local.level import statuses_of
     from amcast.service import load
 
     logs, silent = logs_of(config)
@@ -103,7 +103,7 @@ def outsiders(names: "Sequence[str]", answering: "Sequence[str]", statuses: "Sta
 def compared(logs: dict[str, list[bytes]], expected: int) -> int:
     """Print whether all these are beginnings of the longest one; the exit code."""
     from amcast.apps.ledger import chain
-    from amcast.check.evidence import Evidence
+    from amcast.checks.evidence import Evidence
 
     if len(logs) < 2:
         print(f"unknown: {len(logs)} of {expected} servers showed a transaction, expected two or more to compare")
@@ -135,7 +135,7 @@ def logs_of(config: Path) -> tuple[dict[str, list[bytes]], dict[str, str]]:
 
 def log_of(client: "SyncClient", rank: int) -> list[bytes]:
     """All that this server has delivered, in order."""
-    from amcast.core.engine import unpack_rows
+    from amcast.runtime.rows import unpack_rows
 
     payloads: list[bytes] = []
     while True:

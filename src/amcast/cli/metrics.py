@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from amcast.cli.output import complain, count, duration, plain_table, print_json, progress_bar, report_console
+from amcast.checks.evidence import count
+from amcast.cli.output import complain, duration, plain_table, print_json, progress_bar, report_console
 from amcast.cli.sweep import Master, Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from amcast.pipeline.metrics import Collected
+    from amcast.spark.metrics import Collected
 
 TRACE = "A Parquet folder, a .parquet, .jsonl or .csv file, or anything that Spark can read."
 COLUMNS = "Columns of another system, such as node=process,msg=message."
@@ -36,11 +37,11 @@ def metrics(
 
     Exit code: 0, or 3 if in some run nothing that was multicast was delivered by a replica.
     """
-    from amcast.core.errors import UsageError
-    from amcast.pipeline.columns import parse_columns
-    from amcast.pipeline.metrics import check_out, collect_from, save
-    from amcast.pipeline.session import settings_of
+    from amcast.errors import UsageError
     from amcast.sim.network import nanoseconds
+    from amcast.spark.columns import parse_columns
+    from amcast.spark.metrics import check_out, collect_from, save
+    from amcast.spark.session import settings_of
 
     theirs = None if columns is None else parse_columns(columns)
     settings = settings_of(spark_conf or (), "--spark-conf")
@@ -65,7 +66,7 @@ def metrics(
 
 def exit_code(trace: str, found: "Collected") -> int:
     """Numbers of a run in which nothing happened are printed, and are no success."""
-    from amcast.pipeline.seen import evidence_of, silences
+    from amcast.spark.seen import evidence_of, silences
 
     runs = found.tables["runs"].to_pylist()
     missing = silences(runs)
@@ -78,7 +79,7 @@ def exit_code(trace: str, found: "Collected") -> int:
 
 def document(trace: str, out: Path | None, found: "Collected") -> dict[str, object]:
     """For JSON."""
-    from amcast.pipeline.seen import evidence_of
+    from amcast.spark.seen import evidence_of
 
     return {
         "trace": trace,

@@ -2,8 +2,8 @@
 
 from difflib import get_close_matches
 
-from amcast.core.errors import UsageError
 from amcast.core.process import Protocol
+from amcast.errors import UsageError
 
 
 def protocol_named(name: str) -> Protocol:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from amcast.core.application import StateMachine
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 
 LEVELS = ("debug", "info", "warning", "error")
 

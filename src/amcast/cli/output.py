@@ -75,7 +75,3 @@ def three_digits(number: float) -> str:
     """At least three of them, and never an exponent."""
     decimals = 0 if number >= 100 else 1 if number >= 10 else 2 if number >= 1 or number == 0 else 3
     return f"{number:,.{decimals}f}"
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
+from amcast.checks.evidence import count
 from amcast.cli.naming import protocol_named
-from amcast.cli.output import count, plain_table, report_console
-from amcast.core.errors import UsageError
+from amcast.cli.output import plain_table, report_console
+from amcast.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from amcast.lab.replaying import Replay
-    from amcast.lab.variables import Variable
+    from amcast.explorer.replay import Replay
+    from amcast.explorer.variables import Variable
 
 HELP = """\
 Enter, n      next move               NUMBER   go to this move
@@ -35,8 +36,8 @@ def replay(
 
     A violation that is shown to the end is judged again. Exit code 1 if it is still one, 3 if nothing is delivered.
     """
-    from amcast.explore.schedule import read_schedule
-    from amcast.lab.replaying import Replay
+    from amcast.explorer.replay import Replay
+    from amcast.explorer.schedule import read_schedule
 
     schedule = read_schedule(file)
     replay = Replay(protocol_named(schedule.protocol), schedule)
@@ -61,7 +62,7 @@ def replay(
 
 
 def print_verdict(console: "Console", replay: "Replay") -> int:
-    from amcast.lab.exploration import judge_again
+    from amcast.explorer.exploration import judge_again
 
     status, reason = judge_again(replay.table, replay.schedule)
     told = {"violated": f"VIOLATED {reason}", "unknown": f"unknown: {reason}", "ok": reason}

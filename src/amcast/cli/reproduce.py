@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from amcast.cli.output import complain, count, plain_table, print_json, report_console, three_digits
+from amcast.checks.evidence import count
+from amcast.cli.output import complain, plain_table, print_json, report_console, three_digits
 from amcast.cli.sweep import Master, Settings, rows_bar, terminated_as_interrupted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from amcast.pipeline.figure import Claim
-    from amcast.pipeline.reproduce import Measured, Reproduced
+    from amcast.report.figure import Claim
+    from amcast.report.reproduce import Measured, Reproduced
 
 STYLES = {"met": "green", "not met": "bold red", "differs": "yellow", "not measured": "yellow"}
 
@@ -41,10 +42,10 @@ def reproduce(
 
     Exit code: 0 all claims are met or known to differ, 1 some are not met or runs failed, 3 some were not measured.
     """
-    from amcast.pipeline.figure import figure_names
-    from amcast.pipeline.reproduce import reproduce as run_figures
-    from amcast.pipeline.session import settings_of
-    from amcast.pipeline.sweep import Interrupted
+    from amcast.report.figure import figure_names
+    from amcast.report.reproduce import reproduce as run_figures
+    from amcast.spark.session import settings_of
+    from amcast.spark.sweep import Interrupted
 
     if show_list:
         return print_list()
@@ -70,7 +71,7 @@ def reproduce(
 
 
 def exit_code(done: Sequence["Reproduced"]) -> int:
-    from amcast.pipeline.reproduce import NOT_MEASURED, NOT_MET
+    from amcast.report.reproduce import NOT_MEASURED, NOT_MET
 
     if any(figure.not_ok or figure.claims_that_are(NOT_MET) for figure in done):
         return 1
@@ -80,7 +81,7 @@ def exit_code(done: Sequence["Reproduced"]) -> int:
 
 def problems(done: "Reproduced") -> Iterator[str]:
     """Say why a figure is not reproduced, a line each."""
-    from amcast.pipeline.reproduce import NOT_MEASURED, NOT_MET
+    from amcast.report.reproduce import NOT_MEASURED, NOT_MET
 
     name = done.figure.name
     if done.not_ok:
@@ -96,7 +97,7 @@ def problems(done: "Reproduced") -> Iterator[str]:
 
 
 def print_list() -> int:
-    from amcast.pipeline.figure import figure_names, read_figure
+    from amcast.report.figure import figure_names, read_figure
 
     table = plain_table("figure", "what it shows")
     for name in figure_names():

@@ -9,10 +9,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Literal
 
 from amcast.cli.output import progress_bar
-from amcast.core.errors import UsageError
-from amcast.lab.simulate import Simulation
-from amcast.lab.summary import Summary, SummaryRecorder
+from amcast.errors import UsageError
 from amcast.sim.network import SECOND
+from amcast.sim.simulation import Simulation
+from amcast.sim.summary import Summary, SummaryRecorder
 from amcast.sim.world import World
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typer import Option
 
 from amcast.cli.naming import protocol_named
 from amcast.cli.output import complain, print_json, report_console
-from amcast.core.errors import InvariantViolation, UsageError
+from amcast.errors import InvariantViolation, UsageError
 
 MESSAGES = 1000  # where neither --messages nor --duration is given
 SLOWEST, FASTEST = 1e-3, 1e9  # messages per second: at most one per tick of the virtual clock
@@ -60,12 +60,12 @@ def sim(
 ) -> int:
     """Simulate a protocol in virtual time until all is delivered; print throughput, latency and recovery."""
     table = protocol_named(protocol)
-    from amcast.cli.report import command_line, print_report, run_document, too_many_crashes, unfinished
     from amcast.cli.running import nothing_too_large, ready_world, run_world
-    from amcast.lab.setups import setup as setup_named
-    from amcast.lab.simulate import Crash, Simulation
-    from amcast.lab.summary import SummaryRecorder
+    from amcast.cli.sim_report import command_line, print_report, run_document, too_many_crashes, unfinished
     from amcast.sim.network import nanoseconds
+    from amcast.sim.setups import setup as setup_named
+    from amcast.sim.simulation import Crash, Simulation
+    from amcast.sim.summary import SummaryRecorder
 
     if messages is not None and duration is not None:
         raise UsageError("--messages and --duration exclude each other: expected one of them")

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
+from amcast.checks.evidence import count
 from amcast.cli.naming import protocol_named
-from amcast.cli.output import complain, count, print_json, progress_bar, report_console
-from amcast.core.errors import UsageError
+from amcast.cli.output import complain, print_json, progress_bar, report_console
+from amcast.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from amcast.cli.tally import Failure, Tally
-    from amcast.lab.swarm import Outcome
+    from amcast.swarm.seeds import Outcome
+    from amcast.swarm.tally import Failure, Tally
 
 MOST_TRACES = 10  # of failing seeds
 
@@ -36,7 +37,7 @@ def swarm(
     Exit code 1 if something is violated, or too few messages are delivered; 3 if no seed could be judged.
     """
     name = protocol_named(protocol).name
-    from amcast.cli.tally import Tally, describe, document, result_line
+    from amcast.swarm.tally import Tally, describe, document, result_line
 
     if out is not None and not force and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: is not an empty folder; expected a new or empty one; use --force or another --out")
@@ -63,7 +64,7 @@ def swarm(
 
 def results(protocol: str, seeds: range, jobs: int, tally: "Tally") -> "Iterator[Outcome]":
     """Counted, and ended in order by Ctrl-C."""
-    from amcast.cli.seeds import run_seeds
+    from amcast.swarm.pool import run_seeds
 
     with closing(run_seeds(protocol, seeds, jobs)) as found:
         try:
@@ -75,7 +76,7 @@ def results(protocol: str, seeds: range, jobs: int, tally: "Tally") -> "Iterator
 
 
 def failure_of(protocol: str, result: "Outcome", out: Path | None) -> "Failure":
-    from amcast.cli.tally import Failure
+    from amcast.swarm.tally import Failure
 
     trace = None
     if out is not None:
@@ -86,7 +87,7 @@ def failure_of(protocol: str, result: "Outcome", out: Path | None) -> "Failure":
 
 
 def keep_trace(protocol: str, seed: int, folder: Path) -> None:
-    from amcast.lab.swarm import write_trace
+    from amcast.swarm.seeds import write_trace
     from amcast.tracefile import prepare_out
 
     prepare_out(folder, force=True)  # asked before the first seed

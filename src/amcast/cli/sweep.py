@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from amcast.cli.output import complain, count, duration, print_json, progress_bar, report_console
+from amcast.checks.evidence import count
+from amcast.cli.output import complain, duration, print_json, progress_bar, report_console
 
 if TYPE_CHECKING:
-    from amcast.pipeline.sweep import Sweep, Watch
+    from amcast.spark.sweep import Sweep, Watch
 
 SPEC = "Values, lists of them (all combinations are run), or ranges with a table \\[sample]."
 MASTER = "Where Spark runs, such as spark://host:7077. Default: $AMCAST_SPARK_MASTER, or all cores of this machine."
@@ -33,10 +34,10 @@ def sweep(
     as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Run every combination of a specification. Exit code: 0 all ok, 1 some failed, 3 some neither."""
-    from amcast.pipeline.session import settings_of
-    from amcast.pipeline.spec import load_spec
-    from amcast.pipeline.sweep import Interrupted
-    from amcast.pipeline.sweep import sweep as run_sweep
+    from amcast.spark.session import settings_of
+    from amcast.spark.spec import load_spec
+    from amcast.spark.sweep import Interrupted
+    from amcast.spark.sweep import sweep as run_sweep
 
     settings = settings_of(spark_conf or (), "--spark-conf")
     asked = load_spec(spec)
@@ -98,7 +99,7 @@ def terminated_as_interrupted() -> Iterator[list[int]]:
 
 def exit_code(done: "Sweep") -> int:
     """3 also for a sweep that shows nothing, such as one without rows."""
-    from amcast.pipeline.row import CRASHED, FAILED, OK
+    from amcast.spark.row import CRASHED, FAILED, OK
 
     if done.statuses.get(FAILED) or done.statuses.get(CRASHED):
         return 1
@@ -106,8 +107,8 @@ def exit_code(done: "Sweep") -> int:
 
 
 def print_sweep(done: "Sweep") -> None:
-    from amcast.pipeline.row import OK
-    from amcast.pipeline.sweep import read_runs
+    from amcast.spark.row import OK
+    from amcast.spark.sweep import read_runs
 
     console = report_console()
     table = read_runs(done.out, ["run", "status", "error"])

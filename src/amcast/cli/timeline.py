@@ -1,7 +1,7 @@
 """Messages that one group delivered over time, as a line of bars: a picture of a crash and of the recovery from it."""
 
 from amcast.core.trace import Event
-from amcast.lab.summary import SummaryRecorder
+from amcast.sim.summary import SummaryRecorder
 
 BARS = " ▁▂▃▄▅▆▇█"
 

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from amcast.cli.output import count, plain_table, print_json, progress_bar, report_console
+from amcast.checks.evidence import count
+from amcast.cli.output import plain_table, print_json, progress_bar, report_console
 from amcast.cli.sweep import Master, Settings
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from amcast.check import Verdict
+    from amcast.checks import Verdict
     from amcast.core.trace import Event
-    from amcast.pipeline.columns import Columns
+    from amcast.spark.columns import Columns
 
 LARGE_TRACE_ROWS = 2_000_000
 MOST_COUNTEREXAMPLES = 5
@@ -69,13 +70,13 @@ def verify(
 
     Exit code: 0 all ok, 1 some violated, 2 unusable input, 3 none violated but some unknown.
     """
-    from amcast.check import exit_code, known_properties
-    from amcast.lab.verdict_file import digest_of
+    from amcast.checks import exit_code, known_properties
+    from amcast.checks.verdict_file import digest_of
 
     asked = None if properties is None else known_properties([name.strip() for name in properties.split(",")])
     theirs = None
     if columns is not None:
-        from amcast.pipeline.columns import parse_columns
+        from amcast.spark.columns import parse_columns
 
         theirs = parse_columns(columns)
     # Taken before it is judged: verdicts on a trace that changes meanwhile are then of another one.
@@ -128,7 +129,7 @@ def keep(
 
 def events_of(trace: Path, columns: "Columns | None") -> "Iterator[Event]":
     if columns:
-        from amcast.pipeline.columns import read_renamed_events
+        from amcast.spark.columns import read_renamed_events
 
         return read_renamed_events(trace, columns)
     from amcast.tracefile import read_events
@@ -175,8 +176,8 @@ def judge_on_spark(
     spark_conf: Sequence[str],
 ) -> "list[Verdict]":
     """The verdicts of the Spark engine, which are those of the other one."""
-    from amcast.pipeline.session import open_session, settings_of
-    from amcast.pipeline.verify import verify_trace
+    from amcast.spark.session import open_session, settings_of
+    from amcast.spark.verify import verify_trace
 
     with progress_bar() as bar:
         task = bar.add_task("starting Spark", total=None)
@@ -190,7 +191,7 @@ def judge_on_spark(
 
 def judge(trace: Path, properties: Sequence[str] | None = None, columns: "Columns | None" = None) -> "list[Verdict]":
     """The verdicts on a trace in a file or folder, with a bar while it is read."""
-    from amcast.check import check
+    from amcast.checks import check
 
     with progress_bar("{task.completed:,.0f} events") as bar:
         task = bar.add_task("reading the trace", total=None)
@@ -245,7 +246,7 @@ def tally(verdicts: "Sequence[Verdict]") -> str:
 
 def rests_on(verdicts: "Sequence[Verdict]") -> str:
     """What was seen in all runs and, of a single one, what was measured."""
-    from amcast.check.evidence import total
+    from amcast.checks.evidence import total
 
     figure = verdicts[0].figure if len(verdicts) == 1 else None
     measured = [f"{name} {value:g}" for name, value in (figure or {}).items()]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 
 TRACE = "A Parquet folder, or a .parquet, .jsonl or .csv file."
 VERDICTS = "What 'amcast verify' wrote or printed with --json. Default: the trace is judged here."

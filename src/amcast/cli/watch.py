@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from amcast.cli.output import plain_table, print_json, report_console
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from amcast.check.verdict import Verdict
-    from amcast.pipeline.stream.seen import Answers, Seen
+    from amcast.checks.verdict import Verdict
     from amcast.runtime.config import ClusterConfig
+    from amcast.spark.stream.seen import Answers, Seen
 
 STYLES = {"ok": "green", "violated": "bold red", "unknown": "yellow"}
 
@@ -45,9 +45,9 @@ def watch(
         raise UsageError("say what to watch: --config cluster.toml, or --files DIR")
     if start not in ("earliest", "latest"):
         raise UsageError(f"--start {start!r}: expected earliest or latest")
-    from amcast.check.verdict import exit_code
-    from amcast.pipeline.session import open_session
-    from amcast.pipeline.stream import watch as stream
+    from amcast.checks.verdict import exit_code
+    from amcast.spark.session import open_session
+    from amcast.spark.stream import watch as stream
 
     out = report_console(sys.stderr if as_json else None)
     cluster: Cluster | None = None
@@ -150,7 +150,7 @@ class Cluster:
 
     def ask(self) -> dict[str, int]:
         """Return the positions of those that answer."""
-        from amcast.pipeline.stream.replicas import positions
+        from amcast.spark.stream.replicas import positions
 
         return positions(self.config, self.client)
 
@@ -164,7 +164,7 @@ class Cluster:
 
     def at_end(self, whole: bool) -> "Answers":
         """Ask again. `whole`: what there was at the start had to be read."""
-        from amcast.pipeline.stream.seen import Answers
+        from amcast.spark.stream.seen import Answers
 
         ends = self.ask()
         silent = {member.name for member in self.config.members} - set(ends)
@@ -175,7 +175,7 @@ class View:
     """What was seen, run by run, and how it is shown."""
 
     def __init__(self, out: Any, cluster: Cluster | None = None) -> None:
-        from amcast.pipeline.stream.seen import Seen
+        from amcast.spark.stream.seen import Seen
 
         self.out = out
         self.cluster = cluster
@@ -188,7 +188,7 @@ class View:
 
     def report(self, report: Any) -> None:
         """Take what a micro-batch said, and show it."""
-        from amcast.pipeline.stream.seen import Seen
+        from amcast.spark.stream.seen import Seen
 
         self.batches += 1
         for row in report.rows:
@@ -204,7 +204,7 @@ class View:
 
     def verdicts(self, once: bool) -> "list[Verdict]":
         """Judge every run; without any there is still the verdict that nothing was seen."""
-        from amcast.pipeline.stream.seen import Seen
+        from amcast.spark.stream.seen import Seen
 
         answers = None
         if self.cluster is not None:
@@ -216,7 +216,7 @@ class View:
 
     def print_end(self, verdicts: "list[Verdict]") -> None:
         """What should be known besides, then a line for each verdict with what it rests on."""
-        from amcast.pipeline.stream.seen import lines
+        from amcast.spark.stream.seen import lines
 
         reasons = "; ".join(verdict.reason for verdict in verdicts)
         for seen in self.runs.values():

@@ -6,7 +6,7 @@ edges: command line, trace, configuration.
 
 from typing import Final, NewType, cast, final
 
-from amcast.core.errors import TopologyError
+from amcast.errors import TopologyError
 
 SEQ_BITS: Final = 48
 MOST: Final = 65_535  # groups, and replicas in a group: their numbers are part of timestamps and ballots

@@ -22,8 +22,8 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64, mypyc_attr
 
-from amcast.core.errors import WireError
 from amcast.core.topology import SEQ_BITS, Mid, message_id, sender_of, seq_of
+from amcast.errors import WireError
 
 MOST_IN_RUN: Final = 1024  # messages that travel as one
 FRAME_OVERHEAD = 16  # length, checksum and link sequence number in front of every message on a channel

@@ -2,26 +2,19 @@
 
 from typing import Final
 
-from amcast.core.errors import UsageError
 from amcast.core.process import Protocol
-from amcast.protocols import (
-    baseline,
-    causal,
-    fastcast,
-    fifo,
-    ft_skeen,
-    multi_paxos,
-    oam_messages,
-    optimistic,
-    paxos_amcast,
-    skeen,
-    white_box,
-    white_box_client,
-    white_box_messages,
-)
-from amcast.protocols.broadcasts import BROADCASTS
-from amcast.protocols.log_invariants import LogMonitor
-from amcast.protocols.white_box_invariants import Monitor
+from amcast.errors import UsageError
+from amcast.protocols import skeen
+from amcast.protocols.allconcur.broadcasts import BROADCASTS
+from amcast.protocols.black_box import fastcast, ft_skeen, multi_paxos, paxos_amcast
+from amcast.protocols.black_box.invariants import LogMonitor
+from amcast.protocols.optimistic import baseline, optimistic
+from amcast.protocols.optimistic import messages as oam_messages
+from amcast.protocols.ordering import causal, fifo
+from amcast.protocols.white_box import client as white_box_client
+from amcast.protocols.white_box import messages as white_box_messages
+from amcast.protocols.white_box import replica as white_box
+from amcast.protocols.white_box.invariants import Monitor
 
 PROTOCOLS: Final[dict[str, Protocol]] = {
     "skeen": Protocol(

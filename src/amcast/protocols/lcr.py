@@ -20,8 +20,8 @@ from amcast.core.process import Effects, Params
 from amcast.core.requests import Multicast, Reply
 from amcast.core.topology import Mid, Topology
 from amcast.core.wire import AppMessage, Message
-from amcast.protocols.failure_detectors import ALIVE, Alive, FailureDetector
-from amcast.protocols.rounds import RoundServer
+from amcast.protocols.allconcur.rounds import RoundServer
+from amcast.protocols.parts.failure_detectors import ALIVE, Alive, FailureDetector
 
 
 @final

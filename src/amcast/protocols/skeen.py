@@ -17,7 +17,7 @@ from amcast.core.process import Effects, Params, Process
 from amcast.core.requests import NOBODY, NOTHING, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
-from amcast.protocols.sessions import DeliveredMessages
+from amcast.protocols.parts.sessions import DeliveredMessages
 
 
 @final

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 from amcast.runtime.config import file_name
 
 CA_DAYS: Final = 3650

@@ -21,14 +21,15 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 from amcast.core.application import Delivery, delivery
-from amcast.core.engine import ClientEngine, Run, unpack_rows
-from amcast.core.errors import AmcastError, MulticastFailed, OutcomeUnknown, UsageError, WireError
 from amcast.core.process import Protocol
 from amcast.core.topology import message_id, seq_of
+from amcast.errors import AmcastError, MulticastFailed, OutcomeUnknown, UsageError, WireError
 from amcast.runtime import frames
+from amcast.runtime.client_engine import ClientEngine, Run
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import Failure, FrameReader, Hello, Read, Rows, frame
 from amcast.runtime.links import FIRST_PAUSE, LONGEST_PAUSE, SECONDS_TO_GREET
+from amcast.runtime.rows import unpack_rows
 from amcast.runtime.serving import CLIENT, MOST_READ, SESSION_BITS, session_of
 from amcast.runtime.tls import client_context, identity_of
 from amcast.runtime.tracing import TraceWriter

@@ -41,9 +41,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-from amcast.core.errors import UsageError
 from amcast.core.process import Params
 from amcast.core.topology import Topology
+from amcast.errors import UsageError
 
 APPS: Final = ("log", "kv", "bank", "ledger")
 MS: Final = 1_000_000  # nanoseconds

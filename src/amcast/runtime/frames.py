@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from amcast.core.errors import WireError
+from amcast.errors import WireError
 
 VERSION: Final = 1
 HEADER: Final = Struct("<IIBQ")  # length of the body, checksum of the body, kind, number

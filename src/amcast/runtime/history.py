@@ -15,9 +15,9 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
-from amcast.core.engine import pack_rows
-from amcast.core.errors import AmcastError
 from amcast.core.wire import AppMessage
+from amcast.errors import AmcastError
+from amcast.runtime.rows import pack_rows
 
 BLOCK: Final = Struct("<IIQI")  # length of the rows, checksum of the rows, first position, number of rows
 FILE_BYTES: Final = 64 * 2**20

@@ -8,7 +8,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
 
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 from amcast.runtime.config import Address
 
 TIMEOUT: Final = 5.0  # seconds, from the connection to the last byte of the answer

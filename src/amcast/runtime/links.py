@@ -12,8 +12,8 @@ from collections import deque
 from ssl import SSLContext
 from typing import Final, Protocol, cast
 
-from amcast.core.errors import AmcastError, WireError
 from amcast.core.process import Protocol as Row
+from amcast.errors import AmcastError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import FrameReader, Hello, Welcome, frame

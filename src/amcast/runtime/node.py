@@ -22,21 +22,22 @@ from typing import Final
 import msgspec
 
 from amcast.core.application import Speculator, StateMachine, delivery, place
-from amcast.core.engine import Engine, Tick, unpack_rows
-from amcast.core.errors import AmcastError, UsageError, WireError
 from amcast.core.process import Protocol
 from amcast.core.requests import Request
 from amcast.core.wire import AppMessage, Message, joined
+from amcast.errors import AmcastError, UsageError, WireError
 from amcast.runtime import frames
 from amcast.runtime.admin import Admin
 from amcast.runtime.config import Address, ClusterConfig, Member
+from amcast.runtime.engine import Engine, Tick
 from amcast.runtime.frames import State
 from amcast.runtime.history import History
 from amcast.runtime.links import Incoming, Outgoing, ask_member
 from amcast.runtime.log import Log
 from amcast.runtime.loop import new_event_loop
 from amcast.runtime.metrics import Metrics
-from amcast.runtime.saved import Results, Saved, rows_behind
+from amcast.runtime.rows import rows_behind, unpack_rows
+from amcast.runtime.saved import Results, Saved
 from amcast.runtime.serving import Serving
 from amcast.runtime.storage import Storage, StorageFailure
 from amcast.runtime.tls import Listener, client_context, listen, server_context

@@ -3,9 +3,7 @@
 from collections import deque
 
 import msgspec
-from librt.strings import BytesWriter
 
-from amcast.core.engine import pack_row, unpack_rows
 from amcast.core.topology import Mid, message_id, sender_of, seq_of
 from amcast.core.wire import AppMessage
 
@@ -41,11 +39,3 @@ class Results:
             mid = message_id(sender, seq)
             self._sessions.setdefault(sender, deque()).append(mid)
             self.by_mid[mid] = result
-
-
-def rows_behind(block: bytes, count: int, groups: int) -> bytes:
-    """These rows without the first ones."""
-    w = BytesWriter()
-    for ts, index, when, m in unpack_rows(block, groups)[count:]:
-        pack_row(w, ts, index, when, m)
-    return w.getvalue()

@@ -8,10 +8,10 @@ import asyncio
 from hashlib import sha256
 from typing import Final, Protocol, cast
 
-from amcast.core.errors import AmcastError, WireError
 from amcast.core.requests import Request
 from amcast.core.topology import seq_of
 from amcast.core.wire import Message
+from amcast.errors import AmcastError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Grant, Member
 from amcast.runtime.frames import Failure, FrameReader, Read, Rows, Welcome, frame

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from amcast.core.errors import AmcastError, UsageError
+from amcast.errors import AmcastError, UsageError
 
 MAGIC = b"amf1"
 HEADER = struct.Struct("<4sIIQ")  # magic, checksum of what follows, length of the body, number of the frame

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-from amcast.core.errors import AmcastError, UsageError
+from amcast.errors import AmcastError, UsageError
 from amcast.runtime.certificates import check_certificate, identity_uri
 from amcast.runtime.config import ClusterConfig
 

@@ -4,7 +4,7 @@ from random import Random
 
 from mypy_extensions import mypyc_attr
 
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -7,8 +7,8 @@ per message for framing and acknowledgements, 0.2 µs of CPU at both ends.
 
 from typing import Final, final
 
-from amcast.core.errors import UsageError
 from amcast.core.wire import FRAME_OVERHEAD, Codec, Message
+from amcast.errors import UsageError
 from amcast.sim.choices import Choices
 from amcast.sim.network import MICROSECOND, MILLISECOND, Network
 

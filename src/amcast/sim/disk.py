@@ -2,8 +2,8 @@
 
 from typing import final
 
-from amcast.core.errors import InvariantViolation
 from amcast.core.wire import AppMessage
+from amcast.errors import InvariantViolation
 
 
 @final

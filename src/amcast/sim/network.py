@@ -10,10 +10,10 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from amcast.core.errors import UsageError
 from amcast.core.process import Effects
 from amcast.core.topology import Topology
 from amcast.core.wire import Codec, Message
+from amcast.errors import UsageError
 from amcast.sim.choices import Choices
 
 MICROSECOND: Final = 1_000

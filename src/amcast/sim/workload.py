@@ -4,10 +4,10 @@ from typing import final
 
 from mypy_extensions import mypyc_attr
 
-from amcast.core.errors import TopologyError, UsageError
 from amcast.core.process import Supply
 from amcast.core.topology import Mid
 from amcast.core.wire import AppMessage
+from amcast.errors import TopologyError, UsageError
 from amcast.sim.network import SECOND
 from amcast.sim.world import Action, Workload, World
 

@@ -15,12 +15,12 @@ from typing import Final, cast, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from amcast.core.errors import InvariantViolation, UsageError
 from amcast.core.process import Effects, Params, Process, Protocol
 from amcast.core.topology import Mid, Topology, message_id
 from amcast.core.trace import Recorder
 from amcast.core.tracer import Tracer
 from amcast.core.wire import AppMessage, Background, Codec, Message
+from amcast.errors import InvariantViolation, UsageError
 from amcast.sim.actions import Action as Action
 from amcast.sim.actions import Call as Call
 from amcast.sim.actions import Workload as Workload

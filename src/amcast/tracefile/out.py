@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 
 # What a run may leave in the folder of its trace beside the kind=* folders.
 RUN_FILES: Final = frozenset(("summary.json", "_SUCCESS", "._SUCCESS.crc"))

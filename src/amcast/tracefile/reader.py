@@ -9,8 +9,8 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from amcast.core.errors import TraceError
 from amcast.core.trace import KINDS, REQUIRED_COLUMNS, Event
+from amcast.errors import TraceError
 from amcast.tracefile.out import RUN_FILES
 from amcast.tracefile.schema import COLUMN_TYPES, KINDS_WITH_MESSAGE, fault_of, null_in_list, unknown_kind
 from amcast.tracefile.text import read_csv, read_jsonl

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
 
-from amcast.core.errors import TraceError, UsageError
 from amcast.core.trace import COLUMNS, REQUIRED_COLUMNS, Event
+from amcast.errors import TraceError, UsageError
 from amcast.tracefile.schema import INT64_MAX, INT64_MIN, fault_of
 
 MARK: Final = b"\xef\xbb\xbf"  # the byte order mark that some programs put at the start of a file

@@ -18,8 +18,8 @@ from typing import Any, NoReturn, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from amcast.core.errors import TraceError
 from amcast.core.trace import KINDS, Event, Recorder
+from amcast.errors import TraceError
 from amcast.tracefile.schema import FILE_SCHEMA, unknown_kind
 
 assert KINDS[-1] == "end", "files are published in the order of KINDS, and end must be last"

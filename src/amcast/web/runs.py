@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from amcast.core.errors import UsageError
 from amcast.core.trace import Event
+from amcast.errors import UsageError
 from amcast.tracefile import read_events
 
 MOST_EVENTS: Final = 1_000_000

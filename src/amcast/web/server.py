@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 from amcast.runtime.config import Address
 from amcast.runtime.http import Answer, HttpServer, text
 

@@ -4,7 +4,7 @@ import json
 from typing import Final
 
 from amcast.web.runs import LOST, Run
-from amcast.web.words import described
+from amcast.web.sentences import described
 
 MOST_EVENTS: Final = 2_000
 PATTERN: Final = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"

@@ -6,10 +6,10 @@ from html import escape
 from math import ceil, floor, log10
 from typing import Final
 
-from amcast.core.errors import UsageError
 from amcast.core.trace import Event
+from amcast.errors import UsageError
 from amcast.web.runs import LOST, Rows, Run, about_of, picture_of
-from amcast.web.words import described
+from amcast.web.sentences import described
 
 MOST_EVENTS: Final = 3_000
 WIDTH: Final = 960

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from amcast.check import check
-from amcast.lab.verdict_file import Verdicts, evidence_in, read_verdicts
+from amcast.checks import check
+from amcast.checks.verdict_file import Verdicts, evidence_in, read_verdicts
 from amcast.web.columns import encode
 from amcast.web.runs import Rows, picture_of, read_runs, run_named
 from amcast.web.server import BINARY, PageServer, Query, as_json, serve

@@ -2,7 +2,7 @@
 
 from tests.mutants.shell import shell_mutant
 
-TRIAL, LEVEL, GATHER = "amcast.cli.trial", "amcast.cli.cluster_level", "amcast.lab.gather"
+TRIAL, LEVEL, GATHER = "amcast.local.trial", "amcast.local.level", "amcast.local.gather"
 TELLER, DEMO, TRACING = "amcast.apps.teller", "amcast.cli.demo", "amcast.runtime.tracing"
 IN_TRIAL, IN_TRACE, IN_DEMO = "tests/cli/test_trial.py", "tests/cli/test_cluster_trace.py", "tests/cli/test_demo.py"
 WRONG = f"{IN_TRIAL}::test_what_is_wrong_is_said"
@@ -13,12 +13,12 @@ RESTLESS = f"{IN_TRACE}::test_a_cluster_that_is_not_at_rest_gets_no_end"
 
 TRIALS = [
     shell_mutant(
-        "nodes_write_no_trace", "amcast.cli.cluster_processes",
+        "nodes_write_no_trace", "amcast.local.processes",
         ('["--trace", str(self.trace)] if self.trace is not None else []', "[]"),
         caught_by=f"{IN_TRIAL}::test_nodes_are_told_where_to_write_whatever_folder_they_run_in",
     ),
     shell_mutant(
-        "nodes_write_traces_relative_to_their_own_folder", "amcast.cli.cluster_processes",
+        "nodes_write_traces_relative_to_their_own_folder", "amcast.local.processes",
         ("trace.absolute() if trace is not None", "trace.relative_to(Path.cwd()) if trace is not None"),
         caught_by=f"{IN_TRIAL}::test_nodes_are_told_where_to_write_whatever_folder_they_run_in",
     ),

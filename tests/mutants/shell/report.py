@@ -2,17 +2,17 @@
 
 from tests.mutants.shell import shell_mutant
 
-CELLS = "tests/pipeline/test_report_cells.py"
-SEEN = "tests/pipeline/test_nothing_seen.py"
+CELLS = "tests/spark/test_report_cells.py"
+SEEN = "tests/spark/test_nothing_seen.py"
 ONE_RUN = f"{CELLS}::test_every_cell_of_one_run"
 RUNS = f"{CELLS}::test_every_cell_of_several_runs"
 DOUBTS = f"{CELLS}::test_verdicts_that_do_not_hold_are_not_green"
 FIGURES = f"{SEEN}::test_figures_that_are_not_reproduced"
 
-SECTIONS = "amcast.pipeline.report_sections"
-VERDICTS = "amcast.pipeline.report_verdicts"
-PAGE = "amcast.pipeline.page"
-VERDICT_FILE = "amcast.lab.verdict_file"
+SECTIONS = "amcast.report.sections"
+VERDICTS = "amcast.report.verdicts"
+PAGE = "amcast.report.page"
+VERDICT_FILE = "amcast.checks.verdict_file"
 IN_FILE = "tests/cli/test_verdict_file.py"
 
 CELLS_THAT_LIE = [
@@ -137,7 +137,7 @@ VERDICTS_THAT_LIE = [
 
 EXIT_CODES_THAT_LIE = [
     shell_mutant(
-        "report_exits_0_in_doubt", "amcast.cli.report_page", ("return 3 if done.doubts else 0", "return 0"),
+        "report_exits_0_in_doubt", "amcast.cli.report", ("return 3 if done.doubts else 0", "return 0"),
         caught_by=f"{CELLS}::test_the_exit_code_is_that_of_what_is_shown",
     ),
     shell_mutant(
@@ -145,15 +145,15 @@ EXIT_CODES_THAT_LIE = [
         caught_by=f"{SEEN}::test_metrics_of_nothing",
     ),
     shell_mutant(
-        "metrics_looks_at_one_run", "amcast.pipeline.seen", ("        if lack := _lack(run):",
+        "metrics_looks_at_one_run", "amcast.spark.seen", ("        if lack := _lack(run):",
         '        if (lack := _lack(run)) and len(runs) == 1:'), caught_by=f"{SEEN}::test_metrics_of_nothing",
     ),
     shell_mutant(
-        "metrics_of_no_replica", "amcast.pipeline.seen", ('run.get("replicas_seen") == 0', "not run"),
+        "metrics_of_no_replica", "amcast.spark.seen", ('run.get("replicas_seen") == 0', "not run"),
         caught_by=f"{SEEN}::test_metrics_of_nothing",
     ),
     shell_mutant(
-        "metrics_of_nothing_that_was_multicast", "amcast.pipeline.seen",
+        "metrics_of_nothing_that_was_multicast", "amcast.spark.seen",
         ('OF_NO_MULTICAST if run.get("delivered_somewhere") == 0 else ""', '""'),
         caught_by=f"{SEEN}::test_metrics_of_nothing",
     ),
@@ -167,7 +167,7 @@ EXIT_CODES_THAT_LIE = [
         caught_by=f"{SEEN}::test_sweeps_of_nothing",
     ),
     shell_mutant(
-        "empty_rows_are_ok", "amcast.pipeline.row",
+        "empty_rows_are_ok", "amcast.spark.row",
         ('if line["status"] == OK and not line["deliveries"]:', 'if line["status"] == EMPTY:'),
         caught_by=f"{SEEN}::test_a_row_in_which_nothing_is_delivered_is_not_ok",
     ),
@@ -180,12 +180,12 @@ EXIT_CODES_THAT_LIE = [
         ("figure.evidence and figure.claims and not figure.claims_that_are(NOT_MEASURED)", "True"), caught_by=FIGURES,
     ),
     shell_mutant(
-        "every_claim_is_met", "amcast.pipeline.reproduce",
+        "every_claim_is_met", "amcast.report.reproduce",
         ("        if self.claim.is_met_by(self.value):", "        if self.value:"),
         caught_by=f"{SEEN}::test_when_a_claim_is_met",
     ),
     shell_mutant(
-        "upper_bounds_are_not_looked_at", "amcast.pipeline.figure", ("value <= self.at_most", "value >= -self.at_most"),
+        "upper_bounds_are_not_looked_at", "amcast.report.figure", ("value <= self.at_most", "value >= -self.at_most"),
         caught_by=f"{SEEN}::test_when_a_claim_is_met",
     ),
 ]  # fmt: skip

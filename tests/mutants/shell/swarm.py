@@ -19,48 +19,48 @@ SEEDS = [
         caught_by=f"{SWARM}::test_failures_in_json",
     ),
     shell_mutant(
-        "excused_seeds_are_ok", "amcast.cli.tally",
+        "excused_seeds_are_ok", "amcast.swarm.tally",
         ("        if outcome.excuse:", "        if False:"),
         caught_by=f"{SWARM}::test_excused_seeds_only_are_unknown",
     ),
     shell_mutant(
-        "refused_messages_not_counted", "amcast.cli.tally",
+        "refused_messages_not_counted", "amcast.swarm.tally",
         ("        self.refused += outcome.refused\n", ""),
         caught_by=f"{SWARM}::test_the_line_says_what_was_delivered_refused_and_excused",
     ),
     shell_mutant(
-        "swarm_that_delivered_nothing_is_ok", "amcast.cli.tally",
+        "swarm_that_delivered_nothing_is_ok", "amcast.swarm.tally",
         ('{"ok": 0, "violated": 1, "unknown": 3}', '{"ok": 0, "violated": 1, "unknown": 0}'),
         caught_by=f"{SWARM}::test_nothing_delivered_is_unknown",
     ),
     shell_mutant(
-        "interrupted_swarms_are_ok", "amcast.cli.tally",
+        "interrupted_swarms_are_ok", "amcast.swarm.tally",
         ("        if self.done < self.asked:", "        if False:"),
         caught_by=f"{SWARM}::test_what_was_interrupted_is_not_ok",
     ),
     shell_mutant(
-        "floor_ignored", "amcast.lab.refusals",
+        "floor_ignored", "amcast.checks.refusals",
         ("100 * delivered >= least * multicasts", "True"),
         caught_by=f"{SWARM}::test_too_few_deliveries_are_a_failure",
     ),
     shell_mutant(
-        "every_refusal_is_right", "amcast.lab.refusals",
+        "every_refusal_is_right", "amcast.checks.refusals",
         ("        if not is_justified(row, sent, changes):", "        if False:"),
         caught_by="tests/mutants/test_optimistic.py"
         "::test_mutant_that_refuses_too_much_is_caught_by_the_swarm[every_message_refused-baseline]",
     ),
     shell_mutant(
-        "refused_and_delivered", "amcast.lab.refusals",
+        "refused_and_delivered", "amcast.checks.refusals",
         ("        if row.message in delivered:", "        if False:"),
         caught_by=f"{JUDGING}::test_a_refusal_needs_a_reason",
     ),
     shell_mutant(
-        "anything_excuses_a_seed", "amcast.lab.trial",
+        "anything_excuses_a_seed", "amcast.swarm.trial",
         ("        if any(group in (row.dest or ())", "        if True or any(group in (row.dest or ())"),
         caught_by=f"{JUDGING}::test_only_what_is_lost_with_its_sender_excuses",
     ),
     shell_mutant(
-        "faults_not_counted", "amcast.lab.trial",
+        "faults_not_counted", "amcast.swarm.trial",
         ("self.world.at(time, Counted(action, self.acted))", "self.world.at(time, action)"),
         caught_by=f"{JUDGING}::test_faults_are_counted_when_they_happen",
     ),
@@ -78,7 +78,7 @@ SCHEDULES = [
         caught_by=f"{EXPLORE}::test_a_search_that_saw_too_little_knows_nothing",
     ),
     shell_mutant(
-        "cut_search_called_complete", "amcast.explore.search",
+        "cut_search_called_complete", "amcast.explorer.search",
         ("self.complete = self.found is None and not cut", "self.complete = self.found is None"),
         caught_by=f"{EXPLORE}::test_a_search_that_is_cut_goes_on_in_calm",
     ),
@@ -93,12 +93,12 @@ SCHEDULES = [
         caught_by=f"{EXPLORE}::test_limits_and_random_schedules",
     ),
     shell_mutant(
-        "scope_without_what_it_is_made_for_is_ok", "amcast.lab.exploration",
+        "scope_without_what_it_is_made_for_is_ok", "amcast.explorer.exploration",
         ("if self.complete and self.unseen:", "if False:"),
         caught_by=f"{EXPLORE}::test_a_scope_that_does_not_show_what_it_is_made_for_is_unknown",
     ),
     shell_mutant(
-        "states_not_judged", "amcast.lab.properties",
+        "states_not_judged", "amcast.explorer.properties",
         ('            if verdict.status == "violated":', "            if False:"),
         caught_by=f"{EXPLORE}::test_a_violation_is_shrunk_and_written",
     ),
@@ -108,7 +108,7 @@ SCHEDULES = [
         caught_by=f"{EXPLORE}::test_a_violation_that_is_replayed_is_judged_again",
     ),
     shell_mutant(
-        "replay_believes_its_file", "amcast.lab.exploration",
+        "replay_believes_its_file", "amcast.explorer.exploration",
         (
             "    if found is not None:\n        return",
             "    if schedule.problem:\n        return 'violated', schedule.problem\n"
@@ -130,7 +130,7 @@ PAPERS = [
         caught_by=f"{CLAIMS}::test_no_claims_are_unknown",
     ),
     shell_mutant(
-        "claim_met_on_nothing", "amcast.lab.claims",
+        "claim_met_on_nothing", "amcast.claims.table",
         (" and (bool(evidence) or scenario.computed)", ""),
         caught_by=f"{CLAIMS}::test_a_claim_that_was_measured_on_nothing_is_not_met",
     ),

@@ -32,7 +32,7 @@ MUTANTS = [
         caught_by=f"{FOLDER}::test_a_null_in_a_list",
     ),
     shell_mutant(
-        "renaming_passes_over_strangers", "amcast.pipeline.columns",
+        "renaming_passes_over_strangers", "amcast.spark.columns",
         ("in files_of_folder(trace, theirs):", 'in [(file, "deliver") for file in trace.rglob("*-0.parquet")]:'),
         caught_by=f"{FOLDER}::test_nor_to_one_with_other_names",
     ),

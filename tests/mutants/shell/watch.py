@@ -3,15 +3,15 @@
 from tests.mutants.shell import shell_mutant
 
 CLI = "amcast.cli.watch"
-SEEN = "amcast.pipeline.stream.seen"
-JUDGE = "amcast.pipeline.stream.watch"
-ONLINE = "amcast.check.online"
-LOG = "amcast.pipeline.stream.log"
-SOURCE = "amcast.pipeline.stream.source"
-SINK = "amcast.pipeline.stream.sink"
-VERDICTS = "tests/pipeline/test_watch_verdicts.py"
-ROWS = "tests/pipeline/test_stream_rows.py"
-CHECKS = "tests/check/test_check_online.py"
+SEEN = "amcast.spark.stream.seen"
+JUDGE = "amcast.spark.stream.watch"
+ONLINE = "amcast.checks.online"
+LOG = "amcast.spark.stream.log"
+SOURCE = "amcast.spark.stream.source"
+SINK = "amcast.spark.stream.sink"
+VERDICTS = "tests/spark/test_watch_verdicts.py"
+ROWS = "tests/spark/test_stream_rows.py"
+CHECKS = "tests/checks/test_check_online.py"
 
 BATCH_IS_FULL = "                start = position\n                columns = Columns()\n        if columns.count"
 
@@ -189,12 +189,12 @@ MUTANTS = [
         caught_by=f"{ROWS}::test_an_empty_log_holds_the_merged_order_back",
     ),
     shell_mutant(
-        "merged_rows_come_for_every_group", "amcast.pipeline.stream.rows",
+        "merged_rows_come_for_every_group", "amcast.spark.stream.rows",
         ("pc.not_equal(key[1:], key[:-1])", "pc.equal(key[1:], key[1:])"),
         caught_by=f"{ROWS}::test_the_merged_order_of_a_batch",
     ),
     shell_mutant(
-        "a_replica_that_stops_is_not_told", "amcast.pipeline.stream.replicas",
+        "a_replica_that_stops_is_not_told", "amcast.spark.stream.replicas",
         ("            yield pa.RecordBatch.from_arrays(arrays, schema=ARROW)", "            yield from ()"),
         caught_by=f"{ROWS}::test_a_replica_that_stops_in_the_middle_is_told",
     ),

@@ -9,12 +9,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, cast
 
-from amcast.apps.kv.funnel import Client, Funnel
+from amcast.apps.kv.batching import Client, Funnel
 from amcast.apps.kv.resp import LARGEST_REQUEST, Parser, encode_reply, write
 from amcast.apps.kv.server_commands import Server
 from amcast.apps.kv.session import Session
 from amcast.apps.kv.strings import Command
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 from amcast.runtime.client import Client as RuntimeClient
 from amcast.runtime.loop import new_event_loop
 

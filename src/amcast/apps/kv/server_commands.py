@@ -10,7 +10,7 @@ from amcast.apps.kv.commands import SPECS, Keys, arity_fits
 from amcast.apps.kv.glob import matcher
 from amcast.apps.kv.resp import LARGEST_REQUEST, Reply
 from amcast.apps.kv.strings import NOT_AN_INTEGER, OK, SYNTAX, Command, Refused, integer, wrong_arguments
-from amcast.core.errors import AmcastError, MulticastFailed
+from amcast.errors import AmcastError, MulticastFailed
 
 if TYPE_CHECKING:
     from amcast.apps.kv.session import Session

@@ -10,13 +10,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from amcast.apps.kv import server_commands
+from amcast.apps.kv.batching import BATCH_BYTES, Dest, Funnel
 from amcast.apps.kv.commands import SPECS, arity_fits, groups_of, merge
-from amcast.apps.kv.funnel import BATCH_BYTES, Dest, Funnel
 from amcast.apps.kv.resp import NIL_ARRAY, Reply
 from amcast.apps.kv.slots import group_of
 from amcast.apps.kv.strings import OK, Command, Result, wrong_arguments
 from amcast.apps.kv.wire import Decide, Prepare, Run, Unit, Versions
-from amcast.core.errors import AmcastError, MulticastFailed
+from amcast.errors import AmcastError, MulticastFailed
 
 if TYPE_CHECKING:
     from amcast.apps.kv.server_commands import Server

@@ -30,11 +30,12 @@ from amcast.apps.maelstrom.lines import (
     line,
 )
 from amcast.apps.maelstrom.workloads import Refused, Workload
-from amcast.core.engine import ClientEngine, Engine
-from amcast.core.errors import WireError
 from amcast.core.process import Params, Protocol
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage
+from amcast.errors import WireError
+from amcast.runtime.client_engine import ClientEngine
+from amcast.runtime.engine import Engine
 
 MEMBER: Final = "member"  # from replica to replica
 REQUEST: Final = "request"  # from client to replica

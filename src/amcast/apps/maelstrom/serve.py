@@ -10,7 +10,7 @@ from typing import BinaryIO, Final
 
 from amcast.apps.maelstrom.node import Node
 from amcast.apps.maelstrom.workloads import WORKLOADS
-from amcast.core.errors import UsageError
+from amcast.errors import UsageError
 from amcast.protocols import protocol
 
 CHUNK: Final = 2**18

@@ -1,0 +1,57 @@
+"""What a check says about one property of one run."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from amcast.checks.evidence import NOTHING, Evidence
+from amcast.core.trace import Event
+
+Status = Literal["ok", "violated", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`reason` is one sentence, empty when all is well; `counterexample` are the rows that break the property.
+
+    A verdict without evidence cannot be `ok`: whoever saw nothing has to say `unknown` and why.
+    """
+
+    property: str
+    run: str
+    status: Status
+    reason: str = ""
+    counterexample: tuple[Event, ...] = ()
+    figure: dict[str, int | float] | None = None
+    evidence: Evidence = NOTHING
+
+    def __post_init__(self) -> None:
+        assert self.status != "ok" or self.evidence, f"{self.property} of run {self.run!r} is ok on nothing"
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "property": self.property,
+            "run": self.run,
+            "status": self.status,
+            "reason": self.reason,
+            "counterexample": [_json_row(event) for event in self.counterexample],
+            "figure": self.figure,
+            "evidence": self.evidence.as_dict(),
+        }
+
+
+def exit_code(verdicts: Iterable[Verdict]) -> int:
+    """0 all ok, 1 some violated, 3 none violated but some unknown, or no verdict at all (2 is for unusable input)."""
+    seen = {verdict.status for verdict in verdicts}
+    return 1 if "violated" in seen else 3 if "unknown" in seen or not seen else 0
+
+
+def _json_row(event: Event) -> dict[str, object]:
+    row = event.row()
+    for name in ("dest", "about"):
+        if name in row:
+            row[name] = list(getattr(event, name))
+    if event.ts is not None:
+        row["ts"] = {"time": event.ts[0], "tie": event.ts[1]}
+    return row

@@ -1,0 +1,120 @@
+"""What 'amcast verify' writes, read again: the verdicts, of which trace they are, and what was asked for.
+
+Whoever shows verdicts beside a trace has to know that they are of this trace. Runs of the same name with as many
+deliveries may still differ, so the file holds a digest of all that the trace consists of.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from amcast.checks import known_properties
+from amcast.checks.evidence import NOTHING, Evidence
+from amcast.errors import UsageError
+
+STATUSES: Final = ("ok", "unknown", "violated")  # the worst last
+ALWAYS: Final = ("integrity", "validity", "order", "agreement", "termination")  # judged unless others were asked for
+WRITTEN: Final = ("verdicts.json", "violation.svg")  # by 'amcast verify --out', perhaps into the trace's folder
+OTHER_TRACE: Final = "these verdicts are of another trace: verify again"
+NO_TRACE: Final = "these verdicts do not say of which trace they are: verify again"
+EXPECTED: Final = "expected what 'amcast verify --json' prints"
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """As they are in a file, or as they were found a moment ago, which is known to be about the trace at hand."""
+
+    rows: Sequence[Row]
+    properties: Sequence[str] | None = None  # None: all that atomic multicast promises was asked for
+    doubt: str = ""  # why they may be of another trace
+
+    @property
+    def asked(self) -> Sequence[str]:
+        return ALWAYS if self.properties is None else self.properties
+
+
+def digest_of(trace: str | Path, columns: Mapping[str, str] | None = None) -> str | None:
+    """The digest of a local trace, read with these columns; None if it is no file or folder here. Raises UsageError."""
+    path = Path(trace)
+    if not path.exists():
+        return None
+    found = hashlib.blake2b(json.dumps(sorted((columns or {}).items())).encode(), digest_size=32)
+    try:
+        for name, file in [("", path)] if path.is_file() else sorted(_files(path)):
+            with file.open("rb") as stream:
+                content = hashlib.file_digest(stream, "blake2b").hexdigest()
+            found.update(json.dumps([name, content]).encode())
+    except OSError as error:
+        raise UsageError(f"{error.filename or trace}: cannot be read ({error.strerror}); check the trace") from error
+    return found.hexdigest()
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """All but what no engine reads."""
+    for place, _, names in os.walk(folder, followlinks=True):
+        for name in names:
+            if not name.startswith((".", "_")) and name not in WRITTEN:
+                file = Path(place, name)
+                yield file.relative_to(folder).as_posix(), file
+
+
+def read_verdicts(path: Path, trace: Path | None, columns: Mapping[str, str] | None = None) -> Verdicts:
+    """The verdicts in this file, with a doubt if they are not of this trace. Raises UsageError."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); {EXPECTED}") from error
+    except (ValueError, RecursionError):
+        raise UsageError(f"{path}: holds no verdicts; {EXPECTED}") from None
+    rows = document.get("verdicts") if isinstance(document, dict) else None
+    if not isinstance(rows, list) or not rows:
+        raise UsageError(f"{path}: holds no verdicts; {EXPECTED}")
+    for number, row in enumerate(rows, start=1):
+        if wrong := _wrong(row):
+            raise UsageError(f"{path}: verdict {number} {wrong}; {EXPECTED}")
+    asked = document.get("properties")
+    if asked is not None and not (isinstance(asked, list) and all(isinstance(name, str) for name in asked)):
+        raise UsageError(f"{path}: its properties are no list of names; {EXPECTED}")
+    try:
+        known_properties([row["property"] for row in rows])
+        properties = None if asked is None else known_properties(asked)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    said, here = document.get("digest"), None if trace is None else digest_of(trace, columns)
+    doubt = NO_TRACE if said is None else "" if said == here else OTHER_TRACE
+    return Verdicts(rows, properties, doubt)
+
+
+def _wrong(row: object) -> str:
+    """Say what cannot be shown of a verdict; empty if all can."""
+    if not isinstance(row, dict):
+        return "is not one"
+    for name in ("property", "run", "status"):
+        if not isinstance(row.get(name), str):
+            return f"has no {name}"
+    if row["status"] not in STATUSES:
+        return f"has the status {row['status']!r}"
+    if not isinstance(row.get("reason") or "", str):
+        return "has a reason that is no text"
+    if not isinstance(row.get("figure") or {}, dict):
+        return "has a figure that is no table"
+    evidence = row.get("evidence") or {}
+    if not isinstance(evidence, dict) or not all(type(value) is int and value >= 0 for value in evidence.values()):
+        return "has evidence that is no table of counts"
+    example = row.get("counterexample") or []
+    if not isinstance(example, list) or not all(isinstance(event, dict) for event in example):
+        return "has a counterexample that is no list of rows"
+    return ""
+
+
+def evidence_in(row: Row) -> Evidence:
+    """What a verdict rests on, as far as it says so."""
+    found = row.get("evidence") or {}
+    known = {part.name for part in fields(Evidence)}
+    return Evidence(**{name: value for name, value in found.items() if name in known}) if found else NOTHING

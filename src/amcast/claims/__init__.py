@@ -1,0 +1,1 @@
+"""What the papers state in numbers: each claim is a scenario that is run, measured and compared."""

@@ -1,0 +1,109 @@
+"""How the claims about latency, messages and genuineness of the Skeen family are measured."""
+
+from collections.abc import Callable
+
+from amcast.checks import check
+from amcast.claims.scenario import Script, deltas
+from amcast.core.process import Protocol
+
+
+def replicas_of(table: Protocol) -> int:
+    return 1 if table.single_replica else 3
+
+
+def latencies(script: Script, message: str, groups: tuple[int, ...]) -> str:
+    """First (leader) and last (follower) delivery of a message in its destination groups, the worst group counting."""
+    first: list[float] = []
+    last: list[float] = []
+    for g in groups:
+        members = [script.latency(script.topology.name(p), message) for p in script.topology.groups[g]]
+        first.append(min(members))
+        last.append(max(members))
+    return deltas(max(first), max(last)) if len(script.topology.groups[0]) > 1 else deltas(max(first))
+
+
+def collision_free(k: int, first: int = 0) -> Callable[[Protocol], str]:
+    """One message to k groups, the first of them this one, nothing else under way."""
+    groups = tuple(range(first, first + k))
+
+    def measure(table: Protocol) -> str:
+        script = Script(table, (replicas_of(table),) * max(2, first + k))
+        script.at(1, lambda: script.multicast("c0", *groups))
+        script.run()
+        return latencies(script, "c0:0", groups)
+
+    return measure
+
+
+def convoy(clock_rises: float) -> Callable[[Protocol], str]:
+    """The worst case without failures.
+
+    The clock of g1 is ahead, so the message m to both groups gets its timestamp there. At the instant at which the
+    clock of g0 is about to be raised past it, another message m' reaches the leader of g0 in no time; its timestamp
+    there is still low, and m has to wait until m' is committed.
+    """
+
+    def measure(table: Protocol) -> str:
+        script = Script(table, (replicas_of(table),) * 2)
+        leaders = [members[0] for members in script.topology.groups]
+        ahead = script.topology.name(leaders[0])
+        for i in range(5):
+            script.at(1 + 20 * i, lambda: script.multicast("c0", 1))
+        start = 200.0
+
+        def collide() -> None:
+            script.multicast("c2", 0, 1)
+            script.delay(None, ahead, None, 0)
+            script.world.heal()
+            script.network.rules.clear()
+
+        def hold_back() -> None:
+            for p in range(script.topology.replicas):  # to arrive δ later, just behind m'
+                if p != leaders[0]:
+                    script.world.block(p, leaders[0])
+
+        script.delay("c2", ahead, "Multicast", 0)
+        script.at(start, lambda: script.multicast("c1", 0, 1))
+        script.at(start + clock_rises - 1, hold_back)
+        script.at(start + clock_rises, collide)
+        script.run()
+        return latencies(script, "c1:0", (0,))
+
+    return measure
+
+
+def interrupted(table: Protocol) -> str:
+    """A leader crashes when its group has accepted a message; from recover() to the delivery at the new leader."""
+    script = Script(table, (3, 3))
+    script.at(1, lambda: script.multicast("c0", 0, 1))
+    script.at(3.5, lambda: script.crash("g0/0"))
+    script.at(4, lambda: script.recover("g0/1"))
+    script.run()
+    delivered = script.event("deliver", "g0/1", "c0:0").time
+    assert delivered is not None
+    return deltas(delivered / script.network.delta - 4)
+
+
+def message_count(k: int, n: int, first: int = 0) -> Callable[[Protocol], str]:
+    """Messages about one multicast to k groups of n, without replies and messages to oneself."""
+
+    def measure(table: Protocol) -> str:
+        script = Script(table, (n,) * (first + k))
+        script.at(1, lambda: script.multicast("c0", *range(first, first + k)))
+        script.run()
+        return str(len([e for e in script.recorder.events if e.kind == "send" and e.about and e.type != "Reply"]))
+
+    return measure
+
+
+def outsiders(table: Protocol) -> str:
+    """Processes that take part in ordering a message without being its sender or a destination."""
+    script = Script(table, (replicas_of(table),) * 4, clients=4)
+    for i, dest in enumerate(((0, 1), (1, 2), (2,), (0, 3))):
+        script.at(1 + i, lambda i=i, dest=dest: script.multicast(f"c{i}", *dest))  # type: ignore[misc]
+    if table.elects:
+        script.at(2.5, lambda: script.crash("g1/0"))
+        script.at(6, lambda: script.recover("g1/1"))
+    script.run()
+    verdict = check(script.recorder.events, ["genuine"])[0]
+    return "0" if verdict.status == "ok" else verdict.reason

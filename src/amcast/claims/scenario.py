@@ -1,0 +1,63 @@
+"""How a claim of a paper is measured, and on what."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from amcast.checks.evidence import Evidence, total
+from amcast.core.process import Protocol
+from amcast.core.trace import ListRecorder
+from amcast.sim.script import Script as AnyScript
+
+WHITE_BOX = "White-Box Atomic Multicast (extended)"
+
+_runs: list[ListRecorder] = []  # of the claim that is being measured
+
+
+@dataclass(frozen=True)
+class Scenario:
+    claim: str
+    section: str
+    expected: str
+    measure: Callable[[Protocol], str]
+    paper: str = WHITE_BOX
+    computed: bool = False  # from a formula or a graph: there is no run in which something could be delivered
+
+
+class Script(AnyScript):
+    """A script whose run is evidence for the claim that is being measured."""
+
+    def run(self, until: float | None = None) -> None:
+        super().run(until)
+        count_run(self.recorder)
+
+
+def count_run(recorder: ListRecorder) -> None:
+    """Take what was recorded as evidence for the claim that is being measured."""
+    _runs.append(recorder)
+
+
+def measure(scenario: Scenario, table: Protocol) -> tuple[str, Evidence]:
+    """Return what is measured, and the runs that it was measured in."""
+    _runs.clear()
+    try:
+        return scenario.measure(table), total(evidence_of(_runs))
+    finally:
+        _runs.clear()
+
+
+def evidence_of(runs: Iterable[ListRecorder]) -> Iterable[Evidence]:
+    for recorder in runs:
+        kinds = [event.kind for event in recorder.events]
+        yield Evidence(
+            runs=1,
+            replicas=len({event.process for event in recorder.events if event.kind == "deliver"}),
+            expected=len({event.process for event in recorder.events if event.kind == "start" and event.group}),
+            multicasts=kinds.count("multicast"),
+            deliveries=kinds.count("deliver"),
+            faults=kinds.count("crash"),
+        )
+
+
+def deltas(*values: float) -> str:
+    """3δ / 4δ"""
+    return " / ".join(f"{int(v)}δ" if v == int(v) else f"{v}δ" for v in values)

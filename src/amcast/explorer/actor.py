@@ -1,0 +1,308 @@
+"""One process under the control of a search: it takes the next event when it is told to."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from amcast.core.process import Effects, Params, Process, Protocol
+from amcast.core.requests import NOBODY
+from amcast.core.topology import Mid, Topology, message_id, sender_of
+from amcast.core.wire import AppMessage, Message
+from amcast.errors import AmcastError, InvariantViolation, UsageError
+from amcast.explorer.scope import Scope
+
+DELTA = 1_000_000
+
+REFUSED = '{"refused": true}'
+
+Result = TypeVar("Result")
+Sends = list[tuple[int, Message]]
+Entry = tuple[str, Mid, object]  # kind of row in a trace; message; destinations, timestamp or detail
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all processes of an exploration share."""
+
+    protocol: Protocol
+    scope: Scope
+    topology: Topology
+    params: Params
+
+    @classmethod
+    def of(cls, protocol: Protocol, scope: Scope) -> "Setting":
+        params = Params(DELTA, checked=True, durable=bool(scope.restarts), spare=scope.spare)
+        return cls(protocol, scope, scope.topology(), params)
+
+    @property
+    def loses(self) -> bool:
+        """What a process had under way when it crashed may be lost."""
+        return not self.protocol.reliable_links
+
+    @property
+    def accurate(self) -> bool:
+        """Nobody is suspected that did not crash."""
+        return self.protocol.detector != "◇P"
+
+    @property
+    def groups_leave(self) -> bool:
+        """Groups leave others, and what they send to them is refused then."""
+        return any(wish != "members" for _, wish, _ in self.scope.reconfigurations)
+
+    def works(self, pid: int) -> tuple[tuple[int, ...], ...]:
+        """The destinations of what this process multicasts."""
+        name = self.topology.names[pid]
+        return tuple(dest for who, dest in self.scope.multicasts if who == name)
+
+    def allowed(self, names: tuple[str, ...], pid: int) -> int:
+        return names.count(self.topology.names[pid])
+
+
+BUGS = (AmcastError, AssertionError, KeyError, IndexError, ValueError, TypeError, AttributeError, NotImplementedError)
+
+
+class Violation(Exception):
+    """A property does not hold."""
+
+    def __init__(self, property: str, problem: str) -> None:
+        super().__init__(f"{property}: {problem}")
+        self.property = property
+        self.problem = problem
+
+
+# What can happen to a process: the first word says what. Messages are objects here, numbers in a search.
+Happening = tuple[object, ...]
+START: Happening = ("start",)
+
+
+@dataclass
+class Step:
+    """What one event led to."""
+
+    sends: Sends = field(default_factory=list)
+    rows: list[Entry] = field(default_factory=list)
+    notes: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Actor:
+    """A process with what a driver knows about it: its clock, its timers, what it has still to multicast."""
+
+    def __init__(self, setting: Setting, pid: int, monitor: object = None) -> None:
+        self.setting = setting
+        self.pid = pid
+        self.monitor = monitor
+        self.out = Effects()
+        self.process = self.made()
+        self.now = 0  # moves only when a timer fires
+        self.due: list[tuple[str, int, int]] = []  # timer, earliest and latest time
+        self.left = list(setting.works(pid))
+        self.seq = 0
+        self.log: list[Entry] = []
+        self.inbox: deque[Message] = deque()  # from itself, if that is part of the step
+        self.crashed = False
+        self.durable: list[bytes] = []
+        self.unsynced: list[bytes] = []
+        self.unsure: list[Entry] = []  # delivered, with a record that a crash would lose
+        scope = setting.scope
+        self.restarts = setting.allowed(scope.restarts, pid)
+        self.may_restart = self.restarts > 0
+        self.elections = setting.allowed(scope.elections, pid)
+        self.timers = setting.allowed(scope.timers, pid)
+        name = setting.topology.names[pid]
+        self.changes = [(what, group) for who, what, group in scope.reconfigurations if who == name]
+        self.may_crash = pid in [setting.topology.pid(name) for name in scope.crashes]
+        self.may_falter = name in scope.falters
+        self.falters = -1  # how many of the next step's messages it sends before it crashes
+        self.snapshots = setting.allowed(scope.snapshots, pid)
+        self.detections = [setting.topology.pid(other) for who, other in scope.detections if who == name]
+        self.suspects: list[int] = []  # those that it suspects because of a move
+
+    def made(self) -> Process:
+        protocol, topology = self.setting.protocol, self.setting.topology
+        role = protocol.replica if self.pid < topology.replicas else protocol.client
+        process: Process = role(self.pid, topology, self.setting.params, self.out)
+        if self.monitor is not None:
+            process.on_observe(self.monitor)
+        return process
+
+    def do(self, happening: Happening) -> Step:
+        """Let this happen now."""
+        step = Step()
+        what = happening[0]
+        process = self.process
+        if what == "start":
+            process.start(self.now)
+            self.drain(step)
+            if not self.setting.scope.whenever:
+                self.multicast(step)
+        elif what == "multicast":
+            self.multicast(step)
+        elif what == "receive":
+            _, sender, msg = happening
+            assert isinstance(sender, int) and isinstance(msg, Message)
+            process.receive(self.now, sender, msg)
+            self.drain(step)
+        elif what == "timer":
+            self.timers -= 1
+            self.fire(str(happening[1]), step)
+        elif what == "suspect":
+            self.elections -= 1
+            process.suspect(self.now)
+            self.drain(step)
+        elif what == "reconfigure":
+            wish, group = self.changes.pop(0)
+            if wish == "members":
+                names = self.setting.topology.pid
+                process.change_members(self.now, tuple([names(name) for name in group.split(",")]))
+            else:
+                process.reconfigure(self.now, wish == "join", int(group[1:]))
+            self.drain(step)
+        elif what == "detect" or what == "trust":
+            self.detect(what == "detect", happening[1])
+            self.drain(step)
+        elif what == "crash":
+            self.crash(step)
+        elif what == "falter":
+            self.falters = int(str(happening[1]))
+            return step
+        elif what == "sync":
+            self.sync(step)
+        elif what == "snapshot":
+            self.snapshots -= 1
+            self.sync(step)
+            self.durable = process.snapshot()
+        elif what == "restart":
+            self.restart(step)
+        self.hear_oneself(step)
+        return step if self.falters < 0 or self.crashed else self.fall(step)
+
+    def fall(self, step: Step) -> Step:
+        """Crash in the middle of this step: messages leave before anything is delivered."""
+        fallen = Step(step.sends[: self.falters])
+        for entry in step.rows:
+            if entry[0] == "multicast":
+                fallen.rows.append(entry)
+            else:
+                self.log.remove(entry)
+        self.crash(fallen)
+        return fallen
+
+    def detect(self, suspected: bool, other: object) -> None:
+        assert isinstance(other, int)
+        if suspected:
+            self.detections.remove(other)
+            self.suspects.append(other)
+        else:
+            self.suspects.remove(other)
+        self.process.detect(self.now, other, suspected)
+
+    def hear_oneself(self, step: Step) -> None:
+        while self.inbox:
+            self.process.receive(self.now, self.pid, self.inbox.popleft())
+            self.drain(step)
+
+    def fire(self, name: str, step: Step) -> None:
+        """The timer's latest time has come."""
+        timer = min([timer for timer in self.due if timer[0] == name], key=lambda timer: timer[2])
+        self.due.remove(timer)
+        self.now = max(self.now, timer[2])
+        self.process.timer(self.now, name)
+        self.drain(step)
+
+    def ready(self) -> list[str]:
+        """The timers that may fire next: those that need not come after another one."""
+        first = min([latest for _, _, latest in self.due], default=0)
+        return sorted({name for name, earliest, _ in self.due if earliest <= first})
+
+    def crash(self, step: Step) -> None:
+        self.crashed = True
+        self.write(step, ("crash", NOBODY, None))
+        self.due = []
+        self.left = []
+        self.unsynced = []
+        self.unsure = []
+
+    def restart(self, step: Step) -> None:
+        """Come back with what is durable."""
+        self.crashed = False
+        self.restarts -= 1
+        self.write(step, ("restart", NOBODY, None))
+        self.process = self.made()
+        self.process.recover(self.now, list(self.durable))
+        self.out.deliveries.clear()  # made before the crash, and written then
+        self.drain(step)
+
+    def sync(self, step: Step) -> None:
+        """What was recorded is durable."""
+        self.durable += self.unsynced
+        self.unsynced = []
+        for entry in self.unsure:
+            self.write(step, entry)
+        self.unsure = []
+
+    def multicast(self, step: Step) -> None:
+        """What it has to multicast, as far as it need not wait."""
+        while self.left:
+            dest = self.left.pop(0)
+            mid = message_id(self.pid, self.seq)
+            self.seq += 1
+            self.write(step, ("multicast", mid, dest))
+            self.process.multicast(self.now, AppMessage(mid, dest, b""))
+            self.drain(step)
+            if not self.setting.scope.open_loop or self.setting.scope.whenever:
+                return
+
+    def drain(self, step: Step) -> None:
+        """Take what the process wants done."""
+        out = self.out
+        self.unsynced += out.records
+        if out.urgent:
+            self.sync(step)
+        for to, msg in out.sends:
+            for dest in to:
+                if dest == self.pid and self.setting.scope.at_once:
+                    self.inbox.append(msg)
+                else:
+                    step.sends.append((dest, msg))
+        self.due += [(name, self.now + earliest, self.now + latest) for name, earliest, latest in out.timers]
+        step.notes += out.notes
+        for kind, detail in out.notes:
+            if kind == "leader":
+                self.write(step, (kind, NOBODY, detail))
+            elif kind == "reconfigure" and self.setting.groups_leave:  # by which refusals are judged
+                self.log.append((kind, NOBODY, detail))
+        for m in out.optimistic:
+            self.write(step, ("optdeliver", m.mid, None))
+        for m, ts in out.deliveries:
+            if self.unsynced:
+                self.unsure.append(("deliver", m.mid, ts))
+            else:
+                self.write(step, ("deliver", m.mid, ts))
+        for mid in out.refused:
+            self.write(step, ("reconfigure", mid, REFUSED))
+        halted = out.halted
+        completed = len(out.completed) + len([mid for mid in out.refused if sender_of(mid) == self.pid])
+        out.clear()
+        if halted:  # it must stop for good
+            self.inbox.clear()
+            self.crash(step)
+        for _ in range(completed if not self.setting.scope.whenever else 0):
+            self.multicast(step)
+
+    def write(self, step: Step, entry: Entry) -> None:
+        self.log.append(entry)
+        step.rows.append(entry)
+
+
+def watched(actor: Actor, act: Callable[[], Result]) -> Result:
+    """How a broken protocol shows, as a violation."""
+    try:
+        return act()
+    except UsageError:
+        raise
+    except InvariantViolation as error:
+        raise Violation("invariant", str(error)) from error
+    except BUGS as error:
+        who = actor.setting.topology.names[actor.pid]
+        raise Violation("no exception", f"{who} raised {type(error).__name__}: {error}") from error

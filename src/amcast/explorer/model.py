@@ -1,0 +1,327 @@
+"""The states of a scope and the moves between them.
+
+A state is a tuple of numbers: of the local state of each process, then of the content of each channel. A local state is
+known by the digest of its process and log; what an event does in it is computed once, by letting a new process go
+through the events that led there, and then looked up. So protocol objects need not be copied, and a move costs
+microseconds however slow the protocol is.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from amcast.core.wire import Message
+from amcast.explorer.actor import START, Actor, Entry, Happening, Setting, Step, watched
+from amcast.explorer.canonical import SURROUNDINGS, digest, plain
+
+State = tuple[int, ...]
+Move = tuple[object, ...]  # ("deliver", sender, dest), ("lose", sender, dest), ("timer", pid, name), ("crash", pid) …
+SPARE = 1000  # live processes that are kept for the next step from where they are
+
+
+class Local:
+    """A state that one process can be in, and how it got there."""
+
+    __slots__ = ("before", "crashed", "falls", "happening", "log", "moves", "pid")
+
+    def __init__(self, actor: Actor, before: int, happening: Happening, log: int, moves: int) -> None:
+        self.pid = actor.pid
+        self.crashed = actor.crashed
+        self.falls = actor.crashed or actor.falters >= 0
+        self.before = before
+        self.happening = happening
+        self.log = log
+        self.moves = moves  # those of its own: timers, suspicions, a crash
+
+
+def own_moves(actor: Actor) -> list[Move]:
+    """What may happen at a process besides messages."""
+    pid = actor.pid
+    if actor.crashed:
+        return [("restart", pid)] if actor.restarts > 0 else []
+    found: list[Move] = [("timer", pid, name) for name in actor.ready()] if actor.timers > 0 else []
+    if actor.unsynced:
+        found.append(("sync", pid))
+    if actor.elections > 0:
+        found.append(("suspect", pid))
+    if actor.changes:
+        found.append(("reconfigure", pid, *actor.changes[0]))
+    if actor.may_crash:
+        found.append(("crash", pid))
+    if actor.may_falter and actor.falters < 0:
+        found += [("falter", pid, str(sends)) for sends in range(1, actor.setting.topology.size - 1)]
+    if actor.left and actor.setting.scope.whenever:
+        found.append(("multicast", pid))
+    if actor.snapshots > 0:
+        found.append(("snapshot", pid))
+    found += [("detect", pid, other) for other in sorted(set(actor.detections))]
+    if not actor.setting.accurate:
+        found += [("trust", pid, other) for other in actor.suspects]
+    return found
+
+
+def may_detect(setting: Setting, crashed: bool, under_way: bool) -> bool:
+    """Whether a process may be suspected that crashed, or not, and has something under way to who suspects it."""
+    return not setting.accurate or (crashed and (setting.scope.early or not under_way))
+
+
+FAULTS = ("crash", "falter", "lose", "suspect", "detect")
+Outcome = tuple[int, tuple[tuple[int, int], ...], bool]  # local state, sends as (dest, message), whether the log grew
+Look = Callable[[int, Step], None]  # at what a process does in a step; raises Violation
+
+
+class Model:
+    """All that a search needs to know about a protocol in a scope."""
+
+    def __init__(self, setting: Setting, look: Look | None = None) -> None:
+        self.setting = setting
+        self.look = look
+        self.size = setting.topology.size
+        self.monitor_types = self.skipped()
+        self.locals: list[Local] = []
+        self.messages: list[Message] = []
+        self.logs: list[tuple[Entry, ...]] = []
+        self.moves: list[Move] = []
+        self.home: list[int] = []  # of a move: the process that it happens at
+        self.dependent: list[int] = []  # of a move: those that it does not commute with, as bits
+        self._local_of: dict[bytes, int] = {}
+        self._message_of: dict[bytes, int] = {}
+        self._log_of: dict[tuple[Entry, ...], int] = {}
+        self._move_of: dict[Move, int] = {}
+        self._outcomes: dict[tuple[int, int, int], Outcome] = {}  # local state, move, message
+        self._channels: list[tuple[int, ...]] = [()]
+        self._channel_of: dict[tuple[int, ...], int] = {(): 0}
+        self._rest: list[tuple[int, int]] = [(-1, 0)]  # of a channel: its first message, and the channel after it
+        self._longer: dict[tuple[int, int], int] = {}
+        self._live: dict[int, Actor] = {}
+        self.crash_bits = 0
+        self.detections: list[tuple[int, int, int]] = []  # move as a bit, who suspects, whom
+        for sender in range(self.size):
+            for dest in range(self.size):
+                self.number(("deliver", sender, dest))
+        self.deliveries = (1 << len(self.moves)) - 1
+        self._lose = [self.number(("lose", s, d)) for s in range(self.size) for d in range(self.size)]
+        names = setting.topology.pid
+        self._losses = [(names(sender), names(dest)) for sender, dest in setting.scope.losses]
+        self.initial = self.begin()
+        self.past: tuple[Move, ...] = ()  # the moves that led to `initial`
+        self.faults = 0  # how often a move was made that is one
+
+    def skipped(self) -> tuple[type, ...]:
+        made = self.setting.protocol.monitor
+        return (*SURROUNDINGS, made) if isinstance(made, type) else SURROUNDINGS
+
+    # Numbers
+
+    def number(self, move: Move) -> int:
+        found = self._move_of.get(move)
+        if found is None:
+            found = self._move_of[move] = len(self.moves)
+            home = move[2] if move[0] in ("deliver", "lose") else move[1]
+            assert isinstance(home, int)
+            bit = 1 << found
+            if move[0] == "crash" or move[0] == "falter":
+                self.crash_bits |= bit
+            elif move[0] == "detect":
+                assert isinstance(move[2], int)
+                self.detections.append((bit, home, move[2]))
+            clash = bit
+            for other, place in enumerate(self.home):
+                kinds = (move[0], self.moves[other][0])
+                falls = move[0] in ("crash", "falter") and self.moves[other][0] in ("crash", "falter")
+                if place == home or falls or "restart" in kinds:
+                    clash |= 1 << other
+                    self.dependent[other] |= bit
+            self.moves.append(move)
+            self.home.append(home)
+            self.dependent.append(clash)
+        return found
+
+    def message(self, msg: Message) -> int:
+        key = digest(plain(msg))
+        found = self._message_of.get(key)
+        if found is None:
+            found = self._message_of[key] = len(self.messages)
+            self.messages.append(msg)
+        return found
+
+    def channel(self, content: tuple[int, ...]) -> int:
+        found = self._channel_of.get(content)
+        if found is None:
+            rest = self.channel(content[1:])
+            found = self._channel_of[content] = len(self._channels)
+            self._channels.append(content)
+            self._rest.append((content[0], rest))
+        return found
+
+    def longer(self, channel: int, msg: int) -> int:
+        key = (channel, msg)
+        found = self._longer.get(key)
+        if found is None:
+            found = self._longer[key] = self.channel((*self._channels[channel], msg))
+        return found
+
+    def local(self, actor: Actor, before: int, happening: Happening) -> int:
+        log = tuple(actor.log)
+        rest = () if actor.crashed else (plain(actor.process, self.monitor_types), actor.now, actor.due, actor.left)
+        disk = (actor.restarts, actor.durable, actor.unsynced) if actor.may_restart else ()
+        left = (actor.elections, actor.timers, actor.changes, actor.falters, actor.snapshots)
+        detector = (actor.detections, actor.suspects)
+        key = digest((actor.pid, rest, left, detector, disk, actor.unsure, log))
+        found = self._local_of.get(key)
+        if found is None:
+            found = self._local_of[key] = len(self.locals)
+            log_number = self._log_of.setdefault(log, len(self.logs))
+            if log_number == len(self.logs):
+                self.logs.append(log)
+            self.locals.append(Local(actor, before, happening, log_number, self.own_moves(actor)))
+        if not actor.crashed and len(self._live) < SPARE:
+            self._live[found] = actor
+        return found
+
+    def own_moves(self, actor: Actor) -> int:
+        return sum(1 << self.number(move) for move in own_moves(actor))
+
+    # Steps
+
+    def begin(self) -> State:
+        """Everybody has started and what is multicast at once is under way."""
+        locals_, sends = [], []
+        for pid in range(self.size):
+            actor = Actor(self.setting, pid)
+            step = self.watched(actor, START)
+            locals_.append(self.local(actor, -1, START))
+            sends.append(self.numbered(step))
+        state = locals_ + [0] * (self.size * self.size)
+        for pid in range(self.size):
+            self.send(state, pid, sends[pid])
+        return tuple(state)
+
+    def go(self, moves: Sequence[Move]) -> None:
+        """Begin after these moves, which are possible."""
+        for move in moves:
+            self.initial, _ = self.after(self.initial, self._move_of[move])
+        self.past += tuple(moves)
+
+    def watched(self, actor: Actor, happening: Happening) -> Step:
+        step = watched(actor, lambda: actor.do(happening))
+        if self.look is not None:
+            self.look(actor.pid, step)
+        return step
+
+    def numbered(self, step: Step) -> tuple[tuple[int, int], ...]:
+        mute = self.setting.scope.mute
+        return tuple((dest, self.message(msg)) for dest, msg in step.sends if type(msg).__name__ not in mute)
+
+    def send(self, state: list[int], pid: int, sends: tuple[tuple[int, int], ...]) -> None:
+        for dest, msg in sends:
+            if not self.locals[state[dest]].crashed:
+                at = self.size + pid * self.size + dest
+                state[at] = self.longer(state[at], msg)
+
+    def actor(self, local: int) -> Actor:
+        """A process in this state: one that is there, or a new one that is taken there."""
+        live = self._live.pop(local, None)
+        if live is not None:
+            return live
+        happenings = []
+        at = local
+        while at >= 0:
+            happenings.append(self.locals[at].happening)
+            at = self.locals[at].before
+        actor = Actor(self.setting, self.locals[local].pid)
+        for happening in reversed(happenings):
+            actor.do(happening)
+        return actor
+
+    def outcome(self, local: int, move: int, msg: int) -> Outcome:
+        key = (local, move, msg)
+        found = self._outcomes.get(key)
+        if found is None:
+            what = self.moves[move]
+            happening: Happening = (what[0], *what[2:])
+            if what[0] == "deliver":
+                happening = ("receive", what[1], self.messages[msg])
+            actor = self.actor(local)
+            step = self.watched(actor, happening)
+            after = self.local(actor, local, happening)
+            found = self._outcomes[key] = (after, self.numbered(step), bool(step.rows))
+        return found
+
+    def enabled(self, state: State) -> int:
+        """The moves that are possible, as bits."""
+        bits = 0
+        n = self.size
+        crashed = 0
+        for pid in range(n):
+            local = self.locals[state[pid]]
+            bits |= local.moves
+            crashed += local.falls
+            if local.crashed:
+                for dest in range(n) if self.setting.loses else ():
+                    if state[n + pid * n + dest]:
+                        bits |= 1 << self._lose[pid * n + dest]
+        if crashed >= self.setting.scope.most_crashes:
+            bits &= ~self.crash_bits
+        for sender, dest in self._losses:
+            if state[n + sender * n + dest]:
+                bits |= 1 << self._lose[sender * n + dest]
+        for bit, pid, other in self.detections:
+            if bits & bit:
+                under_way = state[n + other * n + pid] != 0
+                if not may_detect(self.setting, self.locals[state[other]].crashed, under_way):
+                    bits ^= bit
+        bit = 1
+        for channel in state[n:]:
+            if channel:
+                bits |= bit
+            bit <<= 1
+        return bits
+
+    def after(self, state: State, move: int) -> tuple[State, bool]:
+        """The state that a move leads to, and whether somebody's log grew."""
+        what = self.moves[move]
+        kind = what[0]
+        if kind in FAULTS:
+            self.faults += 1
+        n = self.size
+        new = list(state)
+        if kind == "deliver" or kind == "lose":
+            at = n + move % (n * n)
+            msg, new[at] = self._rest[new[at]]
+            pid = move % n
+            if kind == "lose":
+                new[at] = 0
+                return tuple(new), False
+        else:
+            pid = self.home[move]
+            msg = -1
+        new[pid], sends, grew = self.outcome(state[pid], move, msg)
+        if kind == "restart":
+            new[n + pid * n : n + pid * n + n] = [0] * n
+        elif self.locals[new[pid]].crashed:
+            for sender in range(n):
+                new[n + sender * n + pid] = 0
+        if sends:
+            self.send(new, pid, sends)
+        return tuple(new), grew
+
+    # What people and properties look at
+
+    def logs_of(self, state: State) -> tuple[int, ...]:
+        return tuple(self.locals[local].log for local in state[: self.size])
+
+    def crashed_in(self, state: State) -> list[bool]:
+        return [self.locals[local].crashed for local in state[: self.size]]
+
+    def under_way(self, state: State) -> dict[tuple[int, int], deque[Message]]:
+        """What is in the channels."""
+        n = self.size
+        return {
+            divmod(at, n): deque(self.messages[msg] for msg in self._channels[channel])
+            for at, channel in enumerate(state[n:])
+            if channel
+        }
+
+    def actors(self, state: State) -> list[Actor]:
+        """Processes in this state, to be used up."""
+        return [self.actor(local) for local in state[: self.size]]

@@ -1,0 +1,207 @@
+"""What must hold in every state of an exploration, and what has to be seen in some."""
+
+from collections.abc import Sequence
+
+from amcast.checks import check
+from amcast.checks.evidence import Evidence
+from amcast.checks.refusals import without_refused, wrong_refusal
+from amcast.core.process import Protocol
+from amcast.core.topology import Mid, message_id, sender_of
+from amcast.core.trace import Event, ListRecorder
+from amcast.core.tracer import Tracer
+from amcast.core.wire import Codec
+from amcast.explorer.actor import Actor, Entry, Setting, Step, Violation
+from amcast.explorer.liveness import Calm
+from amcast.explorer.model import Model, State
+from amcast.explorer.run import record_entry
+
+EVERYTHING = "everything is delivered everywhere"
+
+
+def safety_of(table: Protocol) -> list[str]:
+    """What must hold at every moment, by what the protocol promises."""
+    order = [name for word, name in (("total", "order"), ("fifo", "fifo"), ("causal", "causal")) if word in table.order]
+    return ["integrity", "validity", *order]
+
+
+class Properties:
+    """Judges the states of one model. What depends on the logs alone is judged once for equal logs."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.topology = setting.topology
+        self.safety = safety_of(setting.protocol)
+        self.genuine = setting.protocol.genuine
+        self.uniform = setting.protocol.uniform and not setting.scope.early
+        self.dests: dict[Mid, tuple[int, ...]] = {
+            message_id(pid, seq): dest
+            for pid in range(self.topology.size)
+            for seq, dest in enumerate(setting.works(pid))
+        }
+        self.sometimes: dict[str, bool] = dict.fromkeys(self.expected(), False)
+        self._histories = self._multicasts = self._deliveries = self._pairs = 0  # of what was judged
+        self._delivered_at: set[int] = set()
+        self._judged: set[tuple[int, ...]] = set()
+        self._looked: set[tuple[int, int, tuple[Mid, ...]]] = set()
+        self.model = Model(setting, self.look)
+
+    # Always
+
+    def at_state(self, state: State) -> None:
+        key = self.model.logs_of(state)
+        if key in self._judged:
+            return
+        self._judged.add(key)
+        logs = [self.model.logs[log] for log in key]
+        self.notice(logs)
+        self.count(logs)
+        self.judge_logs(logs)
+
+    def count(self, logs: Sequence[Sequence[Entry]]) -> None:
+        self._histories += 1
+        for pid, log in enumerate(logs):
+            kinds = [kind for kind, _, _ in log]
+            self._multicasts += kinds.count("multicast")
+            if delivered := kinds.count("deliver"):
+                self._deliveries += delivered
+                self._delivered_at.add(pid)
+
+    def evidence(self, states: int) -> Evidence:
+        """What was judged: the histories of states, and of what followed in calm."""
+        return Evidence(
+            runs=self._histories,
+            replicas=len(self._delivered_at),
+            expected=self.topology.replicas,
+            multicasts=self._multicasts,
+            deliveries=self._deliveries,
+            pairs=self._pairs,
+            states=states,
+            faults=self.model.faults,
+        )
+
+    def at_moment(self, actors: Sequence[Actor]) -> None:
+        self.judge_logs([actor.log for actor in actors])
+
+    def judge_logs(self, logs: Sequence[Sequence[Entry]]) -> None:
+        self.judge(self.events(logs), self.safety)
+
+    def at_rest(self, state: State) -> None:
+        """No message is under way: if nothing goes wrong any more, everything is delivered everywhere."""
+        actors = self.model.actors(state)
+        Calm(actors, {}).run()
+        self.count([actor.log for actor in actors])
+        self.at_end(actors)
+
+    def at_edge(self, state: State) -> None:
+        """The search goes no further: if nothing goes wrong any more, everything is delivered from here as well."""
+        actors = self.model.actors(state)
+        Calm(actors, self.model.under_way(state)).run()
+        logs = [actor.log for actor in actors]
+        self.count(logs)
+        if EVERYTHING in self.seen(logs):
+            self.sometimes[EVERYTHING] = True
+        self.at_end(actors)
+
+    def at_end(self, actors: Sequence[Actor]) -> None:
+        """Nothing more will happen."""
+        events = self.events([actor.log for actor in actors], ended=True)
+        agreement = "agreement" if self.uniform else "agreement-nonuniform"
+        self._pairs += self.judge(events, [*self.safety, agreement, "termination"])
+        for actor in actors:
+            if actor.left and not self.setting.scope.whenever:
+                who = self.topology.names[actor.pid]
+                raise Violation("completion", f"{who} never learns that its {actor.seq}. multicast is delivered")
+
+    def look(self, pid: int, step: Step) -> None:
+        """Only senders and destinations of a message have work with it."""
+        if not self.genuine:
+            return
+        for dest, msg in step.sends:
+            about = msg.about()
+            key = (pid, dest, about)
+            if about and dest != pid and key not in self._looked:
+                self._looked.add(key)
+                recorder = ListRecorder(full=True)
+                tracer = self.tracer(recorder)
+                tracer.start(None)
+                for mid in about:
+                    tracer.record(0, sender_of(mid), "multicast", mid, dest=self.dests[mid])
+                tracer.message(0, pid, "send", dest, msg)
+                self.judge(recorder.events, ["genuine"])
+
+    def judge(self, events: list[Event], properties: list[str]) -> int:
+        """Raise Violation if one of these does not hold; else return how many pairs were compared."""
+        if wrong := wrong_refusal(self.setting.protocol.name, events):
+            raise Violation("refusal", wrong)
+        events = without_refused(events)
+        if not self.uniform:  # what a process delivered that crashed later does not count
+            crashed = {e.process for e in events if e.kind == "crash"}
+            events = [e for e in events if e.kind != "deliver" or e.process not in crashed]
+        if any(event.kind == "optdeliver" for event in events):
+            properties = [*properties, "optimistic"]
+        verdicts = check(events, properties)
+        for verdict in verdicts:
+            if verdict.status == "violated":
+                raise Violation(verdict.property, verdict.reason)
+        return sum(verdict.evidence.pairs for verdict in verdicts)
+
+    def tracer(self, recorder: ListRecorder) -> Tracer:
+        return Tracer(recorder, self.topology, Codec(self.setting.protocol.messages), "explore", "explore")
+
+    def events(self, logs: Sequence[Sequence[Entry]], ended: bool = False) -> list[Event]:
+        """A trace with these logs."""
+        recorder = ListRecorder()
+        tracer = self.tracer(recorder)
+        tracer.start(None)
+        for pid, log in enumerate(logs):
+            for entry in log:
+                record_entry(tracer, 0, pid, entry)
+        if ended:
+            tracer.end(0, False)
+        return recorder.events
+
+    # Sometimes
+
+    def expected(self) -> list[str]:
+        name = self.topology.message_name
+        found = [EVERYTHING]
+        if self.setting.scope.orders:
+            for a, b in self.conflicts():
+                found.append(f"{name(a)} is delivered before {name(b)}")
+        if self.setting.scope.elections:
+            found += ["a new leader takes over", "a new leader delivers"]
+        if self.setting.scope.crashes or self.setting.scope.falters:
+            found.append("a message is delivered although a process crashed")
+        return found
+
+    def conflicts(self) -> list[tuple[Mid, Mid]]:
+        """Pairs of messages of different senders with a common destination."""
+        dests = self.dests
+        return [
+            (a, b) for a in dests for b in dests if sender_of(a) != sender_of(b) and set(dests[a]) & set(dests[b])
+        ]
+
+    def notice(self, logs: Sequence[Sequence[Entry]]) -> None:
+        for what in self.seen(logs):
+            if what in self.sometimes:
+                self.sometimes[what] = True
+
+    def seen(self, logs: Sequence[Sequence[Entry]]) -> list[str]:
+        name = self.topology.message_name
+        found: list[str] = []
+        delivered = [[mid for kind, mid, _ in log if kind == "deliver"] for log in logs]
+        members = self.topology.members_of
+        if all(mid in delivered[pid] for mid, dest in self.dests.items() for pid in members(dest)):
+            found.append(EVERYTHING)
+        for mids in delivered:
+            found += [f"{name(a)} is delivered before {name(b)}" for i, a in enumerate(mids) for b in mids[i + 1 :]]
+        for pid, log in enumerate(logs):
+            kinds = [kind for kind, _, _ in log]
+            first = 1 if self.topology.rank_of[pid] == 0 else 0  # who leads from the start says so, too
+            if kinds.count("leader") > first:
+                found.append("a new leader takes over")
+                if "deliver" in kinds[kinds.index("leader") :]:
+                    found.append("a new leader delivers")
+        if any("crash" in [kind for kind, _, _ in log] for log in logs) and any(delivered):
+            found.append("a message is delivered although a process crashed")
+        return found

@@ -1,0 +1,127 @@
+"""A schedule to step through: what each move does, and the state of every process before and after it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from amcast.core.process import Protocol
+from amcast.core.topology import Mid
+from amcast.explorer.actor import Setting, Step, Violation
+from amcast.explorer.run import Run, parse_move
+from amcast.explorer.schedule import Schedule
+from amcast.explorer.variables import Variable, show, variables
+
+CALM = "calm"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One move: what it was, what it brought, what it led to."""
+
+    move: str
+    message: str
+    effects: tuple[str, ...]
+    about: tuple[str, ...]
+    process: int  # that did something; -1: all of them
+    problem: str = ""
+
+
+class Replay:
+    """Moments are numbered from 1; 0 is the start."""
+
+    def __init__(self, table: Protocol, schedule: Schedule) -> None:
+        self.table = table
+        self.schedule = schedule
+        self.setting = Setting.of(table, schedule.scope)
+        self.topology = self.setting.topology
+        self.moves = [*schedule.moves, *([CALM] if schedule.calm else [])]
+        run = Run(self.setting)
+        self.begin = tuple(text for actor, step in zip(run.actors, run.began, strict=True)
+                           for text in self.effects(actor.pid, step, named=True))  # fmt: skip
+        self.moments = [self.moment(run, move) for move in self.moves]
+        self._run: Run | None = None
+
+    def __len__(self) -> int:
+        return len(self.moments)
+
+    def moment(self, run: Run, text: str) -> Moment:
+        if text == CALM:
+            problem = make(run.calm)
+            left = [f"{self.topology.names[a.pid]} delivered {' '.join(self.delivered(a.log)) or 'nothing'}"
+                    for a in run.actors if a.pid < self.topology.replicas]  # fmt: skip
+            return Moment(text, "nothing goes wrong any more", tuple(left), (), -1, problem)
+        move = parse_move(self.setting, text)
+        message = run.message(move)
+        about = tuple(self.topology.message_name(mid) for mid in run.about(move))
+        step: list[Step] = []
+        problem = make(lambda: step.append(run.move(move)))
+        pid = move[2] if move[0] in ("deliver", "lose") else move[1]
+        assert isinstance(pid, int)
+        told = show("", message, self.topology) if message is not None else ""
+        return Moment(text, told, self.effects(pid, step[0]) if step else (), about, pid, problem)
+
+    def delivered(self, log: list[tuple[str, Mid, object]]) -> list[str]:
+        return [self.topology.message_name(mid) for kind, mid, _ in log if kind == "deliver"]
+
+    def effects(self, pid: int, step: Step, named: bool = False) -> tuple[str, ...]:
+        who = f"{self.topology.names[pid]} " if named else ""
+        found = []
+        for kind, mid, fact in step.rows:
+            if kind == "leader":
+                found.append(f"{who}leads: {fact}")
+            elif kind != "crash":
+                stamp = f" at {show('ts', fact, self.topology)}" if isinstance(fact, int) and fact >= 0 else ""
+                found.append(f"{who}{kind}s {self.topology.message_name(mid)}{stamp}")
+        sent: dict[str, list[str]] = {}
+        for dest, msg in step.sends:
+            sent.setdefault(show("", msg, self.topology), []).append(self.topology.names[dest])
+        return (*found, *(f"{who}sends to {' '.join(dests)}: {text}" for text, dests in sent.items()))
+
+    def run_to(self, number: int) -> Run:
+        """The processes after so many moves."""
+        run = self._run
+        self._run = None
+        if run is None or len(run.moves) > number or number > len(self.schedule.moves):
+            run = Run(self.setting)
+        for text in self.moves[len(run.moves) : number]:
+            make(run.calm if text == CALM else partial(run.move, parse_move(self.setting, text)))
+        if number <= len(self.schedule.moves):
+            self._run = run
+        return run
+
+    def state(self, number: int, process: str) -> dict[str, Variable]:
+        """The variables of a process after so many moves."""
+        pid = self.topology.pid(process)
+        return variables(self.run_to(number).actors[pid].process, self.topology, self.table.name)
+
+    def changes(self, number: int, process: str) -> list[tuple[Variable | None, Variable | None]]:
+        """What the last of so many moves changed at a process: before and after."""
+        if number == 0:
+            return []
+        before, after = self.state(number - 1, process), self.state(number, process)
+        return [
+            (before.get(name), after.get(name))
+            for name in dict.fromkeys([*before, *after])
+            if value_of(before, name) != value_of(after, name)
+        ]
+
+    def next_about(self, number: int, message: str) -> int | None:
+        """The next moment after this one in which a message plays a part."""
+        for later in range(number + 1, len(self) + 1):
+            moment = self.moments[later - 1]
+            if message in moment.about or any(message in effect for effect in moment.effects):
+                return later
+        return None
+
+
+def make(act: Callable[[], object]) -> str:
+    """Do this; what it violates."""
+    try:
+        act()
+    except Violation as violation:
+        return str(violation)
+    return ""
+
+
+def value_of(state: dict[str, Variable], name: str) -> str:
+    return state[name].value if name in state else "-"

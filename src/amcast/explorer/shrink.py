@@ -1,0 +1,62 @@
+"""The shortest schedule that shows the same violation: moves are left out until none can be."""
+
+from collections.abc import Callable, Sequence
+
+from amcast.explorer.actor import Actor, Setting, Violation
+from amcast.explorer.model import Move
+from amcast.explorer.run import Run
+from amcast.explorer.search import Found
+
+Judge = Callable[[Sequence[Actor]], None]
+
+
+def retrace(setting: Setting, moves: Sequence[Move], calm: bool, at_state: Judge, at_end: Judge) -> Found | None:
+    """Make those of these moves that are possible, on real processes; what goes wrong, and after which of them."""
+    try:
+        run = Run(setting)
+    except Violation as violation:
+        return Found(violation.property, violation.problem, (), False)
+    at_rest = False
+    try:
+        for move in moves:
+            if move in run.possible() and run.make(move).rows:
+                at_state(run.actors)
+        if calm:
+            at_rest = True
+            run.calm()
+            at_end(run.actors)
+    except Violation as violation:
+        return Found(violation.property, violation.problem, tuple(run.moves), at_rest)
+    return None
+
+
+def shrink(setting: Setting, found: Found, at_state: Judge, at_end: Judge) -> Found:
+    """Leave out pieces of the schedule, large ones first, as long as the same property is still violated.
+
+    On real processes an invariant may be violated before what was found: then that is what is shown.
+    """
+    shown = retrace(setting, found.moves, found.calm, at_state, at_end)
+    if shown is None and found.property == "genuine":  # of a message, and not of the logs that are judged here
+        return found
+    assert shown is not None, f"real processes do not show this after {len(found.moves)} moves: {found.problem}"
+    best = shown
+    property, calm = best.property, best.calm
+
+    def attempt(moves: Sequence[Move]) -> Found | None:
+        shorter = retrace(setting, moves, calm, at_state, at_end)
+        return shorter if shorter is not None and shorter.property == property else None
+
+    size = max(1, len(best.moves) // 2)
+    while True:
+        at = 0
+        before = len(best.moves)
+        while at < len(best.moves):
+            shorter = attempt(best.moves[:at] + best.moves[at + size :])
+            if shorter is not None and len(shorter.moves) < len(best.moves):
+                best = shorter
+            else:
+                at += size
+        if size > 1:
+            size //= 2
+        elif len(best.moves) == before:
+            return best

@@ -1,0 +1,113 @@
+"""The state of a process for people: its variables with their values, beside the paper's names for them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from amcast.core.order import BOTTOM, group_of, leader_of, round_of, time_of
+from amcast.core.process import Process
+from amcast.core.topology import SEQ_BITS, Mid, Topology, sender_of
+from amcast.core.wire import AppMessage, Message
+from amcast.explorer.canonical import ATOMS, SURROUNDINGS, attributes
+
+HIDDEN = frozenset("pid topology params out monitor now group others quorum routes rank g0 wire session".split())
+TIMESTAMPS = frozenset(
+    "lts gts max_delivered_gts prev_gts proposals floors shared_with floor_sent delivered_by delivered ts".split()
+)
+BALLOTS = frozenset("ballot cballot seen_ballot nacked join_above bal b promised accepted_in".split())
+
+# Attribute -> the paper's name, for what is called otherwise there. Attributes that no paper has are left blank.
+GOTSMAN = {
+    "clock": "clock",
+    "phase": "Phase[m]",
+    "lts": "LocalTS[m]",
+    "gts": "GlobalTS[m]",
+    "delivered": "Delivered[m]",
+    "proposals": "LocalTS of PROPOSE or ACCEPT",
+    "bal": "Bal of ACCEPT",
+    "status": "status",
+    "cballot": "cballot",
+    "ballot": "ballot",
+    "max_delivered_gts": "max_delivered_gts",
+    "cur_leader": "Cur_leader",
+}
+VALUES = {
+    "phase": ("START", "PROPOSED", "ACCEPTED", "COMMITTED"),
+    "status": ("FOLLOWER", "LEADER", "RECOVERING"),
+}
+
+
+@dataclass(frozen=True)
+class Variable:
+    name: str
+    value: str
+    paper: str = ""
+
+
+def variables(process: Process, topology: Topology, protocol: str) -> dict[str, Variable]:
+    """By name; what a process knows of a message is a row each, such as `entries[c0:0].lts`."""
+    paper = GOTSMAN if protocol in ("skeen", "white_box") else {}
+    found: dict[str, Variable] = {}
+
+    def add(path: str, name: str, value: object) -> None:
+        if isinstance(value, Mapping) and value and all(is_compound(item) for item in value.values()):
+            for key, item in value.items():
+                fields(f"{path}[{show('', key, topology)}]", item)
+        elif is_compound(value) and len(path) < 60:
+            fields(path, value)
+        else:
+            found[path] = Variable(path, show(name, value, topology), paper.get(name, ""))
+
+    def fields(path: str, value: object) -> None:
+        for name in attributes(value):
+            if name not in HIDDEN:
+                add(f"{path}.{name}", name, getattr(value, name, None))
+
+    for name in attributes(process):
+        value = getattr(process, name, None)
+        if name not in HIDDEN and not isinstance(value, SURROUNDINGS):
+            add(name, name, value)
+    return found
+
+
+def is_compound(value: object) -> bool:
+    """An object of a protocol's own, to be shown attribute by attribute."""
+    plain = (list, tuple, dict, set, frozenset, AppMessage, Message)
+    return type(value) not in ATOMS and not isinstance(value, plain) and bool(attributes(value))
+
+
+def show(name: str, value: object, topology: Topology) -> str:
+    """A value as the papers write it: (t, g) for a timestamp, (n, p) for a ballot, c0:0 for a message."""
+    name = name.lstrip("_")
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return show_number(name, value, topology)
+    if isinstance(value, AppMessage):
+        return topology.message_name(value.mid)
+    if isinstance(value, Message):
+        parts = [f"{field}={show(field, getattr(value, field), topology)}" for field in value.wire]
+        return f"{type(value).__name__}({', '.join(parts)})"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{show('', k, topology)}: {show(name, v, topology)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(show(name, item, topology) for item in value) + "]"
+    if type(value) in ATOMS:
+        return str(value)
+    parts = [f"{field}={show(field, getattr(value, field, None), topology)}" for field in attributes(value)]
+    return f"{type(value).__name__}({', '.join(parts)})"
+
+
+def show_number(name: str, value: int, topology: Topology) -> str:
+    if name in TIMESTAMPS or name in BALLOTS:
+        if value == BOTTOM:
+            return "⊥"
+        if name in BALLOTS:
+            return f"({round_of(value)}, {leader_of(value)})"
+        return f"({time_of(value)}, g{group_of(value)})"
+    if name in VALUES and 0 <= value < len(VALUES[name]):
+        return VALUES[name][value]
+    if value >> SEQ_BITS and sender_of(Mid(value)) < topology.size:
+        return topology.message_name(Mid(value))
+    return str(value)

@@ -1,0 +1,106 @@
+"""Random walks through a scope: for one that is too large to see every state of it."""
+
+import time
+from collections.abc import Callable
+from random import Random
+
+from amcast.explorer.actor import Violation
+from amcast.explorer.model import Model, Move, State
+from amcast.explorer.search import Found, Limits, key_of
+
+CHANGE = 0.1  # how likely a channel becomes slow at a move
+
+
+class Walks:
+    """`at_state` and `at_rest` look at states, `at_end` at the moves of a walk; they raise Violation."""
+
+    def __init__(
+        self,
+        model: Model,
+        at_state: Callable[[State], None],
+        at_rest: Callable[[State], None],
+        at_end: Callable[[tuple[Move, ...]], None],
+        seed: int,
+    ) -> None:
+        self.model = model
+        self.at_state = at_state
+        self.at_rest = at_rest
+        self.at_end = at_end
+        self.random = Random(seed)
+        self.seen: set[bytes] = set()
+        self.walks = 0
+        self.rank: dict[int, float] = {}
+        self.transitions = 0
+        self.rests = 0
+        self.depth = 0
+        self.found: Found | None = None
+
+    @property
+    def states(self) -> int:
+        return len(self.seen)
+
+    def run(self, walks: int, limits: Limits | None = None, progress: Callable[["Walks"], None] | None = None) -> None:
+        limits = limits or Limits()
+        deadline = time.monotonic() + limits.seconds if limits.seconds is not None else None
+        while self.walks < walks and self.found is None:
+            self.walk(limits.depth)
+            self.walks += 1
+            if progress is not None:
+                progress(self)
+            if deadline is not None and time.monotonic() > deadline:
+                return
+            if limits.states is not None and self.states >= limits.states:
+                return
+
+    def walk(self, most: int | None) -> None:
+        """From the start until nothing is possible, or for so many moves."""
+        model = self.model
+        state, grew = model.initial, True
+        self.rank = {}
+        moves: list[int] = []
+        past = model.past
+        calm = False
+        try:
+            while True:
+                key = key_of(state)
+                enabled = model.enabled(state)
+                if key not in self.seen:
+                    self.seen.add(key)
+                    if grew:
+                        self.at_state(state)
+                    if not enabled & model.deliveries:
+                        self.rests += 1
+                        calm = True
+                        self.at_rest(state)
+                        calm = False
+                if not enabled or (most is not None and len(past) + len(moves) >= most):
+                    self.at_end((*past, *[model.moves[move] for move in moves]))
+                    return
+                moves.append(self.choose(enabled))
+                self.transitions += 1
+                self.depth = max(self.depth, len(past) + len(moves))
+                state, grew = model.after(state, moves[-1])
+        except Violation as violation:
+            made = (*past, *[model.moves[move] for move in moves])
+            self.found = Found(violation.property, violation.problem, made, calm)
+
+    def choose(self, enabled: int) -> int:
+        """Any move in one walk; in the next the one that comes first in an order that seldom changes.
+
+        So some channels are slow for long, which any order of all of them hardly ever makes them.
+        """
+        moves = []
+        while enabled:
+            bit = enabled & -enabled
+            moves.append(bit.bit_length() - 1)
+            enabled ^= bit
+        if self.walks % 2 == 0:
+            return self.random.choice(moves)
+        rank = self.rank
+        for move in moves:
+            if move not in rank:
+                rank[move] = self.random.random()
+        first = min(moves, key=rank.__getitem__)
+        if self.random.random() < CHANGE:
+            rank[first] = 1 + self.random.random()
+        return first

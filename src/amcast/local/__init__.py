@@ -1,0 +1,1 @@
+"""A cluster on this machine: its files, its processes, its trace, and trials of it."""

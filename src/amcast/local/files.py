@@ -1,0 +1,137 @@
+"""The files of a cluster on this machine: cluster.toml, certs/, data/, logs/ and run/ in one folder."""
+
+import random
+import secrets
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from amcast.core.process import Protocol
+from amcast.errors import UsageError
+from amcast.runtime.config import ClusterConfig, load_config
+from amcast.runtime.storage import Storage
+
+HOST: Final = "127.0.0.1"
+CLIENT: Final = "dev"  # may do everything
+LISTENERS: Final = ("peer", "client", "admin")
+PORTS: Final = range(10_000, 32_000)  # below those that the system gives to outgoing connections
+TRIES: Final = 200
+
+
+def create_cluster(
+    folder: Path,
+    protocol: Protocol,
+    groups: int,
+    replicas: int,
+    app: str,
+    secure: bool = True,
+    durable: bool = True,
+    base_port: int | None = None,
+    spare: int = 0,
+) -> ClusterConfig:
+    """Write all that a new cluster on loopback needs; the file that describes it comes last."""
+    path = folder / "cluster.toml"
+    if path.exists():
+        raise UsageError(f"{path}: there is a cluster already; expected a folder without one")
+    refuse_impossible(protocol, groups, replicas, durable, spare)
+    name = f"amcast-{secrets.token_hex(3)}"
+    ids = [f"g{group}/{rank}" for group in range(groups) for rank in range(replicas + spare)]
+    first = free_ports(len(ids) * len(LISTENERS), base_port)
+    try:
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        for member in ids:
+            Storage(folder / "data" / member.replace("/", "-"), f"{name} {member}").close()
+        if secure:
+            from amcast.runtime.certificates import make_certificates
+
+            make_certificates(folder / "certs", name, [*ids, f"client/{CLIENT}"])
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(described(name, protocol, app, durable, spare, secure, ids, first))
+    except OSError as error:
+        raise UsageError(f"{error.filename or folder}: cannot be written ({error.strerror})") from error
+    return load_config(path, (protocol.name,))
+
+
+def refuse_impossible(protocol: Protocol, groups: int, replicas: int, durable: bool, spare: int) -> None:
+    if protocol.single_group and groups != 1:
+        raise UsageError(f"{groups} groups: {protocol.name} broadcasts in one group; use --groups 1")
+    if protocol.single_replica and replicas != 1:
+        raise UsageError(
+            f"{replicas} replicas per group: a group of {protocol.name} is one process; use --replicas 1"
+        )
+    if replicas % 2 == 0 and not protocol.broadcast:
+        raise UsageError(
+            f"{replicas} replicas per group: expected an odd number, for an even one tolerates no more crashes"
+        )
+    if spare and not protocol.joins:
+        raise UsageError(
+            f"{spare} spare replicas: {protocol.name} has fixed members; expected a protocol of the AllConcur family"
+        )
+    if durable and not protocol.durable:
+        raise UsageError(f"a replica of {protocol.name} cannot come back from its disk; add --memory-only")
+
+
+def free_ports(count: int, base_port: int | None) -> int:
+    """The first of so many free ports in a row; `base_port` if that is wanted."""
+    if count > len(PORTS) // 4 or (base_port is not None and base_port + count > 65_536):
+        raise UsageError(f"{count} ports: too many from {base_port or PORTS.start}; expected a smaller cluster")
+    if base_port is not None:
+        if (taken := first_taken(base_port, count)) is not None:
+            raise UsageError(f"port {taken} is in use; expected {count} free ports from {base_port}: use another one")
+        return base_port
+    for _ in range(TRIES):
+        first = random.randrange(PORTS.start, PORTS.stop - count)
+        if first_taken(first, count) is None:
+            return first
+    raise UsageError(f"found no {count} free ports in a row; name the first with --base-port")
+
+
+def first_taken(first: int, count: int) -> int | None:
+    with ExitStack() as held:
+        for port in range(first, first + count):
+            listener = held.enter_context(socket.socket())
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind((HOST, port))
+            except OSError:
+                return port
+    return None
+
+
+def described(
+    name: str, protocol: Protocol, app: str, durable: bool, spare: int, secure: bool, ids: list[str], first: int
+) -> str:
+    """cluster.toml."""
+    suspect = "suspect_ms = 800     # a leader that is silent for so long is replaced"
+    if protocol.detector:
+        suspect = "suspect_ms = 2000    # who is silent for so long is taken for crashed"
+    parts = [
+        "# A cluster of amcast on this machine: 'amcast cluster up' starts it. A relative path begins at this folder.",
+        f"""\
+[cluster]
+name = "{name}"
+protocol = "{protocol.name}"
+app = "{app}"
+durable = {str(durable).lower()}"""
+        + (f"\nspare = {spare}            # so many of the last replicas are outside until they join" if spare else ""),
+        f"""\
+[timing]
+delta_ms = 20        # a message takes no longer while the network behaves
+heartbeat_ms = 100
+{suspect}""",
+    ]
+    if secure:
+        parts.append('[tls]\nca = "certs/ca.crt"\nfolder = "certs"')
+    else:
+        parts.append("# No [tls]: plaintext, for development on loopback.")
+    for number, member in enumerate(ids):
+        lines = ["[[replica]]", f'id = "{member}"']
+        port = first + number * len(LISTENERS)
+        lines += [f'{key} = "{HOST}:{port + offset}"' for offset, key in enumerate(LISTENERS)]
+        parts.append("\n".join([*lines, f'data = "data/{member.replace("/", "-")}"']))
+    parts.append(
+        f'[clients.{CLIENT}]        # which groups a client may read and multicast to; "*" is all\n'
+        'read = ["*"]\nwrite = ["*"]\n'
+    )
+    return "\n\n".join(parts)

@@ -1,0 +1,209 @@
+"""The processes of a cluster on this machine: started, watched and stopped, each known by its pid file.
+
+A pid file holds when its process began besides its number, so that a number that the system has given to another
+process since is never taken for the node; and a signal goes through a descriptor of the process that was looked at.
+"""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Final
+
+from amcast.errors import UsageError
+from amcast.runtime.config import Address, ClusterConfig, Member, file_name
+
+NODE: Final = (sys.executable, "-P", "-m", "amcast", "node")  # -P: the current folder holds no modules of ours
+PATIENCE: Final = 10.0  # seconds from SIGTERM to SIGKILL
+POLL: Final = 0.05
+ANSWER: Final = 2.0  # seconds
+LARGEST_ANSWER: Final = 2**20
+
+
+class Processes:
+    """The nodes of one cluster. `command` is what starts one, before --config and --id; `trace` is a folder."""
+
+    def __init__(self, config: ClusterConfig, command: Sequence[str] = NODE, trace: Path | None = None) -> None:
+        if not Path("/proc/self/stat").exists():
+            raise UsageError(
+                "there is no /proc here, without which processes are not told apart; start each node with "
+                f"'amcast node --config {config.path} --id ID'"
+            )
+        self.config = config
+        self.command = command
+        self.trace = trace.absolute() if trace is not None else None  # nodes run in another folder than this process
+        self.folder = config.path.parent
+        self.children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def log(self, member: Member) -> Path:
+        return self.folder / "logs" / f"{file_name(member.name)}.log"
+
+    def pid_file(self, member: Member) -> Path:
+        return self.folder / "run" / f"{file_name(member.name)}.pid"
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other command starts or stops nodes of this cluster at the same time."""
+        try:
+            for name in ("run", "logs"):
+                (self.folder / name).mkdir(exist_ok=True)
+            lock = os.open(self.folder / "run" / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise UsageError(f"{error.filename}: cannot be written ({error.strerror})") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def start(self, member: Member, *options: str) -> int:
+        """Start a node that does not run, on its own; its pid."""
+        traced = ["--trace", str(self.trace)] if self.trace is not None else []
+        with open(self.log(member), "ab") as log:
+            process = subprocess.Popen(
+                [*self.command, "--config", str(self.config.path), "--id", member.name, *traced, *options],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.children[member.name] = process
+        life = life_of(process.pid)
+        try:
+            new = self.pid_file(member).with_suffix(".new")
+            new.write_text(json.dumps({"pid": process.pid, "began": life[1] if life else "", "boot": boot_id()}))
+            os.replace(new, self.pid_file(member))
+        except OSError as error:
+            process.kill()  # nobody would know of it
+            raise UsageError(f"{error.filename}: cannot be written ({error.strerror})") from error
+        return process.pid
+
+    def running(self, member: Member) -> int | None:
+        """The pid of a node that runs."""
+        if member.name in self.children:
+            self.children[member.name].poll()  # one of ours that ended is not to linger
+        try:
+            document = json.loads(self.pid_file(member).read_text())
+            pid, began, boot = int(document["pid"]), str(document["began"]), str(document["boot"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+        life = life_of(pid)
+        return pid if life is not None and life[0] not in "ZX" and life[1] == began and boot == boot_id() else None
+
+    def signal(self, member: Member, *signals: signal.Signals) -> bool:
+        """Send these to a node; whether it ran."""
+        pid = self.running(member)
+        if pid is None:
+            return False
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return False
+        try:
+            if self.running(member) != pid:
+                return False
+            for each in signals:
+                signal.pidfd_send_signal(descriptor, each)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def stop(self, members: Sequence[Member], patience: float = PATIENCE) -> list[Member]:
+        """Ask these nodes to stop, and kill those that do not in time; the latter."""
+        asked = [member for member in members if self.signal(member, signal.SIGTERM, signal.SIGCONT)]
+        late = self.wait_until_gone(asked, patience)
+        for member in late:
+            self.signal(member, signal.SIGKILL)
+        self.wait_until_gone(late, patience)
+        for member in members:
+            if self.running(member) is None:
+                self.pid_file(member).unlink(missing_ok=True)
+        return late
+
+    def wait_until_gone(self, members: Sequence[Member], patience: float) -> list[Member]:
+        """Those that still run after so many seconds."""
+        end = time.monotonic() + patience
+        left = list(members)
+        while (left := [member for member in left if self.running(member) is not None]) and time.monotonic() < end:
+            time.sleep(POLL)
+        return left
+
+    def why_not_ready(self, member: Member) -> str | None:
+        """None if the node serves."""
+        answer = ask(member.admin, "/readyz")
+        if answer is None:
+            return "no answer yet"
+        return None if answer[0] == 200 else answer[1].decode(errors="replace").strip()
+
+    def wait_until_ready(self, members: Sequence[Member], patience: float) -> dict[str, str | None]:
+        """Until all serve, or have stopped, or so many seconds have passed: None or what is wrong, by name."""
+        end = time.monotonic() + patience
+        state: dict[str, str | None] = {member.name: "no answer yet" for member in members}
+        waiting = list(members)
+        while True:
+            for member in tuple(waiting):
+                runs = self.running(member) is not None
+                state[member.name] = self.why_not_ready(member) if runs else f"stopped: {self.last_words(member)}"
+                if not runs or state[member.name] is None:
+                    waiting.remove(member)
+            if not waiting or time.monotonic() > end:
+                return state
+            time.sleep(POLL)
+
+    def last_words(self, member: Member) -> str:
+        """The last line of a node's log."""
+        lines = last_lines(self.log(member), 1)
+        return lines[0].strip()[:300] if lines else "it said nothing"
+
+
+def life_of(pid: int) -> tuple[str, str] | None:
+    """The state of a process and when it began, in ticks since the boot."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return fields[0], fields[19]
+
+
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def last_lines(path: Path, count: int) -> list[str]:
+    """The end of a file, of which no more is read than is needed."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            window = 1 << 13
+            while True:
+                start = max(0, size - window)
+                file.seek(start)
+                lines = file.read(size - start).decode(errors="replace").splitlines()
+                if start == 0 or len(lines) > count:
+                    return lines[-count:] if count else []
+                window *= 4
+    except OSError:
+        return []
+
+
+def ask(address: Address, path: str) -> tuple[int, bytes] | None:
+    """What an admin listener answers; None if it does not."""
+    connection = HTTPConnection(address.host, address.port, timeout=ANSWER)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read(LARGEST_ANSWER)
+    except (OSError, HTTPException):
+        return None
+    finally:
+        connection.close()

@@ -1,0 +1,1 @@
+"""Leaderless atomic broadcast in rounds: the AllConcur family."""

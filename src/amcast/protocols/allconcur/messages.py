@@ -1,0 +1,65 @@
+"""What the servers of AllConcur+ say to each other, and what can be read from the messages of a round."""
+
+from typing import ClassVar, Final, final
+
+from amcast.core.requests import Multicast, Reply
+from amcast.core.wire import Message
+from amcast.protocols.allconcur.membership import Ask, Past, Welcome
+from amcast.protocols.allconcur.overlay import Fail, Removed
+from amcast.protocols.allconcur.rounds import Reliable, RoundMessage, Unreliable
+from amcast.protocols.parts.failure_detectors import Alive
+
+Round = list[RoundMessage | None]  # by origin
+
+REVOKE: Final = 0  # target, owner, seq: a notification that was wrong
+RECONFIGURE: Final = 1  # eon, members...
+STARTED: Final = 2  # the highest round that the origin had begun
+
+
+@final
+class Eon(Message):
+    """In round r0 another membership was agreed upon: the eon must end with a reliable round."""
+
+    wire: ClassVar[dict[str, object]] = {"eon": int, "r0": int}
+
+    def __init__(self, eon: int, r0: int) -> None:
+        self.eon = eon
+        self.r0 = r0
+
+
+MESSAGES: Final[tuple[type[Message], ...]] = (
+    Multicast, Reply, Unreliable, Reliable, Fail, Eon, Welcome, Ask, Past, Removed, Alive,
+)  # fmt: skip
+
+
+def loaded(messages: Round | None) -> bool:
+    """Whether somebody said something in this round."""
+    if messages is not None:
+        for msg in messages:
+            if msg is not None and (msg.batch or msg.control):
+                return True
+    return False
+
+
+def number_of(messages: Round) -> int:
+    for msg in messages:
+        if msg is not None:
+            return msg.r
+    return 0
+
+
+def highest_started(messages: Round) -> int:
+    """What all agree on with the messages of a reliable round."""
+    highest = 0
+    for msg in messages:
+        if msg is not None:
+            for order in msg.control:
+                if order[0] == STARTED:
+                    highest = max(highest, order[1])
+    return highest
+
+
+def holds_reliable(stash: dict[int, RoundMessage]) -> bool:
+    for msg in stash.values():
+        return isinstance(msg, Reliable)
+    return False

@@ -1,0 +1,177 @@
+"""What the round-based broadcast protocols share: batches, their messages, delivery, and the client.
+
+In a round every server broadcasts one batch of application messages, and all batches of a round are delivered by
+origin. Servers multicast themselves or take messages of clients; a client that hears nothing asks another server, so a
+message of a client may be in two batches, and only its first copy is delivered.
+"""
+
+from typing import ClassVar, Final, final
+
+from amcast.core.order import BOTTOM
+from amcast.core.process import Effects, Params, Process, Supply
+from amcast.core.requests import Multicast, Reply
+from amcast.core.topology import Mid, Topology, sender_of, seq_of
+from amcast.core.wire import AppMessage, Message
+from amcast.protocols.parts.sessions import DeliveredMessages
+
+BATCH: Final = 4096  # messages in one batch at most
+RETRY: Final = 60  # in δ: a client that has no reply by then asks another server
+
+Batch = tuple[AppMessage, ...]
+Control = tuple[tuple[int, ...], ...]  # agreed upon with the batch: revocations, reconfigurations
+
+
+class RoundMessage(Message):
+    """What `origin` broadcasts in round r of epoch e."""
+
+    def __init__(self, eon: int, e: int, r: int, origin: int, batch: Batch, control: Control) -> None:
+        self.eon = eon
+        self.e = e
+        self.r = r
+        self.origin = origin
+        self.batch = batch
+        self.control = control
+        self.rows: list[tuple[AppMessage, int]] = []  # of servers' own messages, as they are delivered: made once
+
+    def rows_of(self, servers: int) -> list[tuple[AppMessage, int]]:
+        """Nothing if a message of a client is among them."""
+        if not self.rows and False not in [sender_of(m.mid) < servers for m in self.batch]:
+            self.rows = [(m, BOTTOM) for m in self.batch]
+        return self.rows
+
+    def about(self) -> tuple[Mid, ...]:
+        return tuple([m.mid for m in self.batch])
+
+
+FIELDS: Final[dict[str, object]] = {
+    "eon": int,
+    "e": int,
+    "r": int,
+    "origin": int,
+    "batch": tuple[AppMessage, ...],
+    "control": tuple[tuple[int, ...], ...],
+}
+
+
+@final
+class Unreliable(RoundMessage):
+    """Passed on along a tree."""
+
+    wire: ClassVar[dict[str, object]] = FIELDS
+
+
+@final
+class Reliable(RoundMessage):
+    """Passed on to all successors in the reliable digraph."""
+
+    wire: ClassVar[dict[str, object]] = FIELDS
+
+
+class RoundServer(Process):
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
+        super().__init__(pid, topology, params, out)
+        self.g0 = topology.group_of[pid]
+        self.replicas = topology.replicas
+        self.queue: list[AppMessage] = []
+        self.supply: Supply | None = None
+        self.done = DeliveredMessages()
+
+    def on_supply(self, supply: Supply) -> None:
+        self.supply = supply
+
+    def on_multicast(self, m: AppMessage) -> None:
+        self.queue.append(m)
+        self.kick()
+
+    def on_request(self, client: int, m: AppMessage) -> None:
+        if self.done.contains(m.mid):
+            self.send_one(client, Reply(m.mid, self.g0, self.pid))
+        elif m not in self.queue:
+            self.queue.append(m)
+            self.kick()
+
+    def kick(self) -> None:
+        """There is something to broadcast."""
+        raise NotImplementedError
+
+    def take_batch(self) -> Batch:
+        if self.supply is not None and not self.queue:
+            m = self.supply.next(self.pid)
+            return () if m is None else (m,)
+        batch = tuple(self.queue[:BATCH])
+        del self.queue[: len(batch)]
+        return batch
+
+    def deliver_message(self, msg: RoundMessage) -> None:
+        if msg.origin != self.pid:
+            rows = msg.rows_of(self.replicas)
+            if rows:
+                self.out.deliveries.extend(rows)
+                return
+        self.deliver_batch(msg.origin, msg.batch)
+
+    def deliver_batch(self, origin: int, batch: Batch) -> None:
+        for m in batch:
+            sender = sender_of(m.mid)
+            if sender < self.replicas:
+                self.deliver(m)
+                if sender == self.pid:
+                    self.out.completed.append(m.mid)
+                continue
+            if not self.done.contains(m.mid):
+                self.done.add(m)
+                self.deliver(m)
+            if origin == self.pid:
+                self.send_one(sender, Reply(m.mid, self.g0, self.pid))
+
+    def footprint(self) -> int:
+        return len(self.queue) + self.done.size()
+
+
+@final
+class RoundClient(Process):
+    """Asks one server, and the next when there is no reply."""
+
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
+        super().__init__(pid, topology, params, out)
+        self.server = pid % topology.replicas
+        self.open: dict[Mid, AppMessage] = {}
+        self.waits = False
+        self.silent = False  # the last server that was asked: then the next ones have less time
+
+    def on_multicast(self, m: AppMessage) -> None:
+        self.open[m.mid] = m
+        m.done = seq_of(next(iter(self.open)))
+        self.send_one(self.server, Multicast(m))
+        self.wait()
+
+    def wait(self) -> None:
+        if self.open and not self.waits:
+            self.waits = True
+            patience = (RETRY // 3 if self.silent else RETRY) * self.params.delta
+            self.set_timer("retry", patience, patience)
+
+    def on_timer(self, name: str) -> None:
+        self.waits = False
+        self.silent = True
+        self.ask_another()
+        self.wait()
+
+    def on_suspect(self) -> None:
+        self.ask_another()
+
+    def ask_another(self) -> None:
+        self.server = (self.server + 1) % self.topology.replicas
+        for m in self.open.values():
+            self.send_one(self.server, Multicast(m))
+
+    def on_message(self, sender: int, msg: Message) -> None:
+        if isinstance(msg, Reply) and self.open.pop(msg.mid, None) is not None:
+            self.silent = False
+            self.out.completed.append(msg.mid)
+
+    def on_abandon(self, mid: Mid) -> None:
+        self.open.pop(mid, None)
+
+    def idle(self) -> bool:
+        return not self.open

@@ -1,0 +1,423 @@
+"""Fault-tolerant Skeen: Skeen's protocol, every step of a group first agreed on by its members.
+
+Paper: Gotsman, Lefort, Chockler, "White-Box Atomic Multicast", extended version, section IV (the straightforward
+solution that White-Box is compared with). The paper has no figure of it; the log is `replicated_log`.
+
+Latency in message delays, leader / follower: 6 / 7 with no conflicting message under way, 12 / 13 at worst without
+failures, 3 / 4 to one group. With the eager clock 10 / 11 at worst.
+
+How it works. The leader of each destination group gives m a local timestamp and puts it into the log of its group
+(LTS). When that is decided it tells the leaders of the other groups (HARD). The leader that has them all puts their
+maximum, the final timestamp, into its log (GTS); when that is decided it raises its clock past it. It delivers in the
+order of final timestamps what no message without one can precede, and says so to its group (DELIVER). For one
+destination group the local timestamp is final.
+
+Decisions where the paper is silent:
+- m gets its local timestamp on receipt and the clock rises when GTS is decided: so the paper's worst case comes about.
+  To raise it when GTS is proposed is as safe, and faster (`EagerFtSkeen`).
+- The leader decides on deliveries, not the order of the log: LTS(m') may be decided after GTS(m), and m' go first.
+- A new leader starts from the log: its clock is the highest time there, a message with LTS and no GTS is pending, all
+  is delivered from the beginning, and pending messages are sent again to all members of their destinations.
+- A decided local timestamp never changes, so every process keeps each HARD, whatever its role.
+- DELIVER names the previous delivery, and a message is forgotten when all members of its groups delivered it, as in
+  White-Box. Replicas do not come back from a crash.
+"""
+
+from typing import ClassVar, Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import mypyc_attr
+
+from amcast.core.order import BOTTOM, DeliveryQueue, Slot, leader_of, time_of, timestamp
+from amcast.core.process import Effects, Params
+from amcast.core.requests import NOBODY, NOTHING, Hint, Multicast, Reply
+from amcast.core.topology import Mid, Topology, sender_of
+from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
+from amcast.protocols.black_box.invariants import LogMonitor
+from amcast.protocols.black_box.replicated_log import LEADER, RECOVERING, Entry, GroupLog, LogOwner
+from amcast.protocols.black_box.replicated_log import MESSAGES as LOG_MESSAGES
+from amcast.protocols.black_box.replicated_log import PACKED as LOG_PACKED
+from amcast.protocols.parts.collection import ANNOUNCE_TICKS, groups_to_tell
+from amcast.protocols.parts.sessions import DeliveredMessages
+from amcast.protocols.white_box.messages import Deliver, Floor
+
+LTS: Final = 0
+GTS: Final = 1
+
+RETRY_AFTER: Final = 20  # in δ: a failure-free message is through long before
+LONGEST_RETRY: Final = 80
+
+
+class LocalTimestamp(Message):
+    """What group g gave to m; `b` is the ballot of g."""
+
+    wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "b": int, "lts": int}
+
+    def __init__(self, mid: Mid, g: int, b: int, lts: int) -> None:
+        self.mid = mid
+        self.g = g
+        self.b = b
+        self.lts = lts
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.mid,)
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_mid(w, self.mid)
+        pack_short(w, self.g)
+        pack_long(w, self.b)
+        pack_long(w, self.lts)
+
+
+@final
+class Hard(LocalTimestamp):
+    """It is decided."""
+
+    def unpack(self, r: Reader) -> Message:
+        return Hard(r.mid(), r.group(), r.long(), r.long())
+
+
+MESSAGES: Final[tuple[type[Message], ...]] = (Multicast, Hard, Deliver, Reply, Hint, Floor, *LOG_MESSAGES)
+PACKED: Final[tuple[Message, ...]] = (
+    Multicast(NOTHING),
+    Hard(NOBODY, 0, 0, 0),
+    Deliver(NOTHING, 0, 0, 0, 0),
+    *LOG_PACKED,
+)
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Known:
+    """What a process knows of one message; `m` is unknown while only timestamps of other groups have come."""
+
+    def __init__(self, mid: Mid) -> None:
+        self.mid = mid
+        self.m = NOTHING
+        self.hard: dict[int, int] = {}  # group -> its decided local timestamp
+        self.gts = BOTTOM  # with which this process delivered it
+        # The rest is the leader's, and counts for its ballot only.
+        self.lts = BOTTOM
+        self.stable = False  # LTS is decided
+        self.soft: dict[int, int] = {}  # group -> a local timestamp that is not decided (FastCast)
+        self.proposed = BOTTOM  # the last GTS in the log
+        self.logged = BOTTOM  # the last one that is decided
+        self.committed = False
+        self.slot: Slot | None = None
+        self.retry_at = 0
+        self.retry_delay = 0
+
+    def begin_ballot(self) -> None:
+        self.lts = BOTTOM
+        self.stable = False
+        self.soft = {}
+        self.proposed = BOTTOM
+        self.logged = BOTTOM
+        self.committed = False
+        self.slot = None
+
+
+class FtSkeen(LogOwner):
+    """A member of group g0."""
+
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
+        super().__init__(pid, topology, params, out)
+        self.g0 = topology.group_of[pid]
+        self.group = topology.groups[self.g0]
+        self.log = GroupLog(self, self.group)
+        self.eager_clock = False
+        self.clock = 0
+        self.known: dict[Mid, Known] = {}
+        self.queue = DeliveryQueue()
+        self.prev_gts = BOTTOM
+        self.max_delivered_gts = BOTTOM
+        self.done = DeliveredMessages()
+        self.ballots = [0] * len(topology.groups)  # the highest one known of each group: who leads it
+        self.delivered_by = [BOTTOM] * len(self.group)
+        self.floors = [BOTTOM] * len(topology.groups)  # all members of each group have delivered up to this
+        self.floor_sent = [BOTTOM] * len(topology.groups)
+        self.shared_with = [BOTTOM] * len(topology.groups)  # the last delivery shared with each group
+        self.delivered: list[Known] = []  # and not forgotten
+        self.ticks = 0
+        self.monitor: LogMonitor | None = None
+
+    def on_observe(self, monitor: object) -> None:
+        assert isinstance(monitor, LogMonitor)
+        self.monitor = monitor
+
+    def on_start(self) -> None:
+        self.log.start()
+
+    def on_message(self, sender: int, msg: Message) -> None:
+        if isinstance(msg, Hard):
+            self.on_hard(msg)
+        elif isinstance(msg, Deliver):
+            self.on_deliver(sender, msg)
+        elif isinstance(msg, Multicast):
+            self.on_multicast_request(sender, msg.m)
+        elif isinstance(msg, Floor):
+            self.floors[msg.g] = max(self.floors[msg.g], msg.gts)
+        else:
+            self.log.receive(sender, msg)
+
+    def known_of(self, mid: Mid) -> Known | None:
+        """What is known of m, from now on something; None if it was delivered and forgotten."""
+        known = self.known.get(mid)
+        if known is None and not self.done.contains(mid):
+            known = Known(mid)
+            self.known[mid] = known
+        return known
+
+    # Normal operation
+
+    def on_multicast_request(self, sender: int, m: AppMessage) -> None:
+        if self.log.status != LEADER:
+            if sender >= self.topology.replicas:
+                self.send_one(sender, Hint(m.mid, self.g0, self.log.leader()))
+            return
+        known = self.known_of(m.mid)
+        if known is None:
+            self.reply(m.mid)
+        elif known.lts == BOTTOM:
+            self.clock += 1
+            known.m = m
+            known.lts = timestamp(self.clock, self.g0)
+            known.slot = self.queue.propose(m.mid, known.lts)
+            self.retry_later(known, RETRY_AFTER * self.params.delta)
+            self.log.append(LTS, known.lts, m)
+            if len(m.dest) > 1:
+                self.timestamp_given(known)
+        else:
+            if known.gts != BOTTOM:
+                self.reply(m.mid)
+            if known.stable and len(m.dest) > 1:  # some group may have missed it
+                self.send(self.topology.members_of(m.dest), Hard(m.mid, self.g0, self.log.cballot, known.lts))
+
+    def timestamp_given(self, known: Known) -> None:
+        """To a message for several groups, by this leader. FastCast tells the others at once."""
+
+    def other_leaders(self, m: AppMessage) -> tuple[int, ...]:
+        groups = self.topology.groups
+        return tuple([groups[g][leader_of(self.ballots[g])] for g in m.dest if g != self.g0])
+
+    def decided(self, i: int, entry: Entry) -> None:
+        kind, ts, m = entry
+        if self.monitor is not None:
+            self.monitor.decided(self.g0, i, entry)
+        known = self.known[m.mid]
+        if kind == GTS:
+            known.logged = ts
+            self.settle(known)
+            return
+        known.stable = True
+        known.hard[self.g0] = ts
+        if self.monitor is not None:
+            self.monitor.hard(self.g0, m.mid, ts)
+        if len(m.dest) == 1:
+            self.commit(known, ts)
+            return
+        self.send(self.other_leaders(m), Hard(m.mid, self.g0, self.log.cballot, ts))
+        self.settle(known)
+
+    def on_hard(self, msg: Hard) -> None:
+        self.ballots[msg.g] = max(self.ballots[msg.g], msg.b)
+        known = self.known_of(msg.mid)
+        if known is None:
+            return
+        known.hard[msg.g] = msg.lts
+        if self.log.status == LEADER:
+            self.settle(known)
+
+    def settle(self, known: Known) -> None:
+        """Propose the final timestamp when every group has decided on its own, and commit when it is decided."""
+        if known.committed or not known.stable or len(known.hard) < len(known.m.dest):
+            return
+        gts = max(known.hard.values())
+        if known.logged == gts:
+            self.commit(known, gts)
+        elif known.proposed != gts:
+            self.propose(known, gts)
+
+    def propose(self, known: Known, gts: int) -> None:
+        known.proposed = gts
+        if self.eager_clock:
+            self.clock = max(self.clock, time_of(gts))
+        m = known.m
+        self.log.append(GTS, gts, AppMessage(m.mid, m.dest, b"", m.done))
+
+    def commit(self, known: Known, gts: int) -> None:
+        known.committed = True
+        self.clock = max(self.clock, time_of(gts))
+        assert known.slot is not None
+        self.queue.commit(known.slot, gts)
+        self.deliver_committed()
+
+    def deliver_committed(self) -> None:
+        slot = self.queue.pop_slot()
+        while slot is not None:
+            known = self.known.get(slot.mid)
+            if known is not None:  # else everybody delivered it in an earlier ballot, and it is forgotten
+                if self.monitor is not None:
+                    self.monitor.deliver_sent(slot.mid, slot.gts)
+                self.send(self.group, Deliver(known.m, self.log.cballot, known.lts, slot.gts, self.prev_gts))
+                self.prev_gts = slot.gts
+            slot = self.queue.pop_slot()
+
+    def on_deliver(self, sender: int, msg: Deliver) -> None:
+        if self.log.status == RECOVERING or self.log.cballot != msg.b or msg.gts <= self.max_delivered_gts:
+            return
+        if msg.prev_gts > self.max_delivered_gts:
+            self.log.refuse(sender, msg.b)
+            return
+        m = msg.m
+        known = self.known_of(m.mid)
+        assert known is not None and known.gts == BOTTOM, "a message above max_delivered_gts was delivered before"
+        known.m = m
+        known.gts = msg.gts
+        self.max_delivered_gts = msg.gts
+        self.done.add(m)
+        self.delivered.append(known)
+        for g in m.dest:
+            self.shared_with[g] = msg.gts
+        self.deliver(m, msg.gts)
+        if self.log.status == LEADER:
+            self.reply(m.mid)
+
+    def reply(self, mid: Mid) -> None:
+        self.send_one(sender_of(mid), Reply(mid, self.g0, self.pid))
+
+    # A new leader
+
+    def lead(self) -> None:
+        self.queue = DeliveryQueue()
+        self.prev_gts = BOTTOM
+        self.floor_sent = [BOTTOM] * len(self.floor_sent)
+        for known in self.known.values():
+            known.begin_ballot()
+        self.clock = max(0, time_of(self.max_delivered_gts))
+        for i, entry in enumerate(self.log.entries, self.log.base):
+            self.replay(i, entry)
+        pending: list[Known] = []
+        for known in self.known.values():
+            if known.stable:
+                gts = self.certain_gts(known)
+                if gts != BOTTOM:
+                    known.committed = True
+                    self.queue.commit(Slot(known.mid, known.lts), gts)
+                else:
+                    pending.append(known)
+        pending.sort(key=by_lts)
+        for known in pending:
+            known.slot = self.queue.propose(known.mid, known.lts)
+        self.deliver_committed()
+        for known in pending:
+            self.retry(known)
+            self.retry_later(known, RETRY_AFTER * self.params.delta)
+            self.settle(known)
+
+    def replay(self, i: int, entry: Entry) -> None:
+        kind, ts, m = entry
+        if self.monitor is not None:
+            self.monitor.decided(self.g0, i, entry)
+        self.clock = max(self.clock, time_of(ts))
+        known = self.known_of(m.mid)
+        if known is None:
+            return
+        if kind == LTS:
+            known.m = m
+            known.lts = ts
+            known.stable = True
+            known.hard[self.g0] = ts
+        else:
+            known.proposed = ts
+            known.logged = ts
+
+    def certain_gts(self, known: Known) -> int:
+        """The final timestamp of a message in the log, BOTTOM if that does not tell."""
+        if known.gts != BOTTOM:
+            return known.gts
+        return known.lts if len(known.m.dest) == 1 else known.logged
+
+    def retry(self, known: Known) -> None:
+        """To this process as well: then it sends its HARD again."""
+        self.send(self.topology.members_of(known.m.dest), Multicast(known.m))
+
+    def retry_later(self, known: Known, delay: int) -> None:
+        known.retry_at = self.now + delay
+        known.retry_delay = min(2 * delay, LONGEST_RETRY * self.params.delta)
+
+    def on_suspect(self) -> None:
+        self.log.suspect_leader()
+
+    # Heartbeats and collection
+
+    def on_timer(self, name: str) -> None:
+        self.ticks += 1
+        self.log.tick()
+        if self.log.status == LEADER:
+            for mid in self.queue.uncommitted():
+                known = self.known[mid]
+                if known.retry_at <= self.now:
+                    self.retry(known)
+                    self.retry_later(known, known.retry_delay)
+            self.publish_floor()
+        self.forget()
+
+    def delivered_so_far(self) -> int:
+        return self.max_delivered_gts
+
+    def heard(self, rank: int, delivered: int) -> None:
+        self.delivered_by[rank] = max(self.delivered_by[rank], delivered)
+
+    def publish_floor(self) -> None:
+        if self.ticks % ANNOUNCE_TICKS == 0:
+            self.floor_sent = [BOTTOM] * len(self.floor_sent)
+        self.delivered_by[self.log.rank] = self.max_delivered_gts
+        floor = min(self.delivered_by)
+        for g in groups_to_tell(floor, self.shared_with, self.floor_sent):
+            self.send(self.topology.groups[g], Floor(self.g0, floor))
+
+    def forget(self) -> None:
+        """Drop what every member of all its destination groups has delivered, and the log up to the first other."""
+        n = 0
+        for known in self.delivered:
+            if min([self.floors[g] for g in known.m.dest]) < known.gts:
+                break
+            del self.known[known.mid]
+            n += 1
+        del self.delivered[:n]
+        i = self.log.base
+        for _, _, m in self.log.entries:
+            if m.mid in self.known or not self.done.contains(m.mid):
+                break
+            i += 1
+        self.log.forget_before(i)
+
+    # What drivers and people look at
+
+    def idle(self) -> bool:
+        if self.log.status == RECOVERING:
+            return False
+        for _, _, m in self.log.entries:
+            if not self.done.contains(m.mid):
+                return False
+        return True
+
+    def condition(self) -> dict[str, object]:
+        return {**self.log.condition(), "clock": self.clock, "delivered": time_of(self.max_delivered_gts)}
+
+    def footprint(self) -> int:
+        return len(self.known) + self.done.size()
+
+
+@final
+class EagerFtSkeen(FtSkeen):
+    """Raises its clock as soon as it proposes a final timestamp."""
+
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
+        super().__init__(pid, topology, params, out)
+        self.eager_clock = True
+
+
+def by_lts(known: Known) -> int:
+    return known.lts

@@ -1,0 +1,495 @@
+"""The replicated log of a group: one ballot at a time, recovered as a whole, learned in order without gaps.
+
+A leader puts entries at consecutive places (2A); a member stores a place only in the ballot that it follows and only
+behind all places before it (2B). So whoever stored a place in a ballot stored all before it, and what a quorum stored
+is decided, in order. A new leader takes the longest log of the highest ballot that a quorum reports, brings a quorum in
+step with it, and only then leads; the whole of it counts as decided.
+
+Two ways to learn: the leader counts the 2Bs sent to it and tells `decided` to its owner; or, with `learners`, members
+send what they stored to all of them, and each has a `Learner` that counts. After a new ballot every member announces
+its whole log again: a learner that saw places of two ballots would otherwise never have a quorum of either.
+
+Places that nobody will ask for again are forgotten (`forget_before`); the owner says which.
+
+Paper: the black-box consensus of Gotsman, Lefort, Chockler, "White-Box Atomic Multicast", section IV, and of
+"Optimistic Atomic Multicast", section 6, as a log with ballots in the manner of Viewstamped Replication and Zab.
+Independent instances, as there, would let a later message of a sender survive without an earlier one.
+"""
+
+from typing import ClassVar, Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import mypyc_attr
+
+from amcast.core.order import BOTTOM, ballot, leader_of, round_of
+from amcast.core.process import Effects, Params, Process
+from amcast.core.requests import NOBODY, NOTHING
+from amcast.core.topology import Mid, Topology
+from amcast.core.wire import AppMessage, Message, Reader, pack_app, pack_long, pack_mid, pack_short
+from amcast.protocols.parts.leader_election import Heartbeat, LeaderElection
+from amcast.protocols.white_box.messages import Nack, NewLeader, NewStateAck
+
+Entry = tuple[int, int, AppMessage]  # what kind, a timestamp, a message: the owner knows what they mean
+
+
+def about(entries: tuple[Entry, ...]) -> tuple[Mid, ...]:
+    """The application messages in these; an entry of a negative kind is about none."""
+    return tuple([m.mid for kind, _, m in entries if kind >= 0])
+
+
+FOLLOWER: Final = 0
+LEADER: Final = 1
+RECOVERING: Final = 2
+
+BEHIND_TICKS: Final = 4  # heartbeats in an old ballot after which a leader begins a new one
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Append(Message):
+    """2A: the leader of ballot b puts this at place i."""
+
+    wire: ClassVar[dict[str, object]] = {"b": int, "i": int, "kind": int, "ts": int, "m": AppMessage}
+
+    def __init__(self, b: int, i: int, kind: int, ts: int, m: AppMessage) -> None:
+        self.b = b
+        self.i = i
+        self.kind = kind
+        self.ts = ts
+        self.m = m
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.m.mid,) if self.kind >= 0 else ()
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_long(w, self.b)
+        pack_long(w, self.i)
+        pack_short(w, self.kind)
+        pack_long(w, self.ts)
+        pack_app(w, self.m)
+
+    def unpack(self, r: Reader) -> Message:
+        return Append(r.long(), r.long(), r.short(), r.long(), r.app())
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Appended(Message):
+    """2B to the leader: stored place i, and all before it, in ballot b."""
+
+    wire: ClassVar[dict[str, object]] = {"b": int, "i": int, "mid": int}
+
+    def __init__(self, b: int, i: int, mid: Mid) -> None:
+        self.b = b
+        self.i = i
+        self.mid = mid
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.mid,)
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_long(w, self.b)
+        pack_long(w, self.i)
+        pack_mid(w, self.mid)
+
+    def unpack(self, r: Reader) -> Message:
+        return Appended(r.long(), r.long(), r.mid())
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Announce(Message):
+    """2B to all learners: stored these, from place i on, and all before them, in ballot b."""
+
+    wire: ClassVar[dict[str, object]] = {"b": int, "i": int, "entries": tuple[tuple[int, int, AppMessage], ...]}
+
+    def __init__(self, b: int, i: int, entries: tuple[Entry, ...]) -> None:
+        self.b = b
+        self.i = i
+        self.entries = entries
+
+    def about(self) -> tuple[Mid, ...]:
+        return about(self.entries)
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_long(w, self.b)
+        pack_long(w, self.i)
+        pack_long(w, len(self.entries))
+        for kind, ts, m in self.entries:
+            pack_short(w, kind)
+            pack_long(w, ts)
+            pack_app(w, m)
+
+    def unpack(self, r: Reader) -> Message:
+        b = r.long()
+        i = r.long()
+        return Announce(b, i, tuple([(r.short(), r.long(), r.app()) for _ in range(r.long())]))
+
+
+@final
+class Vote(Message):
+    """To a candidate: the log from place `base` on, as it was in `cballot`."""
+
+    wire: ClassVar[dict[str, object]] = {
+        "b": int,
+        "cballot": int,
+        "base": int,
+        "entries": tuple[tuple[int, int, AppMessage], ...],
+    }
+
+    def __init__(self, b: int, cballot: int, base: int, entries: tuple[Entry, ...]) -> None:
+        self.b = b
+        self.cballot = cballot
+        self.base = base
+        self.entries = entries
+
+    def about(self) -> tuple[Mid, ...]:
+        return about(self.entries)
+
+
+@final
+class NewLog(Message):
+    """The log with which ballot b begins."""
+
+    wire: ClassVar[dict[str, object]] = {
+        "b": int,
+        "base": int,
+        "entries": tuple[tuple[int, int, AppMessage], ...],
+    }
+
+    def __init__(self, b: int, base: int, entries: tuple[Entry, ...]) -> None:
+        self.b = b
+        self.base = base
+        self.entries = entries
+
+    def about(self) -> tuple[Mid, ...]:
+        return about(self.entries)
+
+
+MESSAGES: Final[tuple[type[Message], ...]] = (
+    Append,
+    Appended,
+    Announce,
+    NewLeader,
+    Vote,
+    NewLog,
+    NewStateAck,
+    Nack,
+    Heartbeat,
+)
+PACKED: Final[tuple[Message, ...]] = (Append(0, 0, 0, 0, NOTHING), Appended(0, 0, NOBODY), Announce(0, 0, ()))
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class LogOwner(Process):
+    """A process with a part in a log: what it hears of it."""
+
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
+        super().__init__(pid, topology, params, out)
+
+    def decided(self, i: int, entry: Entry) -> None:
+        """At a leader without learners: this place is decided. In order."""
+
+    def lead(self) -> None:
+        """This process leads from now on; the log so far is decided."""
+
+    def follow(self) -> None:
+        """This process does not lead any more."""
+
+    def delivered_so_far(self) -> int:
+        """What heartbeats say."""
+        return BOTTOM
+
+    def heard(self, rank: int, delivered: int) -> None:
+        """Another member has delivered so far."""
+
+
+class GroupLog:
+    """The part of one member."""
+
+    def __init__(self, owner: LogOwner, members: tuple[int, ...], learners: tuple[int, ...] = ()) -> None:
+        self.owner = owner
+        self.members = members
+        self.learners = learners
+        self.rank = members.index(owner.pid)
+        self.others: tuple[int, ...] = tuple([p for p in members if p != owner.pid])
+        self.majority = len(members) // 2 + 1
+        self.status = LEADER if self.rank == 0 else FOLLOWER
+        self.cballot = ballot(0, 0)
+        self.ballot = ballot(0, 0)
+        self.base = 0  # the places before it are forgotten
+        self.entries: list[Entry] = []
+        self.stored = [0] * len(members)  # at the leader: the places before this one are stored by each member
+        self.known_decided = 0  # at the leader
+        self.election = LeaderElection(self.rank, len(members), owner.params, 0)
+        self.seen_ballot = self.ballot  # the highest one that anybody in the group is known to have joined
+        self.must_recover = False
+        self.refused = BOTTOM  # the last ballot in which this process missed something
+        self.votes: dict[int, Vote] = {}
+        self.new_state_acks: dict[int, bool] = {}
+        self.behind = [0] * len(members)
+
+    def start(self) -> None:
+        self.election = LeaderElection(self.rank, len(self.members), self.owner.params, self.owner.now)
+        self.schedule_tick()
+        if self.status == LEADER:
+            self.note_leader()
+
+    def receive(self, sender: int, msg: Message) -> bool:
+        """Handle a message of the log; False if it is none."""
+        if isinstance(msg, Append):
+            self.on_append(sender, msg)
+        elif isinstance(msg, Appended):
+            self.on_appended(sender, msg)
+        elif isinstance(msg, Heartbeat):
+            self.on_heartbeat(sender, msg)
+        elif isinstance(msg, NewLeader):
+            self.on_new_leader(sender, msg.b)
+        elif isinstance(msg, Vote):
+            self.on_vote(sender, msg)
+        elif isinstance(msg, NewLog):
+            self.on_new_log(sender, msg)
+        elif isinstance(msg, NewStateAck):
+            self.on_new_state_ack(sender, msg.b)
+        elif isinstance(msg, Nack):
+            self.on_nack(msg.b)
+        else:
+            return False
+        return True
+
+    def leader(self) -> int:
+        """Who leads the ballot that this process follows."""
+        return self.members[leader_of(self.cballot)]
+
+    def length(self) -> int:
+        return self.base + len(self.entries)
+
+    # Normal operation
+
+    def append(self, kind: int, ts: int, m: AppMessage) -> int:
+        """The leader adds an entry; its place."""
+        assert self.status == LEADER
+        i = self.length()
+        self.entries.append((kind, ts, m))
+        self.owner.send(self.others, Append(self.cballot, i, kind, ts, m))
+        self.stored[self.rank] = i + 1
+        if self.learners:
+            self.announce(i, ((kind, ts, m),))
+        elif self.majority == 1:
+            self.owner.send_one(self.owner.pid, Appended(self.cballot, i, m.mid))
+        return i
+
+    def on_append(self, sender: int, msg: Append) -> None:
+        if self.status != FOLLOWER or self.cballot != msg.b:
+            return
+        if msg.i != self.length():
+            self.refuse(sender, msg.b)
+            return
+        self.entries.append((msg.kind, msg.ts, msg.m))
+        if self.learners:
+            self.announce(msg.i, ((msg.kind, msg.ts, msg.m),))
+        else:
+            self.owner.send_one(sender, Appended(msg.b, msg.i, msg.m.mid))
+
+    def on_appended(self, sender: int, msg: Appended) -> None:
+        if self.status != LEADER or self.cballot != msg.b:
+            return
+        rank = self.members.index(sender)
+        self.stored[rank] = max(self.stored[rank], msg.i + 1)
+        upto = quorum_has(self.stored, self.majority)
+        while self.known_decided < upto and self.status == LEADER:
+            i = self.known_decided
+            self.known_decided = i + 1
+            self.owner.decided(i, self.entries[i - self.base])
+
+    def announce(self, i: int, entries: tuple[Entry, ...]) -> None:
+        """2B: these are stored in the current ballot, from place i on."""
+        self.owner.send(self.learners, Announce(self.cballot, i, entries))
+
+    def refuse(self, leader: int, b: int) -> None:
+        """This process missed something of ballot b, and needs another one."""
+        if self.refused < b:
+            self.refused = b
+            self.owner.send_one(leader, Nack(b))
+
+    def forget_before(self, i: int) -> None:
+        """Nobody will ask for the places before i: every member has what they say."""
+        if i > self.base:
+            del self.entries[: i - self.base]
+            self.base = i
+
+    # A new leader
+
+    def start_recovery(self) -> None:
+        self.election.tried(self.owner.now)
+        self.must_recover = False
+        b = ballot(round_of(max(self.ballot, self.seen_ballot)) + 1, self.rank)
+        self.owner.send(self.members, NewLeader(b))
+
+    def recover_if_nominated(self) -> None:
+        leads = self.status == LEADER and not self.must_recover and self.seen_ballot <= self.cballot
+        if not leads and self.election.may_try(self.owner.now):
+            self.start_recovery()
+
+    def suspect_leader(self) -> None:
+        for rank in range(self.rank):
+            self.election.suspect(rank)
+        self.start_recovery()
+
+    def on_new_leader(self, sender: int, b: int) -> None:
+        if b <= self.ballot:
+            self.owner.send_one(sender, Nack(self.ballot))
+            return
+        led = self.status == LEADER
+        self.status = RECOVERING
+        self.ballot = b
+        self.seen_ballot = max(self.seen_ballot, b)
+        self.votes = {}
+        self.new_state_acks = {}
+        if led:
+            self.owner.follow()
+        self.owner.send_one(sender, Vote(b, self.cballot, self.base, tuple(self.entries)))
+
+    def on_vote(self, sender: int, msg: Vote) -> None:
+        if self.status != RECOVERING or self.ballot != msg.b or self.cballot == msg.b:  # once per ballot
+            return
+        self.votes[sender] = msg
+        if len(self.votes) < self.majority or self.owner.pid not in self.votes:
+            return
+        best = msg
+        for vote in self.votes.values():
+            if (vote.cballot, vote.base + len(vote.entries)) > (best.cballot, best.base + len(best.entries)):
+                best = vote
+        self.adopt(msg.b, best.base, best.entries)
+        self.owner.send(self.others, NewLog(msg.b, self.base, tuple(self.entries)))
+        self.lead_if_followed()
+
+    def on_new_log(self, sender: int, msg: NewLog) -> None:
+        if self.status != RECOVERING or self.ballot != msg.b:
+            return
+        self.status = FOLLOWER
+        self.adopt(msg.b, msg.base, msg.entries)
+        self.owner.send_one(sender, NewStateAck(msg.b))
+
+    def adopt(self, b: int, base: int, entries: tuple[Entry, ...]) -> None:
+        """Enter ballot b with this log. What this member has forgotten, it need not know again."""
+        keep = max(base, self.base)
+        self.entries = list(entries[keep - base :])
+        self.base = keep
+        self.cballot = b
+        self.must_recover = False
+        if self.learners:
+            self.announce(self.base, tuple(self.entries))
+
+    def on_new_state_ack(self, sender: int, b: int) -> None:
+        if self.status == RECOVERING and self.ballot == b and self.cballot == b:
+            self.new_state_acks[sender] = True
+            self.lead_if_followed()
+
+    def lead_if_followed(self) -> None:
+        if len(self.new_state_acks) + 1 < self.majority:
+            return
+        self.status = LEADER
+        self.election.succeeded()
+        self.note_leader()
+        self.behind = [0] * len(self.members)
+        self.known_decided = self.length()
+        self.stored = [0] * len(self.members)
+        self.stored[self.rank] = self.known_decided
+        self.owner.lead()
+
+    def on_nack(self, b: int) -> None:
+        self.seen_ballot = max(self.seen_ballot, b)
+        if b >= self.cballot:
+            self.must_recover = True
+        self.recover_if_nominated()
+
+    # Heartbeats
+
+    def schedule_tick(self) -> None:
+        heartbeat = self.owner.params.heartbeat
+        self.owner.set_timer("tick", heartbeat, heartbeat + heartbeat // 8)
+
+    def tick(self) -> None:
+        owner = self.owner
+        self.schedule_tick()
+        owner.send(self.others, Heartbeat(self.ballot, self.cballot, owner.delivered_so_far()))
+        for rank in self.election.newly_suspected(owner.now):
+            owner.note("suspect", f'{{"process": "{owner.topology.name(self.members[rank])}"}}')
+        self.recover_if_nominated()
+
+    def on_heartbeat(self, sender: int, msg: Heartbeat) -> None:
+        rank = self.members.index(sender)
+        if self.election.heard(rank, self.owner.now):
+            self.owner.note("trust", f'{{"process": "{self.owner.topology.name(sender)}"}}')
+        self.seen_ballot = max(self.seen_ballot, msg.ballot)
+        if self.status == LEADER:
+            self.behind[rank] = self.behind[rank] + 1 if msg.cballot < self.cballot else 0
+            if self.behind[rank] == BEHIND_TICKS:
+                self.behind[rank] = 0
+                self.must_recover = True
+        self.owner.heard(rank, msg.delivered)
+
+    def note_leader(self) -> None:
+        self.owner.note("leader", f'{{"ballot": [{round_of(self.cballot)}, {self.rank}]}}')
+
+    def condition(self) -> dict[str, object]:
+        return {
+            "role": ("follower", "leader", "recovering")[self.status],
+            "leader": self.owner.topology.name(self.leader()),
+            "ballot": round_of(self.cballot),
+        }
+
+
+def quorum_has(stored: list[int], majority: int) -> int:
+    """The places before this one are stored by so many members."""
+    return sorted(stored, reverse=True)[majority - 1]
+
+
+@final
+class Learner:
+    """Learns the log of a group from what its members announce, at whoever needs it."""
+
+    def __init__(self, members: tuple[int, ...]) -> None:
+        self.members = members
+        self.majority = len(members) // 2 + 1
+        self.learned = 0  # the places before it
+        self._ballot = [BOTTOM] * len(members)  # the last one in which each member announced …
+        self._stored = [0] * len(members)  # … the places before this one
+        self._values: dict[int, dict[int, Entry]] = {}  # by ballot and place, what is not learned
+
+    def on_announce(self, sender: int, msg: Announce) -> list[Entry]:
+        """What is learned by it, in order."""
+        rank = self.members.index(sender)
+        b = msg.b
+        if b < self._ballot[rank]:
+            return []
+        if b > self._ballot[rank]:
+            self._ballot[rank] = b
+            self._stored[rank] = 0
+            self._drop_values()
+        values = self._values.setdefault(b, {})
+        place = msg.i
+        for entry in msg.entries:
+            if place >= self.learned:
+                values[place] = entry
+            place += 1
+        self._stored[rank] = max(self._stored[rank], place)
+        stored = [self._stored[r] if self._ballot[r] == b else 0 for r in range(len(self.members))]
+        upto = quorum_has(stored, self.majority)
+        found: list[Entry] = []
+        while self.learned < upto:
+            found.append(values[self.learned])
+            for each in self._values.values():
+                each.pop(self.learned, None)
+            self.learned += 1
+        return found
+
+    def leader(self) -> int:
+        """Who leads, so far as is known here."""
+        return self.members[leader_of(max(0, *self._ballot))]
+
+    def _drop_values(self) -> None:
+        """Of ballots in which no member is any more."""
+        for b in [b for b in self._values if b not in self._ballot]:
+            del self._values[b]

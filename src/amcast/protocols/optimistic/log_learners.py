@@ -1,0 +1,163 @@
+"""Learning from the logs of several groups at once: from each, in order, the entries that are meant for this process.
+
+An entry is announced to its own group and to the groups that it is addressed to. Whoever stored a place in a ballot
+stored all before it, and channels are FIFO; so a learner that has a place from a quorum in one ballot had all earlier
+places that are meant for it from the same members: it learns them in the order of the log, though it sees only a part.
+
+Without `direct`, members announce to their own group only and pass on what they have learnt (Decided): one more message
+delay, and fewer messages.
+"""
+
+from typing import ClassVar, Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import mypyc_attr
+
+from amcast.core.requests import NOTHING
+from amcast.core.topology import Mid
+from amcast.core.wire import AppMessage, Background, Message, Reader, pack_app, pack_long, pack_short
+from amcast.protocols.black_box.replicated_log import Announce, Entry, GroupLog, LogOwner
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Decided(Message):
+    """Place i of the log of the sender's group."""
+
+    wire: ClassVar[dict[str, object]] = {"i": int, "kind": int, "ts": int, "m": AppMessage}
+
+    def __init__(self, i: int, kind: int, ts: int, m: AppMessage) -> None:
+        self.i = i
+        self.kind = kind
+        self.ts = ts
+        self.m = m
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.m.mid,) if self.kind >= 0 else ()
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_long(w, self.i)
+        pack_short(w, self.kind)
+        pack_long(w, self.ts)
+        pack_app(w, self.m)
+
+    def unpack(self, r: Reader) -> Message:
+        return Decided(r.long(), r.short(), r.long(), r.app())
+
+
+@final
+class Learnt(Background):
+    """The sender has learnt what is meant for it of the receiver's log, up to place i."""
+
+    wire: ClassVar[dict[str, object]] = {"i": int}
+
+    def __init__(self, i: int) -> None:
+        self.i = i
+
+
+MESSAGES: Final[tuple[type[Message], ...]] = (Decided, Learnt)
+PACKED: Final[tuple[Message, ...]] = (Decided(0, 0, 0, NOTHING),)
+
+
+@final
+class StreamLog(GroupLog):
+    """The log of one's own group."""
+
+    def __init__(self, owner: LogOwner, members: tuple[int, ...], direct: bool) -> None:
+        super().__init__(owner, members, members)
+        self.direct = direct
+        self.g0 = owner.topology.group_of[owner.pid]
+        self._outside: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def outside(self, dest: tuple[int, ...]) -> tuple[int, ...]:
+        """The members of these groups but one's own."""
+        known = self._outside.get(dest)
+        if known is None:
+            known = self.owner.topology.members_of(tuple([g for g in dest if g != self.g0]))
+            self._outside[dest] = known
+        return known
+
+    def announce(self, i: int, entries: tuple[Entry, ...]) -> None:
+        if len(entries) == 1 and self.direct:
+            to = self.members + self.outside(entries[0][2].dest)
+            self.owner.send(to, Announce(self.cballot, i, entries))
+            return
+        self.owner.send(self.members, Announce(self.cballot, i, entries))
+        if self.direct:
+            for place, entry in enumerate(entries, i):
+                to = self.outside(entry[2].dest)
+                if to:
+                    self.owner.send(to, Announce(self.cballot, place, (entry,)))
+
+    def forget_learnt(self, learnt_by: list[int]) -> None:
+        """Forget the first places that all their learners have."""
+        n = 0
+        while n < len(self.entries) and self.has_all(self.base + n, self.entries[n][2].dest, learnt_by):
+            n += 1
+        self.forget_before(self.base + n)
+
+    def has_all(self, i: int, dest: tuple[int, ...], learnt_by: list[int]) -> bool:
+        for p in self.members:
+            if learnt_by[p] < i:
+                return False
+        for p in self.outside(dest):
+            if learnt_by[p] < i:
+                return False
+        return True
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Tally:
+    """Who announced a place in ballot b; `older` has the same of another ballot."""
+
+    def __init__(self, b: int, older: "Tally | None") -> None:
+        self.b = b
+        self.members = 0
+        self.count = 0
+        self.older = older
+
+
+@final
+class StreamLearner:
+    """What this process learns of one group's log."""
+
+    def __init__(self, size: int) -> None:
+        self.quorum = size // 2 + 1
+        self.learnt = -1  # the last place that was
+        self.told = -1  # what the group knows of it
+        self._tallies: dict[int, Tally] = {}
+
+    def hears(self, rank: int, b: int, i: int) -> bool:
+        """A member announced place i: whether it is learnt by that."""
+        if i <= self.learnt:
+            return False
+        newest = self._tallies.get(i)
+        tally = newest
+        while tally is not None and tally.b != b:
+            tally = tally.older
+        if tally is None:
+            tally = Tally(b, newest)
+            self._tallies[i] = tally
+        bit = 1 << rank
+        if tally.members & bit:
+            return False
+        tally.members |= bit
+        tally.count += 1
+        if tally.count < self.quorum:
+            return False
+        del self._tallies[i]
+        self.learnt = i
+        return True
+
+    def is_told(self, i: int) -> bool:
+        """A member passed on a decided place: whether that is new."""
+        if i <= self.learnt:
+            return False
+        self.learnt = i
+        return True
+
+    def tidy(self) -> None:
+        """Forget announcements that never led to anything: their ballots are over."""
+        for i in [i for i in self._tallies if i <= self.learnt]:
+            del self._tallies[i]

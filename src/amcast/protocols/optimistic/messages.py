@@ -1,0 +1,87 @@
+"""What Baseline and Optimistic Atomic Multicast put into their logs, and the messages that are only theirs."""
+
+from typing import ClassVar, Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import mypyc_attr
+
+from amcast.core.requests import NOBODY, NOTHING, Hint, Multicast, Reply
+from amcast.core.topology import Mid
+from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
+from amcast.protocols.black_box.replicated_log import MESSAGES as LOG_MESSAGES
+from amcast.protocols.black_box.replicated_log import PACKED as LOG_PACKED
+from amcast.protocols.optimistic.log_learners import MESSAGES as STREAM_MESSAGES
+from amcast.protocols.optimistic.log_learners import PACKED as STREAM_PACKED
+from amcast.protocols.optimistic.reliable_multicast import NO_COPY, Copy
+
+# Kinds of entries. Those that are about no application message are negative.
+MESSAGE: Final = 0
+REFUSED: Final = 1  # a message that its group may not send any more
+NULL: Final = -1
+JOIN: Final = -2  # m_rq: the group of this log asks to send to h
+JOINED: Final = -3  # m_rp: h, the group of this log, lets a group in, and lists who sends to it
+LEAVE: Final = -4  # the group of this log sends nothing more to h
+
+
+@final
+@mypyc_attr(acyclic=True)
+class BarrierRequest(Message):
+    """To the members of a group: give h a barrier above ts, for the sake of this message."""
+
+    wire: ClassVar[dict[str, object]] = {"ts": int, "h": int, "mid": int}
+
+    def __init__(self, ts: int, h: int, mid: Mid) -> None:
+        self.ts = ts
+        self.h = h
+        self.mid = mid
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.mid,)
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_long(w, self.ts)
+        pack_short(w, self.h)
+        pack_mid(w, self.mid)
+
+    def unpack(self, r: Reader) -> Message:
+        return BarrierRequest(r.long(), r.group(), r.mid())
+
+
+MESSAGES: Final[tuple[type[Message], ...]] = (
+    Multicast,
+    Reply,
+    Hint,
+    Copy,
+    BarrierRequest,
+    *STREAM_MESSAGES,
+    *LOG_MESSAGES,
+)
+PACKED: Final[tuple[Message, ...]] = (
+    Multicast(NOTHING),
+    NO_COPY,
+    BarrierRequest(0, 0, NOBODY),
+    *STREAM_PACKED,
+    *LOG_PACKED,
+)
+
+
+def wrap(m: AppMessage, facts: tuple[int, ...]) -> AppMessage:
+    """The message as it stands in a log, with these facts in front of its payload; a run is none there."""
+    w = BytesWriter()
+    pack_short(w, m.count)
+    pack_short(w, len(facts))
+    for fact in facts:
+        pack_long(w, fact)
+    w.write(m.payload)
+    return AppMessage(m.mid, m.dest, w.getvalue(), m.done)
+
+
+def facts_of(m: AppMessage) -> list[int]:
+    r = Reader(m.payload, 0)
+    r.short()
+    return [r.long() for _ in range(r.short())]
+
+
+def unwrap(m: AppMessage, facts: int) -> AppMessage:
+    """The message without so many facts."""
+    return AppMessage(m.mid, m.dest, m.payload[4 + 8 * facts :], m.done, Reader(m.payload, 0).short())

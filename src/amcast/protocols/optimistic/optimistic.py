@@ -1,0 +1,95 @@
+"""Optimistic Atomic Multicast: Baseline, and a first guess of the order after a single message delay.
+
+Paper: Bezerra, Pedone, Garbinato, Geyer, "Optimistic Atomic Multicast", sections 4 and 6.
+
+Latency in message delays: 1 optimistic, 3 conservative; 4 if the final timestamp differs from the initial one.
+
+How it works. A message goes to its destinations at once, not only to the group that orders it. A process waits until
+all that was stamped earlier has probably come (its wait window w), and then delivers optimistically, and proposes, in
+the order of the initial timestamps. If its estimate was right the order will be the same in the end. A request for a
+barrier waits in the same way, else the null message would push up the timestamps of messages on their way.
+
+A copy that comes too late is delivered optimistically at once: a mistake, not an error. If the ordered message comes
+first, the copies that wait with lower timestamps are delivered optimistically, then it. So every message is delivered
+optimistically once, before it is delivered, and in the order of its sender.
+"""
+
+from typing import final
+
+from amcast.core.order import time_of
+from amcast.core.process import Effects, Params
+from amcast.core.topology import Mid, Topology
+from amcast.core.wire import AppMessage
+from amcast.protocols.black_box.replicated_log import LEADER
+from amcast.protocols.optimistic.baseline import DEFAULTS, FOR_EVER, Baseline, Options
+from amcast.protocols.optimistic.messages import MESSAGE
+from amcast.protocols.optimistic.reliable_multicast import Copy
+from amcast.protocols.optimistic.wait_window import WaitWindow
+
+
+@final
+class Optimistic(Baseline):
+    """A member of group g0."""
+
+    def __init__(
+        self, pid: int, topology: Topology, params: Params, out: Effects, options: Options = DEFAULTS
+    ) -> None:
+        super().__init__(pid, topology, params, out, options)
+        start = options.window_start if options.window_start >= 0 else params.delta // params.clock_tick
+        self.window = WaitWindow(start, options.percentile, options.window)
+        self.guessed: dict[Mid, bool] = {}  # delivered optimistically, not ordered yet
+        self.wakes_at = FOR_EVER
+
+    def targets(self, dest: tuple[int, ...]) -> tuple[int, ...]:
+        return self.log.members + self.log.outside(dest)
+
+    def horizon(self) -> int:
+        return self.clock() - self.window.length
+
+    def on_heard(self, copy: Copy) -> None:
+        if copy.p != self.pid:
+            self.window.heard(copy.p, self.clock() - time_of(copy.ts))
+
+    def on_due(self, copy: Copy) -> None:
+        if copy.kind == MESSAGE and self.g0 in copy.m.dest:
+            self.guess(copy.m, self.topology.group_of[copy.p])
+
+    def guess(self, m: AppMessage, x: int) -> None:
+        if m.mid not in self.guessed and not self.done[x].contains(m.mid):
+            self.guessed[m.mid] = True
+            self.out.optimistic.append(m)
+
+    def on_ordered(self, m: AppMessage, x: int, ts: int) -> None:
+        self.let_go(ts)
+        self.guess(m, x)
+        del self.guessed[m.mid]
+
+    def on_refused(self, x: int, m: AppMessage, key: int) -> None:
+        super().on_refused(x, m, key)
+        self.guessed.pop(m.mid, None)
+
+    def advance(self) -> None:
+        super().advance()
+        self.wake_later()
+
+    def wake_later(self) -> None:
+        """A timer for the next thing that will be due."""
+        t = time_of(self.waiting[0][0]) if self.waiting else FOR_EVER
+        if self.log.status == LEADER:
+            for h, requests in enumerate(self.requests):
+                for ts in requests:
+                    if ts > self.barrier_sent[h]:
+                        t = min(t, time_of(ts))
+        wake_at = t + self.window.length
+        if t < FOR_EVER and wake_at < self.wakes_at:
+            self.wakes_at = wake_at
+            wait = (wake_at - self.clock()) * self.params.clock_tick
+            self.set_timer("window", wait, wait)
+
+    def on_timer(self, name: str) -> None:
+        if name == "window":
+            self.wakes_at = FOR_EVER
+        super().on_timer(name)
+
+    def condition(self) -> dict[str, object]:
+        return {**super().condition(), "window": self.window.length * self.params.clock_tick}

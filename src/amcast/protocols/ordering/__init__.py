@@ -1,0 +1,1 @@
+"""Fifo and causal multicast to open groups."""

@@ -1,0 +1,288 @@
+"""A_fifo: genuine fifo multicast to open groups, whatever number of processes crash.
+
+A process announces by an OK that it has delivered all that a sender multicast to its group before m; m is delivered
+when every process that Θ trusts in every destination group has said so. An OK carries m, so that a delivered message
+cannot be lost with its sender; links need not deliver what a crashed process had under way.
+
+Paper: Schiper, Pedone, "Fast, Flexible, and Highly Resilient Genuine Fifo and Causal Multicast Algorithms",
+Algorithm A_fifo; `# l.N` is a line there.
+
+Latency in message delays: 2.
+
+Departures: a message carries the numbers of its destination groups only; instead of msgSet there are the undelivered
+messages and, per sender, the number of the next one: after its delivery nothing of a message is kept (what others need
+of it is in the OK that was sent before). Θ is one per group, which the proofs need (§3.1 asks for less). Members reply
+to a sender outside of their groups, so that it can go on.
+"""
+
+from typing import ClassVar, Final, final
+
+from mypy_extensions import mypyc_attr
+
+from amcast.core.process import Effects, Params, Process
+from amcast.core.requests import Reply, Request
+from amcast.core.topology import Mid, Topology, sender_of
+from amcast.core.wire import AppMessage, Message
+from amcast.protocols.allconcur.digraphs import mask
+from amcast.protocols.parts.failure_detectors import ALIVE, Alive, FailureDetector
+
+
+class Numbered(Request):
+    """m, its number at each destination group, and what causally precedes it (see causal.py)."""
+
+    wire: ClassVar[dict[str, object]] = {"m": AppMessage, "seqs": tuple[int, ...], "past": tuple[int, ...]}
+
+    def __init__(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...]) -> None:
+        super().__init__(m)
+        self.seqs = seqs
+        self.past = past
+
+    def sound(self, groups: int) -> bool:
+        past = self.past
+        counts = [0 <= past[i] < groups and past[i + 1] >= 0 for i in range(0, len(past) - 2, 3)]
+        return len(self.seqs) == len(self.m.dest) and min(self.seqs) > 0 and len(past) % 3 == 0 and False not in counts
+
+
+@final
+class Cast(Numbered):
+    """A multicast."""
+
+
+@final
+class Again(Numbered):
+    """The same from a client that has no reply, and wants one if m is delivered."""
+
+
+@final
+class Ok(Numbered):
+    """The same, and: whoever sends this has delivered all that the sender of m multicast to its group before."""
+
+
+MESSAGES: Final[tuple[type[Message], ...]] = (Cast, Ok, Reply, Alive)
+ASKED: Final[tuple[type[Message], ...]] = (Cast, Again)
+RETRY: Final = 60  # in δ: a client that has no reply by then asks again
+
+
+@final
+class Entry:
+    """An undelivered message."""
+
+    def __init__(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...], addressees: int) -> None:
+        self.m = m
+        self.seqs = seqs
+        self.past = past
+        self.addressees = addressees  # processes as bits, as are:
+        self.oks = 0
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Fifo(Process):
+    """A member of group g0, or a sender outside of all groups (g0 = -1)."""
+
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
+        super().__init__(pid, topology, params, out)
+        self.g0 = topology.group_of[pid] if pid < topology.size else -1
+        self.nb_cast = [0] * len(topology.groups)  # l.2
+        self.next_f_del: dict[int, int] = {}  # l.3, sender -> number, from 1 on
+        self.msg_set: dict[int, dict[int, Entry]] = {}  # l.4, sender -> number -> entry
+        self.replicas = tuple(range(topology.replicas))
+        self.detector = FailureDetector((), topology.replicas, params, 0)
+        self.theta = (1 << topology.replicas) - 1  # the trusted processes as bits
+        self.uncompleted: dict[Mid, Again] = {}  # at a sender outside
+        self.remote = pid >= topology.size  # a client of a real cluster, whose connections may break
+        self.unanswered: dict[Mid, int] = {}  # groups as bits
+        self.waits = False
+        self.settled = False  # at first it may not be connected to those who reply
+
+    def on_start(self) -> None:
+        self.detector.watch(self.watched(), self.now)
+        self.beat()
+
+    def watched(self) -> tuple[int, ...]:
+        return tuple([p for p in self.replicas if p != self.pid]) if self.g0 >= 0 else ()
+
+    # Θ
+
+    def beat(self) -> None:
+        if self.g0 >= 0:
+            self.send(self.listeners(), ALIVE)
+        if self.watched():
+            self.set_timer("beat", self.params.heartbeat, self.params.heartbeat)
+
+    def listeners(self) -> tuple[int, ...]:
+        return tuple([p for p in self.replicas if p != self.pid])
+
+    def on_timer(self, name: str) -> None:
+        if name == "retry":
+            self.waits = False
+            self.settled = True
+            self.on_suspect()
+            self.wait()
+            return
+        silent = self.detector.newly_suspected(self.now)
+        for p in silent:
+            self.note("suspect", f'{{"process": "{self.topology.name(p)}"}}')
+            self.theta &= ~(1 << p)
+        if silent:
+            self.theta_changed()
+        self.beat()
+
+    def on_detect(self, pid: int, suspected: bool) -> None:
+        self.detector.suspected[pid] = suspected
+        self.theta = self.theta & ~(1 << pid) if suspected else self.theta | 1 << pid
+        self.theta_changed()
+
+    def theta_changed(self) -> None:
+        for sender in list(self.msg_set):
+            self.f_deliver_next(sender)
+
+    # Task 1
+
+    def on_multicast(self, m: AppMessage) -> None:  # l.5
+        self.f_mcast(m)
+
+    def f_mcast(self, m: AppMessage) -> None:
+        for g in m.dest:  # l.6
+            self.nb_cast[g] += 1  # l.7
+        seqs = tuple([self.nb_cast[g] for g in m.dest])  # l.8
+        past = self.past(m)
+        if self.g0 not in m.dest:
+            self.uncompleted[m.mid] = Again(m, seqs, past)
+        self.send(self.topology.members_of(m.dest), Cast(m, seqs, past))  # l.9
+        if self.remote:
+            self.unanswered[m.mid] = mask(m.dest)
+            self.wait()
+
+    def past(self, m: AppMessage) -> tuple[int, ...]:
+        return ()
+
+    # A client of a real cluster
+
+    def wait(self) -> None:
+        if self.uncompleted and not self.waits:
+            self.waits = True
+            patience = (RETRY if self.settled else RETRY // 6) * self.params.delta
+            self.set_timer("retry", patience, patience)
+
+    def on_answer(self, msg: Reply) -> None:
+        """Such a client wants to hear something from every group."""
+        left = self.unanswered.get(msg.mid, 0) & ~(1 << msg.g)
+        if left:
+            self.unanswered[msg.mid] = left
+        elif self.unanswered.pop(msg.mid, 0):
+            self.uncompleted.pop(msg.mid, None)
+            self.out.completed.append(msg.mid)
+
+    def on_suspect(self) -> None:
+        """A connection broke."""
+        for again in self.uncompleted.values():
+            self.send(self.topology.members_of(again.m.dest), again)
+
+    def on_abandon(self, mid: Mid) -> None:
+        self.uncompleted.pop(mid, None)
+        self.unanswered.pop(mid, None)
+
+    # Receiving
+
+    def on_message(self, sender: int, msg: Message) -> None:
+        if isinstance(msg, Ok):
+            self.on_ok(sender, msg)
+        elif isinstance(msg, Again):
+            entry = self.introduce(msg.m, msg.seqs, msg.past)
+            if entry is not None:
+                self.f_deliver_next(sender)
+            elif self.is_delivered(sender, msg.seqs[msg.m.dest.index(self.g0)]):
+                self.send_one(sender, Reply(msg.m.mid, self.g0, self.pid))
+        elif isinstance(msg, Cast):
+            entry = self.introduce(msg.m, msg.seqs, msg.past)
+            if entry is not None:
+                self.f_deliver_next(sender_of(msg.m.mid))
+        elif isinstance(msg, Alive):
+            if self.detector.heard(sender, self.now):
+                self.note("trust", f'{{"process": "{self.topology.name(sender)}"}}')
+                self.theta |= 1 << sender
+        elif isinstance(msg, Reply):
+            if self.remote:
+                self.on_answer(msg)
+            else:
+                self.complete(msg.mid)
+
+    def is_delivered(self, q: int, seq: int) -> bool:
+        return seq < self.next_f_del.get(q, 1)
+
+    def on_ok(self, sender: int, msg: Ok) -> None:
+        entry = self.introduce(msg.m, msg.seqs, msg.past)
+        if entry is not None:
+            entry.oks |= 1 << sender
+            self.f_deliver_next(sender_of(msg.m.mid))
+
+    def introduce(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...]) -> Entry | None:
+        """The entry of m, known from now on; None if m is delivered already."""
+        q = sender_of(m.mid)
+        seq = seqs[m.dest.index(self.g0)]
+        next_f_del = self.next_f_del.get(q, 1)
+        if seq < next_f_del:
+            return None
+        entries = self.msg_set.get(q)
+        if entries is None:
+            entries = {}
+            self.msg_set[q] = entries
+        entry = entries.get(seq)
+        if entry is None:  # l.11
+            addressees = 0
+            for p in self.topology.members_of(m.dest):
+                addressees |= 1 << p
+            entry = Entry(m, seqs, past, addressees)
+            if seq == next_f_del:  # l.12
+                self.send_ok(entry)  # l.13
+            else:
+                self.send(self.topology.members_of(m.dest), Cast(m, seqs, past))  # l.15
+            entries[seq] = entry  # l.16
+        return entry
+
+    def send_ok(self, entry: Entry) -> None:
+        self.send(self.ok_to(entry.m), Ok(entry.m, entry.seqs, entry.past))
+
+    def ok_to(self, m: AppMessage) -> tuple[int, ...]:
+        return self.topology.members_of(m.dest)
+
+    def f_deliver_next(self, q: int) -> None:
+        """Deliver what can be of sender q."""
+        entries = self.msg_set.get(q)
+        if entries is None:
+            return
+        seq = self.next_f_del.get(q, 1)
+        entry = entries.get(seq)
+        while entry is not None and self.theta & entry.addressees & ~entry.oks == 0:  # l.17
+            del entries[seq]
+            seq += 1
+            self.next_f_del[q] = seq  # l.19
+            self.f_deliver(entry)  # l.18
+            entry = entries.get(seq)
+            if entry is not None:  # l.20
+                self.send_ok(entry)  # l.21
+        if not entries:
+            del self.msg_set[q]
+
+    def f_deliver(self, entry: Entry) -> None:
+        self.hand_over(entry.m)
+
+    def hand_over(self, m: AppMessage) -> None:
+        """To the application."""
+        self.deliver(m)
+        q = sender_of(m.mid)
+        if q == self.pid:
+            self.out.completed.append(m.mid)
+        elif q >= self.topology.size or self.topology.group_of[q] not in m.dest:
+            self.send_one(q, Reply(m.mid, self.g0, self.pid))
+
+    def complete(self, mid: Mid) -> None:
+        """At a sender outside: one delivery means that all destinations will deliver."""
+        if not self.remote and self.uncompleted.pop(mid, None) is not None:
+            self.out.completed.append(mid)
+
+    def condition(self) -> dict[str, object]:
+        return {"role": "member", "waits": self.detector.waits()}
+
+    def footprint(self) -> int:
+        return sum([len(entries) for entries in self.msg_set.values()])

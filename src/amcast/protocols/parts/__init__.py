@@ -1,0 +1,1 @@
+"""Sub-machines that several protocols are built from."""

@@ -1,0 +1,1 @@
+"""White-Box atomic multicast: Skeen's protocol and Paxos woven into one."""

@@ -1,0 +1,181 @@
+"""The numbered invariants of the White-Box paper (Figure 6 and Appendix A), asserted while a run goes on.
+
+One `Monitor` watches all replicas of a run: they report what they send and what they hold, and the first report that
+contradicts an invariant raises `InvariantViolation`. It sees more than any process may, so it is for simulations and
+tests only. Rows are (mid, Phase, LocalTS, GlobalTS).
+"""
+
+from typing import Final, final
+
+from amcast.core.order import time_of
+from amcast.core.topology import Mid, Topology
+from amcast.errors import InvariantViolation
+
+COMMITTED: Final = 3
+
+Row = tuple[Mid, int, int, int]
+
+
+@final
+class Fact:
+    """A quorum of a group acknowledged m: a vector of ballots, b of them its own, and where it leads."""
+
+    def __init__(self, bal: tuple[int, ...], b: int, mid: Mid, lts: int, gts: int) -> None:
+        self.bal = bal
+        self.b = b
+        self.mid = mid
+        self.lts = lts
+        self.gts = gts
+        self.below: dict[Mid, int] | None = None  # what the leader knew with a local timestamp below gts
+
+
+@final
+class Monitor:
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self._accepts: dict[tuple[Mid, int, int], int] = {}
+        self._acks: dict[tuple[Mid, int, tuple[int, ...]], int] = {}
+        self._acked: dict[tuple[Mid, int, tuple[int, ...]], tuple[int, int]] = {}  # own ballot, local timestamp
+        self._below: dict[tuple[Mid, int, tuple[int, ...]], dict[Mid, int]] = {}
+        self._facts: list[list[Fact]] = [[] for _ in topology.groups]
+        self._lts_of: dict[tuple[Mid, int], int] = {}
+        self._gts_of: dict[Mid, int] = {}
+        self._mid_of: dict[int, Mid] = {}
+        self._joined: dict[int, tuple[int, int]] = {}  # cballot and ballot before a restart
+        self._seen: dict[int, tuple[int, int, int, dict[Mid, Row]]] = {}
+
+    def fail(self, number: str, text: str) -> None:
+        raise InvariantViolation(f"White-Box invariant {number}: {text}")
+
+    def name(self, mid: Mid) -> str:
+        return self.topology.message_name(mid)
+
+    def accept_sent(self, g: int, b: int, mid: Mid, lts: int) -> None:
+        known = self._accepts.setdefault((mid, g, b), lts)
+        if known != lts:
+            self.fail("1", f"ACCEPT of {self.name(mid)} in g{g}, ballot {b}, with {known} and with {lts}")
+
+    def accepted(self, pid: int, mid: Mid, b: int, lts: int, gts: int, bal: tuple[int, ...], rows: list[Row]) -> None:
+        """A member is about to acknowledge this vector; `b` is its own component, `rows` what it holds."""
+        g = self.topology.group_of[pid]
+        rank = self.topology.rank_of[pid]
+        key = (mid, g, bal)
+        before = self._acks.get(key, 0)
+        after = before | 1 << rank
+        if after == before:
+            return
+        self._acks[key] = after
+        self._acked[key] = (b, lts)
+        if rank == b & 0xFFFF:
+            self._below[key] = {row[0]: row[2] for row in rows if row[2] < gts}
+        quorum = self.topology.quorum(g)
+        if after.bit_count() < quorum:
+            return
+        if before.bit_count() < quorum:
+            for known in self._facts[g]:
+                if known.mid == mid and known.lts != lts:
+                    self.fail("19", f"quorums of g{g} accepted {self.name(mid)} with {known.lts} and with {lts}")
+            self._facts[g].append(Fact(bal, b, mid, lts, gts))
+        below = self._below.get(key)
+        if below is not None:
+            for fact in self._facts[g]:
+                if fact.mid == mid and fact.bal == bal:
+                    fact.below = below
+
+    def deliver_sent(self, g: int, mid: Mid, lts: int, gts: int) -> None:
+        if self._lts_of.setdefault((mid, g), lts) != lts:
+            self.fail("3a", f"g{g} delivers {self.name(mid)} with local timestamps {self._lts_of[(mid, g)]} and {lts}")
+        if self._gts_of.setdefault(mid, gts) != gts:
+            self.fail("3b", f"{self.name(mid)} delivered with final timestamps {self._gts_of[mid]} and {gts}")
+        if self._mid_of.setdefault(gts, mid) != mid:
+            self.fail("4", f"{self.name(mid)} and {self.name(self._mid_of[gts])} share final timestamp {gts}")
+
+    def adopted(self, pid: int, cballot: int, clock: int, rows: list[Row], done: list[Mid]) -> None:
+        """A process entered a ballot; `done` are the messages that it delivered and forgot."""
+        g = self.topology.group_of[pid]
+        held = {row[0]: row for row in rows}
+        forgotten = dict.fromkeys(done, True)
+        for fact in self._facts[g]:
+            if fact.b >= cballot:
+                continue
+            who = f"{self.topology.name(pid)} in ballot {cballot}"
+            row = held.get(fact.mid)
+            if row is None:
+                if fact.mid not in forgotten:
+                    self.fail("2a", f"{who} lost {self.name(fact.mid)}, which a quorum accepted in ballot {fact.b}")
+            elif row[2] != fact.lts:
+                self.fail("2b", f"{who} has {self.name(fact.mid)} with {row[2]}, a quorum accepted {fact.lts}")
+            if clock < time_of(fact.gts):
+                self.fail("2c", f"{who} has clock {clock}, below the timestamp {fact.gts} of {self.name(fact.mid)}")
+            if fact.below is not None:
+                for mid, _, lts, _ in rows:
+                    if lts < fact.gts and fact.below.get(mid) != lts and mid not in forgotten:
+                        self.fail("5", f"{who} has {self.name(mid)} at {lts}, unknown when {fact.gts} was accepted")
+
+    def restarted(self, pid: int, cballot: int, rows: list[Row], done: list[Mid]) -> None:
+        """A process came back from its disk: what it acknowledged must be there, what it only proposed is gone."""
+        before = self._seen.pop(pid, None)
+        if before is not None:
+            self._joined[pid] = (before[0], before[1])
+        g = self.topology.group_of[pid]
+        bit = 1 << self.topology.rank_of[pid]
+        held = {row[0]: row[2] for row in rows}
+        forgotten = dict.fromkeys(done, True)
+        for key, members in self._acks.items():
+            mid, group, _ = key
+            b, lts = self._acked[key]
+            if group == g and members & bit and b == cballot and mid not in forgotten and held.get(mid) != lts:
+                self.fail("2b", f"{self.topology.name(pid)} restarted without {self.name(mid)}, which it had accepted")
+
+    def replaced(self, pid: int) -> None:
+        """A process came back without what it knew, and answers for nothing of that."""
+        self._seen.pop(pid, None)
+        self._joined.pop(pid, None)
+        g = self.topology.group_of[pid]
+        bit = 1 << self.topology.rank_of[pid]
+        for key, members in self._acks.items():
+            if key[1] == g:
+                self._acks[key] = members & ~bit
+
+    def check_process(self, pid: int, cballot: int, ballot: int, clock: int, rows: list[Row]) -> None:
+        """After every step: what holds at one process, alone and compared with its previous step."""
+        who = self.topology.name(pid)
+        if cballot > ballot:
+            self.fail("9", f"{who} has cballot {cballot} above ballot {ballot}")
+        held: dict[Mid, Row] = {}
+        lts_seen: dict[int, Mid] = {}
+        for row in rows:
+            mid, phase, lts, gts = row
+            held[mid] = row
+            if lts_seen.setdefault(lts, mid) != mid:
+                self.fail("20", f"{who} has {self.name(mid)} and {self.name(lts_seen[lts])} both at {lts}")
+            if phase == COMMITTED:
+                if lts > gts:
+                    self.fail("13", f"{who} has {self.name(mid)} with local {lts} above final {gts}")
+                if clock < time_of(gts):
+                    self.fail("14", f"{who} has clock {clock} and {self.name(mid)} committed at {gts}")
+        joined = self._joined.pop(pid, None)
+        if joined is not None and (cballot < joined[0] or ballot < joined[1]):
+            self.fail("8", f"{who} restarted from ballots {joined[0]}, {joined[1]} with {cballot}, {ballot}")
+        before = self._seen.get(pid)
+        if before is not None:
+            if cballot < before[0] or ballot < before[1]:
+                self.fail("8", f"{who} went from ballots {before[0]}, {before[1]} to {cballot}, {ballot}")
+            if cballot == before[0]:
+                self._check_same_ballot(who, clock, held, before)
+        self._seen[pid] = (cballot, ballot, clock, held)
+
+    def _check_same_ballot(
+        self, who: str, clock: int, held: dict[Mid, Row], before: tuple[int, int, int, dict[Mid, Row]]
+    ) -> None:
+        if clock < before[2]:
+            self.fail("11", f"{who} moved its clock from {before[2]} back to {clock} within a ballot")
+        for mid, old in before[3].items():
+            row = held.get(mid)
+            if row is None:
+                if old[1] != COMMITTED:
+                    self.fail("10", f"{who} forgot {self.name(mid)} before it was committed")
+            elif row[1] < old[1]:
+                self.fail("10", f"{who} moved {self.name(mid)} from phase {old[1]} back to {row[1]} within a ballot")
+            elif row[2] != old[2]:
+                self.fail("12", f"{who} moved {self.name(mid)} from {old[2]} to {row[2]} within a ballot")

@@ -1,0 +1,205 @@
+"""The messages of White-Box atomic multicast: names and fields of the paper's Figure 4, and what recovery needs."""
+
+from typing import ClassVar, Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import mypyc_attr
+
+from amcast.core.requests import NOBODY, NOTHING, Hint, Multicast, Reply
+from amcast.core.topology import Mid
+from amcast.core.wire import (
+    AppMessage,
+    Background,
+    Message,
+    Reader,
+    pack_app,
+    pack_long,
+    pack_mid,
+    pack_short,
+)
+from amcast.protocols.parts.leader_election import Heartbeat
+
+State = tuple[tuple[AppMessage, int, int, int], ...]  # m, Phase, LocalTS, GlobalTS
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Accept(Message):
+    wire: ClassVar[dict[str, object]] = {"m": AppMessage, "g": int, "b": int, "lts": int}
+
+    def __init__(self, m: AppMessage, g: int, b: int, lts: int) -> None:
+        self.m = m
+        self.g = g
+        self.b = b
+        self.lts = lts
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.m.mid,)
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_app(w, self.m)
+        pack_short(w, self.g)
+        pack_long(w, self.b)
+        pack_long(w, self.lts)
+
+    def unpack(self, r: Reader) -> Message:
+        return Accept(r.app(), r.group(), r.long(), r.long())
+
+
+@final
+@mypyc_attr(acyclic=True)
+class AcceptAck(Message):
+    """`bal` is the vector of ballots that was accepted, in the order of dest(m)."""
+
+    wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "bal": tuple[int, ...]}
+
+    def __init__(self, mid: Mid, g: int, bal: tuple[int, ...]) -> None:
+        self.mid = mid
+        self.g = g
+        self.bal = bal
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.mid,)
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_mid(w, self.mid)
+        pack_short(w, self.g)
+        pack_short(w, len(self.bal))
+        for b in self.bal:
+            pack_long(w, b)
+
+    def unpack(self, r: Reader) -> Message:
+        mid = r.mid()
+        g = r.group()
+        count = r.short()
+        if count == 1:
+            return AcceptAck(mid, g, (r.long(),))
+        return AcceptAck(mid, g, tuple([r.long() for _ in range(count)]))
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Deliver(Message):
+    """`prev_gts` is the delivery sent just before this one in ballot b, BOTTOM for the first."""
+
+    wire: ClassVar[dict[str, object]] = {"m": AppMessage, "b": int, "lts": int, "gts": int, "prev_gts": int}
+
+    def __init__(self, m: AppMessage, b: int, lts: int, gts: int, prev_gts: int) -> None:
+        self.m = m
+        self.b = b
+        self.lts = lts
+        self.gts = gts
+        self.prev_gts = prev_gts
+
+    def patient(self) -> bool:
+        return True  # the client has its answer from the leader
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.m.mid,)
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_app(w, self.m)
+        pack_long(w, self.b)
+        pack_long(w, self.lts)
+        pack_long(w, self.gts)
+        pack_long(w, self.prev_gts)
+
+    def unpack(self, r: Reader) -> Message:
+        return Deliver(r.app(), r.long(), r.long(), r.long(), r.long())
+
+
+@final
+class NewLeader(Message):
+    wire: ClassVar[dict[str, object]] = {"b": int}
+
+    def __init__(self, b: int) -> None:
+        self.b = b
+
+
+@final
+class NewLeaderAck(Message):
+    wire: ClassVar[dict[str, object]] = {
+        "b": int,
+        "cballot": int,
+        "clock": int,
+        "state": tuple[tuple[AppMessage, int, int, int], ...],
+    }
+
+    def __init__(self, b: int, cballot: int, clock: int, state: State) -> None:
+        self.b = b
+        self.cballot = cballot
+        self.clock = clock
+        self.state = state
+
+    def about(self) -> tuple[Mid, ...]:
+        return tuple([m.mid for m, _, _, _ in self.state])
+
+
+@final
+class NewState(Message):
+    wire: ClassVar[dict[str, object]] = {
+        "b": int,
+        "clock": int,
+        "state": tuple[tuple[AppMessage, int, int, int], ...],
+    }
+
+    def __init__(self, b: int, clock: int, state: State) -> None:
+        self.b = b
+        self.clock = clock
+        self.state = state
+
+    def about(self) -> tuple[Mid, ...]:
+        return tuple([m.mid for m, _, _, _ in self.state])
+
+
+@final
+class NewStateAck(Message):
+    wire: ClassVar[dict[str, object]] = {"b": int}
+
+    def __init__(self, b: int) -> None:
+        self.b = b
+
+
+@final
+class Nack(Message):
+    """The sender cannot follow in ballot b or below: whoever should lead must recover above it."""
+
+    wire: ClassVar[dict[str, object]] = {"b": int}
+
+    def __init__(self, b: int) -> None:
+        self.b = b
+
+
+@final
+class Floor(Background):
+    """Every member of group g has delivered what it has to deliver up to this timestamp."""
+
+    wire: ClassVar[dict[str, object]] = {"g": int, "gts": int}
+
+    def __init__(self, g: int, gts: int) -> None:
+        self.g = g
+        self.gts = gts
+
+
+MESSAGES: Final[tuple[type[Message], ...]] = (
+    Multicast,
+    Accept,
+    AcceptAck,
+    Deliver,
+    Reply,
+    Hint,
+    NewLeader,
+    NewLeaderAck,
+    NewState,
+    NewStateAck,
+    Nack,
+    Floor,
+    Heartbeat,
+)
+
+PACKED: Final[tuple[Message, ...]] = (
+    Multicast(NOTHING),
+    Accept(NOTHING, 0, 0, 0),
+    AcceptAck(NOBODY, 0, ()),
+    Deliver(NOTHING, 0, 0, 0, 0),
+)

@@ -1,0 +1,153 @@
+"""What a White-Box replica makes durable, and how it comes back from it.
+
+A replica that restarts from its records is the same member as before, only that it missed some messages: the promise
+of a ballot, an accepted timestamp and a delivery are on disk before any replica hears of them. What it proposed as
+leader is not, so it never goes on leading in the ballot in which it crashed.
+"""
+
+from typing import ClassVar, Final, final
+
+from librt.strings import BytesWriter
+
+from amcast.core.requests import NOBODY, NOTHING
+from amcast.core.topology import MOST, Mid
+from amcast.core.wire import AppMessage, Codec, Message, Reader, pack_app, pack_long, pack_mid
+from amcast.protocols.white_box.messages import State
+
+
+@final
+class Promised(Message):
+    """l.40: joined this ballot."""
+
+    wire: ClassVar[dict[str, object]] = {"b": int}
+
+    def __init__(self, b: int) -> None:
+        self.b = b
+
+
+@final
+class Adopted(Message):
+    """l.55, l.60: entered this ballot with this state."""
+
+    wire: ClassVar[dict[str, object]] = {
+        "b": int,
+        "clock": int,
+        "state": tuple[tuple[AppMessage, int, int, int], ...],
+    }
+
+    def __init__(self, b: int, clock: int, state: State) -> None:
+        self.b = b
+        self.clock = clock
+        self.state = state
+
+
+@final
+class Accepted(Message):
+    """l.12 to l.14: accepted this local timestamp, and raised the clock."""
+
+    wire: ClassVar[dict[str, object]] = {"m": AppMessage, "lts": int, "clock": int}
+
+    def __init__(self, m: AppMessage, lts: int, clock: int) -> None:
+        self.m = m
+        self.lts = lts
+        self.clock = clock
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_app(w, self.m)
+        pack_long(w, self.lts)
+        pack_long(w, self.clock)
+
+    def unpack(self, r: Reader) -> Message:
+        return Accepted(r.app(), r.long(), r.long())
+
+
+@final
+class Delivered(Message):
+    """l.26 to l.31: delivered an accepted message."""
+
+    wire: ClassVar[dict[str, object]] = {"mid": int, "lts": int, "gts": int}
+
+    def __init__(self, mid: Mid, lts: int, gts: int) -> None:
+        self.mid = mid
+        self.lts = lts
+        self.gts = gts
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_mid(w, self.mid)
+        pack_long(w, self.lts)
+        pack_long(w, self.gts)
+
+    def unpack(self, r: Reader) -> Message:
+        return Delivered(r.mid(), r.long(), r.long())
+
+
+@final
+class Summary(Message):
+    """The start of a snapshot: what is not said by the entries and sessions that follow."""
+
+    wire: ClassVar[dict[str, object]] = {
+        "ballot": int,
+        "cballot": int,
+        "clock": int,
+        "max_delivered_gts": int,
+        "floors": tuple[int, ...],
+        "shared_with": tuple[int, ...],
+    }
+
+    def __init__(
+        self,
+        ballot: int,
+        cballot: int,
+        clock: int,
+        max_delivered_gts: int,
+        floors: tuple[int, ...],
+        shared_with: tuple[int, ...],
+    ) -> None:
+        self.ballot = ballot
+        self.cballot = cballot
+        self.clock = clock
+        self.max_delivered_gts = max_delivered_gts
+        self.floors = floors
+        self.shared_with = shared_with
+
+
+@final
+class Held(Message):
+    """In a snapshot: an entry, and whether this replica has delivered it."""
+
+    wire: ClassVar[dict[str, object]] = {"m": AppMessage, "phase": int, "lts": int, "gts": int}
+
+    def __init__(self, m: AppMessage, phase: int, lts: int, gts: int) -> None:
+        self.m = m
+        self.phase = phase
+        self.lts = lts
+        self.gts = gts
+
+
+@final
+class Remembered(Message):
+    """In a snapshot: what is delivered of one sender."""
+
+    wire: ClassVar[dict[str, object]] = {"sender": int, "done": int, "above": tuple[int, ...]}
+
+    def __init__(self, sender: int, done: int, above: tuple[int, ...]) -> None:
+        self.sender = sender
+        self.done = done
+        self.above = above
+
+
+@final
+class Joining(Message):
+    """What comes before was another member's state: nothing to answer for until a ballot above `b` is entered."""
+
+    wire: ClassVar[dict[str, object]] = {"b": int}
+
+    def __init__(self, b: int) -> None:
+        self.b = b
+
+
+RECORDS: Final = Codec(
+    (Promised, Adopted, Accepted, Delivered, Summary, Held, Remembered, Joining),
+    (Accepted(NOTHING, 0, 0), Delivered(NOBODY, 0, 0)),
+    MOST,
+)

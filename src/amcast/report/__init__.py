@@ -1,0 +1,1 @@
+"""Pages, plots and the papers' figures, from tables that others computed."""

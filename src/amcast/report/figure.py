@@ -1,0 +1,151 @@
+"""A figure of a paper as one small file: what to run, what to draw, and what the paper says about it.
+
+`figures/<name>.toml` has a `title`, the `paper` and, if need be, `notes` for the reader, and then
+
+- `[sweep.<name>]`: one or more sweeps, as in a file for `amcast sweep`, and `[scale.small.<name>]` and
+  `[scale.paper.<name>]` with the values that depend on the scale;
+- or `digraphs`, numbers of servers: what is drawn are properties of their reliable digraphs, and nothing is simulated;
+- `[plot]`, of `kind = "curves"`: columns of the runs for `x` and `y`, a panel per value of `panel`, a line per value of
+  `line`, points in the order of `along`; of `kind = "timeline"`: throughput and latency over time, in bins, at `places`
+  (groups, or "clients" for all of them); of `kind = "rates"`: what the process `at` delivers over time, in whole rounds
+  of at least `bin` together; or of `kind = "grid"`: a panel for each of `ys` and each value of `panel`, `log` names the
+  axes that are logarithmic. Like a grid, "estimates" draws what AllConcur+ is expected to achieve when servers fail,
+  and "digraphs" those;
+- `[[claim]]`: `what`, what the `paper` says, and how to measure it: a `column` of the runs, where the columns named in
+  `where` have those values ("most" and "least" are the extremes), their mean unless `how` is "max" or "min"; with
+  `over`, the ratio to another selection, point by point (there of `over_column`, if it is another one).
+
+A claim is met by a value near `expected`, a number of the paper or of a model, or by one that is `at_least` and
+`at_most` what the paper says; `within` is how much beyond counts as met, relatively. One that is known not to be met
+says in `differs` why. A claim without any of these is a number to look at. `scale` is the only one at which there is
+something to measure, where it is not both.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Final
+
+from amcast.errors import UsageError
+from amcast.spark.spec import Spec, meant, spec_of
+
+SCALES: Final = ("small", "paper")
+NEAR: Final = 0.1  # relatively: how far from what is expected a value may be
+KEYS: Final = ("title", "paper", "notes", "sweep", "scale", "digraphs", "plot", "claim")
+
+
+@dataclass(frozen=True)
+class Plot:
+    kind: str
+    sweep: str = ""  # "": the only one
+    x: str = ""
+    y: str = ""
+    panel: str = ""
+    line: tuple[str, ...] = ()
+    along: str = ""
+    bin: str = "300ms"
+    places: tuple[str, ...] = ()
+    at: str = ""
+    ys: tuple[str, ...] = ()
+    log: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    what: str
+    paper: str
+    column: str
+    expected: float | None = None
+    unit: str = "×"
+    sweep: str = ""
+    how: str = "mean"
+    where: Mapping[str, Any] | None = None
+    over: Mapping[str, Any] | None = None
+    over_column: str = ""  # "": the same one
+    at_least: float | None = None
+    at_most: float | None = None
+    within: float | None = None
+    differs: str = ""
+    scale: str = ""
+
+    @property
+    def compares(self) -> bool:
+        """False for a number that is only shown."""
+        return any(value is not None for value in (self.expected, self.at_least, self.at_most))
+
+    def is_met_by(self, value: float) -> bool:
+        beyond = self.within or 0.0
+        near = NEAR if self.within is None else self.within
+        return (
+            (self.expected is None or abs(value - self.expected) <= near * abs(self.expected))
+            and (self.at_least is None or value >= self.at_least * (1 - beyond))
+            and (self.at_most is None or value <= self.at_most * (1 + beyond))
+        )
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    title: str
+    paper: str
+    notes: tuple[str, ...]
+    sweeps: Mapping[str, Spec]
+    plot: Plot
+    claims: tuple[Claim, ...]
+    digraphs: tuple[int, ...] = ()
+
+
+def figure_names() -> list[str]:
+    """Those that can be reproduced."""
+    files = resources.files("amcast.report.figures").iterdir()
+    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+
+
+def read_figure(name: str) -> dict[str, Any]:
+    """The file of a figure; UsageError, with the closest name, if there is none."""
+    known = figure_names()
+    if name not in known:
+        raise UsageError(f"unknown figure {name!r}: {meant(name, known)} 'amcast reproduce --list' lists them")
+    file = resources.files("amcast.report.figures").joinpath(f"{name}.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def load_figure(name: str, scale: str) -> Figure:
+    """The figure with this name at this scale."""
+    return figure_of(read_figure(name), name, scale)
+
+
+def figure_of(document: Mapping[str, Any], name: str, scale: str) -> Figure:
+    """A figure from what was read from its file."""
+    for key in document:
+        if key not in KEYS:
+            raise UsageError(f"{name}.toml: unknown key {key!r}; {meant(key, KEYS)}")
+    described = document.get("sweep", {})
+    scaled = document["scale"][scale] if described else {}
+    for sweep in scaled:
+        if sweep not in described:
+            raise UsageError(f"{name}.toml: scale.{scale}.{sweep}: {meant(sweep, described)}")
+    sweeps = {
+        sweep: spec_of({**fixed, **scaled.get(sweep, {})}, f"{name}-{sweep}", f"{name}.toml: sweep.{sweep}")
+        for sweep, fixed in described.items()
+    }
+    claims = tuple(Claim(**claim) for claim in document.get("claim", ()))
+    for claim in claims:
+        if claim.differs and not claim.compares:
+            raise UsageError(f"{name}.toml: {claim.what}: differs from nothing; expected at_least, at_most or expected")
+    if not described and not document.get("digraphs"):
+        raise UsageError(f"{name}.toml: has neither sweeps nor digraphs; expected something to run")
+    plot = dict(document["plot"])
+    line = plot.pop("line", ())
+    several: dict[str, Any] = {key: tuple(plot.pop(key, ())) for key in ("places", "ys")}
+    return Figure(
+        name=name,
+        title=document["title"],
+        paper=document["paper"],
+        notes=tuple(document.get("notes", ())),
+        sweeps=sweeps,
+        plot=Plot(line=(line,) if isinstance(line, str) else tuple(line), **several, **plot),
+        claims=claims,
+        digraphs=tuple(document.get("digraphs", ())),
+    )

@@ -1,0 +1,218 @@
+"""One HTML page that needs nothing else: its style, and the few elements that a report is made of.
+
+Whatever comes from outside goes through `text` and is never markup. The page forbids itself, by its content security
+policy, to run scripts and to load anything.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+from amcast.report.plots import COLOURS, DARK_COLOURS, Picture
+
+GENERATOR: Final = "amcast report"
+MARK: Final = f'<meta name="generator" content="{GENERATOR}">'
+MOST_ROWS: Final = 60  # of a table
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+Cell = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands below it, as HTML."""
+
+    title: str
+    body: str
+    identifier: str
+
+
+def text(value: object) -> str:
+    """Safe inside an element and inside a quoted attribute."""
+    return escape(str(value))
+
+
+def number(value: Cell) -> str:
+    """For people: about four digits, a dash for nothing."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    decimals = 1 if abs(value) >= 100 else 2 if abs(value) >= 1 or value == 0 else 4
+    return f"{value:,.{decimals}f}"
+
+
+def table(caption: str, columns: Mapping[str, str], rows: Sequence[Mapping[str, Cell]], file: str = "") -> str:
+    """`columns` gives each column of `rows` its heading. Of a long table the first rows, and where the rest is."""
+    shown = rows[:MOST_ROWS]
+    numeric = {name for name in columns if any(_is_number(row.get(name)) for row in shown)}
+    head = "".join(f'<th scope="col"{_right(name in numeric)}>{text(title)}</th>' for name, title in columns.items())
+    body = "".join(f"<tr>{''.join(_cell(row.get(name), name in numeric) for name in columns)}</tr>" for row in shown)
+    left = len(rows) - len(shown)
+    more = f"{left:,} more row{'s' if left > 1 else ''}" + (f" in {file}" if file else "") if left else ""
+    note = f'<p class="note">and {text(more)}</p>' if more else ""
+    return (
+        f'<p class="caption" aria-hidden="true">{text(caption)}</p>'  # the real one would scroll away
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{text(caption)}">'
+        f"<table><caption>{text(caption)}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{note}"
+    )
+
+
+def _is_number(cell: Cell) -> bool:
+    if isinstance(cell, str):
+        return cell.endswith(" %")
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
+
+
+def _right(is_number: bool) -> str:
+    return ' class="number"' if is_number else ""
+
+
+def _cell(cell: Cell, is_number: bool) -> str:
+    if isinstance(cell, str) and cell in STATUS_CLASSES:
+        return f"<td>{_status(cell)}</td>"
+    return f"<td{_right(is_number)}>{text(number(cell))}</td>"
+
+
+def _status(words: str) -> str:
+    """In its colour, if it is one."""
+    return (
+        f'<span class="status {STATUS_CLASSES[words]}">{text(words)}</span>' if words in STATUS_CLASSES else text(words)
+    )
+
+
+STATUS_CLASSES: Final = {
+    "ok": "good", "violated": "bad", "failed": "bad", "crashed": "bad", "unknown": "unsure",
+    "empty": "unsure", "stalled": "unsure", "timeout": "unsure", "refused": "unsure", "cut off": "unsure",
+}  # fmt: skip
+
+
+def figure(picture: Picture, note: str = "") -> str:
+    caption = text(picture.title) + (f' <span class="note">{text(note)}</span>' if note else "")
+    return (
+        f'<figure><figcaption>{caption}</figcaption><div class="scroll plot" tabindex="0">{picture.svg}</div></figure>'
+    )
+
+
+def paragraph(words: str) -> str:
+    return f"<p>{text(words)}</p>"
+
+
+def notes(lines: Iterable[str]) -> str:
+    items = "".join(f"<li>{text(line)}</li>" for line in lines)
+    return f'<ul class="notes">{items}</ul>' if items else ""
+
+
+def tiles(figures: Sequence[tuple[str, str, str]]) -> str:
+    """The few numbers that matter most: what, how much, a word on it."""
+    items = "".join(
+        f"<div><dt>{text(what)}</dt><dd>{_status(value)}<small>{text(remark)}</small></dd></div>"
+        for what, value, remark in figures
+    )
+    return f'<dl class="tiles">{items}</dl>' if items else ""
+
+
+def document(title: str, subtitle: str, lead: str, sections: Sequence[Section], footer: str) -> str:
+    links = "".join(f'<a href="#{text(section.identifier)}">{text(section.title)}</a>' for section in sections)
+    parts = "".join(
+        f'<section id="{text(section.identifier)}"><h2>{text(section.title)}</h2>{section.body}</section>'
+        for section in sections
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+{MARK}
+<title>{text(title)}</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<header><h1>{text(title)}</h1><p class="subtitle">{text(subtitle)}</p></header>
+<nav aria-label="Sections">{links}</nav>
+<main>{lead}{parts}</main>
+<footer>{text(footer)}</footer>
+</body>
+</html>
+"""
+
+
+def _variables(colours: Mapping[str, str]) -> str:
+    return "".join(f"--{name}:{colour};" for name, colour in colours.items())
+
+
+LIGHT: Final = (
+    _variables(COLOURS) + "--page:#fff;--raised:#f5f7f9;--line:#d9dee3;--good:#0a7f5a;--bad:#b42318;--unsure:#8a6100;"
+)
+DARK: Final = (
+    _variables(DARK_COLOURS)
+    + "--page:#14171a;--raised:#1d2227;--line:#353c44;--good:#4cc99a;--bad:#ff8a7a;--unsure:#e0b84a;"
+)
+
+STYLE: Final = (
+    ":root{color-scheme:light dark;" + LIGHT + "}"
+    "@media (prefers-color-scheme:dark){:root{" + DARK + "}}"
+    """
+*{box-sizing:border-box}
+body{margin:0 auto;padding:1.5rem 1.25rem 3rem;max-width:64rem;background:var(--page);color:var(--ink);
+ font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
+h1{margin:0;font-size:1.7rem;line-height:1.2;overflow-wrap:anywhere}
+h2{margin:2.5rem 0 .75rem;font-size:1.2rem}
+.subtitle{margin:.35rem 0 0;color:var(--muted);overflow-wrap:anywhere}
+nav{display:flex;flex-wrap:wrap;gap:.25rem 1rem;margin:1rem 0 0;padding:.5rem 0;border-block:1px solid var(--line)}
+a{color:var(--series-0)}
+nav a{text-decoration:none}
+nav a:hover,nav a:focus{text-decoration:underline}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr));gap:.75rem;margin:1.5rem 0 0}
+.tiles div{padding:.7rem .9rem;border:1px solid var(--line);border-radius:.5rem;background:var(--raised)}
+.tiles dt{color:var(--muted);font-size:.8rem}
+.tiles dd{margin:0;font-size:1.4rem;font-weight:600;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
+.tiles small{display:block;color:var(--muted);font-size:.78rem;font-weight:400}
+.scroll{overflow-x:auto}
+.scroll:focus-visible{outline:2px solid var(--series-0);outline-offset:2px}
+table{min-width:min(100%,24rem);border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}
+caption{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
+.caption{margin:0 0 .2rem;color:var(--muted);font-size:.875rem}
+.scroll~.caption{margin-top:1.5rem}
+th,td{padding:.3rem 1.1rem .3rem 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
+th{color:var(--muted);font-weight:600;vertical-align:bottom}
+th.number{white-space:normal}
+td{overflow-wrap:break-word;max-width:34rem}
+.number{text-align:right;white-space:nowrap}
+.status{font-weight:600;white-space:nowrap}
+.good{color:var(--good)}.bad{color:var(--bad)}.unsure{color:var(--unsure)}
+figure{margin:0 0 1.5rem}
+figcaption{font-weight:600;margin-bottom:.35rem}
+.plot svg{display:block;width:100%;min-width:32rem;height:auto}
+.note{color:var(--muted);font-size:.85rem;font-weight:400}
+.notes{margin:1.25rem 0 0;padding:.6rem .9rem .6rem 2rem;border-left:3px solid var(--unsure);background:var(--raised)}
+footer{margin-top:3rem;padding-top:.75rem;border-top:1px solid var(--line);color:var(--muted);font-size:.85rem;
+ overflow-wrap:anywhere}
+@media print{
+ @page{margin:14mm}
+ :root{color-scheme:light;"""
+    + LIGHT
+    + """}
+ body{max-width:none;padding:0;font-size:10.5pt}
+ nav{display:none}
+ h2{break-after:avoid;margin-top:1.5rem}
+ figure,.tiles div,tr{break-inside:avoid}
+ .scroll{overflow:visible}
+ th,td{padding-right:.7rem;white-space:normal}
+ .caption{break-after:avoid}
+ .tiles{grid-template-columns:repeat(3,1fr)}
+ .plot svg{min-width:0;max-width:17cm}
+ thead{display:table-header-group}
+ table{min-width:0;max-width:100%;font-size:8pt}
+ footer{margin-top:1.5rem;break-before:avoid}
+}
+"""
+)

@@ -1,0 +1,200 @@
+"""Runs one process for a driver that moves bytes: batches of messages in, batches of messages out.
+
+It owns the outbox, sorts what a step sends by destination, encodes each message once, and handles what a process sends
+to itself. No I/O: the driver reads and writes, keeps the clock, and makes records durable before it releases anything.
+"""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import mypyc_attr
+
+from amcast.core.process import Effects, Params, Protocol
+from amcast.core.requests import ANSWERS, Reply, Request, codec_of
+from amcast.core.topology import Mid, Topology, sender_of
+from amcast.core.wire import (
+    AppMessage,
+    Codec,
+    Message,
+    check_run,
+    pack_blob,
+)
+from amcast.errors import WireError
+
+BATCH_BYTES: Final = 256 * 1024  # a batch is closed when it is this long
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Tick:
+    """What the steps since the last one want done; `release`d by the driver when `records` are durable."""
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+        self.urgent = False
+        self.batches: list[tuple[int, bytes]] = []  # to members
+        self.patient = False  # there is more for members, which can wait for the next tick
+        self.to_self: list[Message] = []
+        self.answers: list[tuple[int, Message]] = []  # to clients: these depend on no record
+        self.timers: list[tuple[str, int, int]] = []
+        self.optimistic: list[AppMessage] = []
+        self.deliveries: list[tuple[AppMessage, int]] = []
+        self.notes: list[tuple[str, str]] = []
+        self.halted = False  # nothing else may be done but to send what is here
+
+
+@final
+class Engine:
+    def __init__(self, protocol: Protocol, pid: int, topology: Topology, params: Params) -> None:
+        self.out = Effects()
+        self.process = protocol.replica(pid, topology, params, self.out)
+        self.codec = Codec(protocol.messages, protocol.packed, len(topology.groups))
+        self.pid = pid
+        self._members = topology.replicas
+        self._waits = params.durable  # what a process sends to itself waits for its records, like all it sends
+        self._writers = [BytesWriter() for _ in range(topology.replicas)]
+        self._urgent = [False] * topology.replicas  # something in the writer cannot wait
+        self._scratch = BytesWriter()
+        self._groups = len(topology.groups)
+        self._requests = codec_of(protocol.requests, self._groups)
+        self._answers = codec_of(ANSWERS, self._groups)
+
+    def start(self, now: int, records: list[bytes] | None) -> None:
+        if records is None:
+            self.process.start(now)
+        else:
+            self.process.recover(now, records)
+
+    def rejoin(self, now: int, records: list[bytes], floor: int) -> None:
+        self.process.rejoin(now, records, floor)
+
+    def receive(self, now: int, sender: int, batch: bytes) -> int:
+        """Messages from another member, all handled; their number. Raises WireError before any is handled."""
+        messages = self.codec.read(batch)
+        process = self.process
+        for msg in messages:
+            process.receive(now, sender, msg)
+        return len(messages)
+
+    def requests(
+        self, batch: bytes, client: int, permitted: dict[tuple[int, ...], bool], largest: int
+    ) -> tuple[list[Message], list[Message]]:
+        """The requests of a client in these bytes, and those that are not for it to make. Raises WireError.
+
+        `permitted` has an answer for every set of destinations that this client has used.
+        """
+        wanted: list[Message] = []
+        unwanted: list[Message] = []
+        for msg in self._requests.read(batch):
+            assert isinstance(msg, Request)
+            if sender_of(msg.m.mid) != client:
+                raise WireError(f"a message of session {sender_of(msg.m.mid):x} in session {client:x}")
+            if not msg.sound(self._groups):
+                raise WireError(f"a {type(msg).__name__} that means nothing")
+            m = msg.m
+            if m.count != 1:
+                check_run(m, largest)
+            if (m.count != 1 or len(m.payload) <= largest) and permitted.get(m.dest, False):
+                wanted.append(msg)
+            else:
+                unwanted.append(msg)
+        return wanted, unwanted
+
+    def ask(self, now: int, client: int, requests: list[Message]) -> None:
+        """Handle requests of a client."""
+        process = self.process
+        for msg in requests:
+            process.receive(now, client, msg)
+
+    def encode_answers(self, answers: list[tuple[int, Message]], results: dict[Mid, bytes]) -> list[tuple[int, bytes]]:
+        """Batches for clients, each answer followed by what the application said to it."""
+        writers: dict[int, BytesWriter] = {}
+        for client, msg in answers:
+            w = writers.get(client)
+            if w is None:
+                w = BytesWriter()
+                writers[client] = w
+            self._answers.write(w, msg)
+            pack_blob(w, results.get(msg.mid, b"") if isinstance(msg, Reply) else b"")
+        return [(client, w.getvalue()) for client, w in writers.items()]
+
+    def receive_own(self, now: int, messages: list[Message]) -> None:
+        process = self.process
+        pid = self.pid
+        for msg in messages:
+            process.receive(now, pid, msg)
+
+    def timer(self, now: int, name: str) -> None:
+        self.process.timer(now, name)
+
+    def drain(self, now: int, patience: bool = False) -> Tick:
+        """Everything that the steps so far want done. Without durability, to oneself included.
+
+        With `patience`, what nobody waits for may stay behind for a while, to travel with something else.
+        """
+        tick = Tick()
+        self._sort(tick)
+        while tick.to_self and not self._waits:
+            messages = tick.to_self
+            tick.to_self = []
+            self.receive_own(now, messages)
+            self._sort(tick)
+        for pid in range(self._members):
+            w = self._writers[pid]
+            if not len(w):
+                continue
+            if patience and not self._urgent[pid]:
+                tick.patient = True
+                continue
+            tick.batches.append((pid, w.getvalue()))
+            w.truncate(0)
+            self._urgent[pid] = False
+        return tick
+
+    def _sort(self, tick: Tick) -> None:
+        out = self.out
+        codec = self.codec
+        scratch = self._scratch
+        sends = out.sends
+        out.sends = []
+        for to, msg in sends:
+            if len(to) == 1:
+                self._send(tick, to[0], msg)
+                continue
+            scratch.truncate(0)
+            codec.write(scratch, msg)
+            encoded = scratch.getvalue()
+            urgent = not msg.patient()
+            for pid in to:
+                if pid == self.pid:
+                    tick.to_self.append(msg)
+                else:
+                    self._writers[pid].write(encoded)
+                    if urgent:
+                        self._urgent[pid] = True
+                    self._close_long(tick, pid)
+        tick.records += out.records
+        tick.urgent = tick.urgent or out.urgent
+        tick.timers += out.timers
+        tick.optimistic += out.optimistic
+        tick.deliveries += out.deliveries
+        tick.notes += out.notes
+        tick.halted = tick.halted or out.halted
+        out.clear()
+
+    def _send(self, tick: Tick, pid: int, msg: Message) -> None:
+        if pid == self.pid:
+            tick.to_self.append(msg)
+        elif pid >= self._members:
+            tick.answers.append((pid, msg))
+        else:
+            self.codec.write(self._writers[pid], msg)
+            if not msg.patient():
+                self._urgent[pid] = True
+            self._close_long(tick, pid)
+
+    def _close_long(self, tick: Tick, pid: int) -> None:
+        w = self._writers[pid]
+        if len(w) > BATCH_BYTES:
+            tick.batches.append((pid, w.getvalue()))
+            w.truncate(0)

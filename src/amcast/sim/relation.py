@@ -1,0 +1,42 @@
+"""Variants of Baseline and Optimistic Atomic Multicast, and who sends to whom in their experiments."""
+
+from typing import Any, cast
+
+from amcast.core.process import Effects, Params, Process, Protocol
+from amcast.core.topology import Topology
+from amcast.protocols.optimistic.baseline import Options
+from amcast.sim.workload import Destinations
+from amcast.sim.world import World
+
+
+def configured(table: Protocol, options: Options) -> Protocol:
+    """The protocol in this variant."""
+
+    def replica(pid: int, topology: Topology, params: Params, out: Effects) -> Process:
+        return cast(Process, cast(Any, table.replica)(pid, topology, params, out, options))
+
+    def client(pid: int, topology: Topology, params: Params, out: Effects) -> Process:
+        return cast(Process, cast(Any, table.client)(pid, topology, params, out, options))
+
+    return Protocol(
+        table.name, table.title, replica, client, table.order, table.tolerates, table.latency, table.messages,
+        table.packed, elects=table.elects, genuine=table.genuine, guesses=table.guesses, monitor=table.monitor,
+    )  # fmt: skip
+
+
+class Relation(Destinations):
+    """Each group sends to the next ones, so that as many send to each; a message goes to `count` of them."""
+
+    def __init__(self, groups: int, replicas: int, senders: int, count: int) -> None:
+        super().__init__(senders, count)
+        self.all_groups = groups
+        self.replicas = replicas
+
+    def senders_to(self) -> tuple[tuple[int, ...], ...]:
+        n = self.all_groups
+        return tuple([tuple(sorted([(h - i) % n for i in range(1, self.groups + 1)])) for h in range(n)])
+
+    def choose_for(self, world: World, client: int) -> tuple[int, ...]:
+        n = self.all_groups
+        g = client % (n * self.replicas) // self.replicas  # clients, if any, are numbered like the members
+        return tuple(sorted([(g + 1 + i) % n for i in self.choose(world)]))

@@ -1,0 +1,378 @@
+"""What a sweep runs: a TOML file of fixed values and lists becomes rows, one simulation each.
+
+    seeds = 5                              # 1 to 5 for every configuration, or a list; absent: one, from its hash
+    trace = "deliveries"                   # none, deliveries or full
+    protocol = ["skeen", "white_box"]      # a list is an axis: all combinations are run
+    groups = [2, 4, 10]
+    clients = 100
+    network = "lan"
+    messages = 2000                        # or duration = "10s"
+    crashes = [[], ["g0/0@50ms"]]          # a list of lists is an axis, a list of texts is one value
+
+With a table `[sample]` (`n`, `seed`) n configurations are drawn instead: from each list by chance, and from a range
+such as `{ min = 1, max = 1000, scale = "log" }` anything in it. A draw depends on the sample's seed, the number of the
+row and the name of the key, and on nothing else; without `seeds`, the number of the row is in its seed as well.
+
+Times are texts with a unit in the file and nanoseconds in the rows. The run of a row is named after its protocol and a
+hash of its configuration, so that the same row has the same name whatever else is in the sweep.
+"""
+
+import dataclasses
+import json
+import math
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from hashlib import blake2b
+from itertools import islice, product
+from pathlib import Path
+from typing import Any, Final
+
+from amcast import __version__
+from amcast.core.topology import Topology
+from amcast.errors import UsageError
+from amcast.protocols import PROTOCOLS
+from amcast.sim.network import SECOND, nanoseconds
+from amcast.sim.simulation import Crash, Simulation, set_up
+
+TRACES: Final = ("none", "deliveries", "full")
+MESSAGES: Final = 1000  # where neither messages nor duration is given
+TIMEOUT: Final = 3600 * SECOND  # of a row, on the wall
+LARGEST: Final = 2**31 - 1
+MOST_TRIED: Final = 100  # rows, before executors are left to find out that none of them can be
+SAMPLE_KEYS: Final = ("n", "seed")
+RANGE_KEYS: Final = ("min", "max", "scale")
+NOT_COMPARED: Final = ("name", "timeout_ns")  # a sweep may be resumed with other ones
+
+
+@dataclass(frozen=True)
+class Row:
+    """One simulation of a sweep."""
+
+    run: str
+    simulation: Simulation
+
+    @property
+    def config(self) -> str:
+        """The description as JSON, from which `simulation_of` makes it again."""
+        return config_of(self.simulation)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Anything from low to high, both included; by powers rather than by steps if `log`."""
+
+    low: float
+    high: float
+    log: bool
+    whole: bool
+
+    def at(self, share: float) -> float:
+        """The value so far along: from 0 for the lowest to just below 1 for the highest."""
+        if self.log:
+            value = math.exp(math.log(self.low) + share * (math.log(self.high + self.whole) - math.log(self.low)))
+        else:
+            value = self.low + share * (self.high - self.low + self.whole)
+        return min(int(value), int(self.high)) if self.whole else value
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A sweep, every value of it in the form that a `Simulation` takes."""
+
+    name: str
+    axes: Mapping[str, tuple[Any, ...] | Range]
+    seeds: tuple[int, ...] | None = None
+    sample: tuple[int, int] | None = None  # n, seed
+    trace: str = "deliveries"
+    timeout: int = TIMEOUT
+
+    def rows(self) -> list[Row]:
+        """The rows in a fixed order, each configuration once. Raises UsageError if none of them can be run."""
+        found: dict[str, Row] = {}
+        for number, values in enumerate(self.configurations()):
+            draw = f" draw {number}" if self.sample is not None else ""
+            for row in with_seeds(simulation_with(values), self.seeds, draw):
+                found.setdefault(row.run, row)
+        rows = list(found.values())
+        refuse_if_none_can_be(rows)
+        return rows
+
+    def configurations(self) -> Iterator[dict[str, Any]]:
+        if self.sample is not None:
+            n, seed = self.sample
+            for number in range(n):
+                yield {key: drawn(axis, key, number, seed) for key, axis in self.axes.items()}
+            return
+        lists = [axis for axis in self.axes.values() if not isinstance(axis, Range)]
+        for combination in product(*lists):
+            yield dict(zip(self.axes, combination, strict=True))
+
+    def document(self) -> dict[str, Any]:
+        """The sweep as it was understood, for JSON."""
+        axes = {
+            key: dataclasses.asdict(axis) if isinstance(axis, Range) else [as_json(value) for value in axis]
+            for key, axis in self.axes.items()
+        }
+        return {
+            "amcast": __version__,
+            "name": self.name,
+            "trace": self.trace,
+            "timeout_ns": self.timeout,
+            "seeds": None if self.seeds is None else list(self.seeds),
+            "sample": None if self.sample is None else dict(zip(SAMPLE_KEYS, self.sample, strict=True)),
+            "axes": axes,
+        }
+
+
+# Values
+
+
+def is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def whole(lowest: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if not isinstance(value, int) or not is_whole(value) or not lowest <= value <= LARGEST:
+            raise UsageError(f"{value!r}: expected a whole number from {lowest} to {LARGEST}")
+        return value
+
+    return read
+
+
+def number(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 1e-3 <= value <= 1e9:
+        raise UsageError(f"{value!r}: expected messages per second, from 0.001 to 1000000000")
+    return float(value)
+
+
+def time(value: object) -> int:
+    if not isinstance(value, str):
+        raise UsageError(f'{value!r}: expected a time with its unit in quotes, such as "10s"')
+    return nanoseconds(value)
+
+
+def yes_or_no(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{value!r}: expected true or false")
+    return value
+
+
+def protocol_name(value: object) -> str:
+    if value not in PROTOCOLS:
+        raise UsageError(f"{value!r}: no such protocol; {meant(str(value), PROTOCOLS)}")
+    return str(value)
+
+
+def network_name(value: object) -> str:
+    set_up(str(value), Topology((5,), 1))
+    return str(value)
+
+
+def crash_list(value: object) -> tuple[Crash, ...]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise UsageError(f'{value!r}: expected a list such as ["g0/0@50ms"]')
+    return tuple(Crash.parse(text) for text in value)
+
+
+READERS: Final[dict[str, Callable[[object], Any]]] = {
+    "protocol": protocol_name,
+    "groups": whole(1),
+    "replicas": whole(1),
+    "clients": whole(1),
+    "dest_groups": whole(1),
+    "network": network_name,
+    "messages": whole(1),
+    "duration": time,
+    "rate": number,
+    "payload": whole(0),
+    "crashes": crash_list,
+    "skew": time,
+    "checked": yes_or_no,
+    "senders_to": whole(0),
+    "window": time,
+    "rounds": whole(1),
+    "batch": whole(1),
+}
+WITH_RANGES: Final = frozenset(READERS) - {"protocol", "network", "crashes", "checked"}
+OTHER_KEYS: Final = ("name", "trace", "seeds", "timeout", "sample")
+
+
+def meant(name: str, known: Any) -> str:
+    close = get_close_matches(name.lower().replace("-", "_"), list(known), n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else f"expected one of {', '.join(known)}"
+
+
+# Reading
+
+
+def load_spec(path: Path) -> Spec:
+    """The sweep that a TOML file describes; UsageError, naming the file and the key, for what it cannot mean."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}); expected a sweep in TOML") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: is not TOML: {error}") from error
+    return spec_of(document, path.stem, str(path))
+
+
+def spec_of(document: Mapping[str, Any], name: str, source: str) -> Spec:
+    """A sweep from what was read from a file; `source` is how errors name it."""
+    for key in document:
+        if key not in READERS and key not in OTHER_KEYS:
+            raise UsageError(f"{source}: unknown key {key!r}; {meant(key, (*READERS, *OTHER_KEYS))}")
+    if "protocol" not in document:
+        raise UsageError(f"{source}: protocol is missing; expected one of {', '.join(PROTOCOLS)}, or a list")
+    for other in ("duration", "rounds"):
+        if "messages" in document and other in document:
+            raise UsageError(f"{source}: messages and {other} exclude each other; expected one of them")
+    values = dict(document)
+    if not {"messages", "duration", "rounds"} & values.keys():
+        values["messages"] = MESSAGES
+    sample = read(values, "sample", read_sample, None, source)
+    sampled = sample is not None
+    axes = {key: read(values, key, partial(read_axis, key, sampled), None, source) for key in READERS if key in values}
+    return Spec(
+        name=str(values.get("name", name)),
+        axes=axes,
+        seeds=read(values, "seeds", read_seeds, None, source),
+        sample=sample,
+        trace=read(values, "trace", read_trace, "deliveries", source),
+        timeout=read(values, "timeout", read_timeout, TIMEOUT, source),
+    )
+
+
+def read(values: Mapping[str, Any], key: str, reader: Callable[[Any], Any], default: Any, source: str) -> Any:
+    if key not in values:
+        return default
+    try:
+        return reader(values[key])
+    except UsageError as error:
+        raise UsageError(f"{source}: {key}: {error}") from error
+
+
+def read_axis(key: str, sampled: bool, value: object) -> tuple[Any, ...] | Range:
+    if isinstance(value, dict):
+        return read_range(key, value, sampled)
+    several = isinstance(value, list) and (key != "crashes" or any(isinstance(part, list) for part in value))
+    values = value if isinstance(value, list) and several else [value]
+    if not values:
+        raise UsageError("[]: expected at least one value")
+    return tuple(READERS[key](each) for each in values)
+
+
+def read_range(key: str, value: dict[str, Any], sampled: bool) -> Range:
+    if not sampled or key not in WITH_RANGES:
+        what = "a range is drawn from" if key in WITH_RANGES else "there is no range of these"
+        raise UsageError(f"{what}; expected a value or a list" + ("" if sampled else ", or a table [sample] with n"))
+    for name in value:
+        if name not in RANGE_KEYS:
+            raise UsageError(f"unknown key {name!r}; {meant(name, RANGE_KEYS)}")
+    if "min" not in value or "max" not in value:
+        raise UsageError("expected both min and max")
+    low, high = READERS[key](value["min"]), READERS[key](value["max"])
+    scale = value.get("scale", "linear")
+    if scale not in ("linear", "log"):
+        raise UsageError(f"scale {scale!r}: expected linear or log")
+    if low > high or (scale == "log" and low <= 0):
+        raise UsageError(f"from {value['min']} to {value['max']}: expected the lower bound first, above 0 for log")
+    return Range(low, high, scale == "log", key != "rate")
+
+
+def read_sample(value: object) -> tuple[int, int]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{value!r}: expected a table with n and seed")
+    for name in value:
+        if name not in SAMPLE_KEYS:
+            raise UsageError(f"unknown key {name!r}; {meant(name, SAMPLE_KEYS)}")
+    if "n" not in value:
+        raise UsageError("n is missing; expected how many configurations to draw")
+    return whole(1)(value["n"]), whole(0)(value.get("seed", 1))
+
+
+def read_seeds(value: object) -> tuple[int, ...]:
+    if isinstance(value, list) and value:
+        return tuple(whole(0)(seed) for seed in value)
+    return tuple(range(1, whole(1)(value) + 1))
+
+
+def read_trace(value: object) -> str:
+    if value not in TRACES:
+        raise UsageError(f"{value!r}: expected one of {', '.join(TRACES)}")
+    return str(value)
+
+
+def read_timeout(value: object) -> int:
+    found = time(value)
+    if found < 1:
+        raise UsageError(f"{value!r}: expected a positive time")
+    return found
+
+
+# Rows
+
+
+def drawn(axis: tuple[Any, ...] | Range, key: str, row: int, seed: int) -> Any:
+    digest = blake2b(f"{seed}/{row}/{key}".encode(), digest_size=8).digest()
+    share = (int.from_bytes(digest) >> 11) / (1 << 53)
+    return axis.at(share) if isinstance(axis, Range) else axis[int(share * len(axis))]
+
+
+def simulation_with(values: Mapping[str, Any]) -> Simulation:
+    if "replicas" not in values and PROTOCOLS[values["protocol"]].single_replica:
+        values = {**values, "replicas": 1}
+    if "groups" not in values and PROTOCOLS[values["protocol"]].single_group:
+        values = {**values, "groups": 1}
+    return Simulation(**values)
+
+
+def with_seeds(simulation: Simulation, seeds: tuple[int, ...] | None, draw: str) -> Iterator[Row]:
+    own = int.from_bytes(hash_of(config_of(simulation, without="seed") + draw, 6))
+    for seed in seeds if seeds is not None else (own,):
+        seeded = dataclasses.replace(simulation, seed=seed)
+        yield Row(f"{seeded.protocol}-{hash_of(config_of(seeded), 8).hex()}", seeded)
+
+
+def hash_of(text: str, size: int) -> bytes:
+    return blake2b(text.encode(), digest_size=size).digest()
+
+
+def config_of(simulation: Simulation, without: str = "") -> str:
+    """What differs from the defaults, as JSON with its keys in order: a field that is new changes no old name."""
+    fields = dataclasses.fields(Simulation)
+    seen = {each.name: getattr(simulation, each.name) for each in fields}
+    defaults = {each.name: each.default for each in fields}
+    kept = {
+        name: as_json(value)
+        for name, value in seen.items()
+        if name != without and (name == "seed" or value not in (defaults[name], ()))
+    }
+    return json.dumps(kept, sort_keys=True)
+
+
+def simulation_of(config: str) -> Simulation:
+    """The inverse of `config_of`."""
+    values = json.loads(config)
+    values["crashes"] = tuple(Crash.parse(text) for text in values.get("crashes", ()))
+    return Simulation(**values)
+
+
+def as_json(value: Any) -> Any:
+    return [f"{crash.process}@{crash.time}ns" for crash in value] if isinstance(value, tuple) else value
+
+
+def refuse_if_none_can_be(rows: list[Row]) -> None:
+    """A sweep of which every row is impossible is a mistake; one of which some are says so in its result."""
+    first = None
+    for row in islice(rows, MOST_TRIED):
+        try:
+            row.simulation.world()
+            return
+        except UsageError as error:
+            first = first or error
+    if first is not None and len(rows) <= MOST_TRIED:
+        raise UsageError(f"none of the {len(rows)} rows can be run; the first: {first}") from first

@@ -1,0 +1,142 @@
+"""`format("amcast_replicas")`: what each single replica has delivered, for checks that compare them.
+
+A replica that does not answer has no new rows for now. If it stops in the middle of what was to be read, a row without
+a message says that some are missing.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from amcast.errors import AmcastError, UsageError
+from amcast.runtime.config import ClusterConfig, Member
+from amcast.service import connect_sync
+from amcast.spark.stream.log import BEHIND_ALL, Log, Offset
+from amcast.spark.stream.source import Part, Wanted, limited, wanted
+
+SCHEMA: Final = (
+    "run string, kind string, process string, group string, seq bigint, time bigint, message string, dest array<string>"
+)
+ARROW: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("kind", pa.string()),
+        ("process", pa.string()),
+        ("group", pa.string()),
+        ("seq", pa.int64()),
+        ("time", pa.int64()),
+        ("message", pa.string()),
+        ("dest", pa.list_(pa.string())),
+    ]
+)
+SECONDS_TO_ANSWER: Final = 5.0
+
+
+def single(w: Wanted, process: str) -> Log:
+    log = w.log
+    return Log(log.path, log.client_name, SECONDS_TO_ANSWER, log.on_loss, int(process.rpartition("/")[2]))
+
+
+def positions(config: ClusterConfig, client_name: str | None) -> Offset:
+    """Ask every replica for the position after its last row; who does not answer is not in it."""
+    with connect_sync(config.path, client_name) as client, ThreadPoolExecutor(len(config.members)) as pool:
+
+        def ask(member: Member) -> int | None:
+            try:
+                return client.read(f"g{member.group}", BEHIND_ALL, replica=member.rank, most_bytes=1).end
+            except TimeoutError:
+                return None
+            except AmcastError as refused:
+                raise UsageError(f"{member.name}: {refused}") from refused
+
+        found = zip(config.members, pool.map(ask, config.members), strict=True)
+        return {member.name: end for member, end in found if end is not None}
+
+
+class ReplicasReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, w: Wanted) -> None:
+        self.wanted = w
+        self._until: Offset | None = None
+        self._silent: dict[str, float] = {}  # asked again at this time
+
+    def _processes(self) -> list[str]:
+        return [member.name for member in self.wanted.log.config.members if f"g{member.group}" in self.wanted.groups]
+
+    def initialOffset(self) -> dict[str, int]:
+        """The same place in the total order everywhere: what is behind it, is behind it in all groups."""
+        log = self.wanted.log
+        groups = list(self.wanted.groups)
+        first = log.earliest(groups)
+        if self.wanted.start == "latest":
+            first = log.cut(first, log.ends(groups))
+        elif any(first.values()):
+            first = log.after_earliest(first)
+        return {process: first[process.partition("/")[0]] for process in self._processes()}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._until = self._ends(dict.fromkeys(self._processes(), 0))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self.wanted.rows)
+
+    def _ends(self, start: Offset) -> Offset:
+        found = dict(start)
+        for process in self._processes():
+            if self._silent.get(process, 0.0) > time.monotonic():
+                continue
+            try:
+                rows = single(self.wanted, process).read(process.partition("/")[0], BEHIND_ALL, most_bytes=1)
+                found[process] = max(found[process], rows.end)
+            except (AmcastError, TimeoutError):
+                self._silent[process] = time.monotonic() + SECONDS_TO_ANSWER
+        return found
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        ends = self._until or self._ends(start)
+        ends = {process: max(start[process], end) for process, end in ends.items()}
+        return limited(start, ends, limit.max_rows if isinstance(limit, ReadMaxRows) else self.wanted.rows)
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return [Part({name: start[name]}, {name: end[name]}) for name in end if end[name] > start[name]]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Part)
+        (process,) = partition.end
+        group = process.partition("/")[0]
+        run = self.wanted.log.config.name
+        reached = partition.start[process]
+        try:
+            for batch in single(self.wanted, process).batches(group, reached, partition.end[process]):
+                reached += batch.num_rows
+                yield _as_trace(batch, run, process, group)
+        except AmcastError:
+            row = [[run], ["lost"], [process], [group], [reached], [time.time_ns()], [None], [None]]
+            arrays = [pa.array(value, field.type) for value, field in zip(row, ARROW, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=ARROW)
+
+
+def _as_trace(batch: pa.RecordBatch, run: str, process: str, group: str) -> pa.RecordBatch:
+    same = [pa.repeat(value, batch.num_rows) for value in (run, "deliver", process, group)]
+    when = pc.multiply(batch["time"].cast(pa.int64()), 1000)
+    return pa.RecordBatch.from_arrays(
+        [*same, batch["position"], when, batch["message"], batch["dest"]], schema=ARROW
+    )  # fmt: skip
+
+
+class AmcastReplicas(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "amcast_replicas"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> ReplicasReader:
+        return ReplicasReader(wanted(self.options))

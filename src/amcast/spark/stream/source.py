@@ -1,0 +1,231 @@
+"""`spark.read.format("amcast")` and `spark.readStream.format("amcast")`: a cluster's ordered logs as rows.
+
+Offsets are positions in each group's log, so a query that goes on from its checkpoint neither loses nor repeats a row,
+whichever replica answers. With `order=merged` the logs are one: every message once, in the total order, and only up to
+where no other message can come in between any more.
+"""
+
+import json
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from amcast.errors import UsageError
+from amcast.service import load
+from amcast.spark.stream.log import BATCH_ROWS, Log, Offset
+from amcast.spark.stream.rows import SCHEMA, merged
+from amcast.spark.stream.sink import BatchWriter, StreamWriter
+
+ROWS_PER_BATCH: Final = 1_000_000
+MERGED_ROWS: Final = 500_000  # of one partition of a batch query
+OPTIONS: Final = {
+    "config": "the cluster.toml of a cluster",
+    "client": "the name of a client in it",
+    "groups": "all, or names such as g0,g2",
+    "start": 'earliest, latest, or positions as {"g0": 10, "g1": 0}',
+    "rows_per_batch": "the most rows of a micro-batch",
+    "on_loss": "fail, or earliest to leave out what is no longer kept",
+    "order": "group, or merged",
+    "deadline": "seconds to wait for an answer",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    log: Log
+    groups: tuple[str, ...]
+    start: str
+    rows: int
+    merge: bool
+
+
+def wanted(options: MutableMapping[str, str]) -> Wanted:
+    """What the options of a query say. Raises UsageError."""
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        raise UsageError(f"option {unknown[0]!r} of format amcast: expected one of {', '.join(OPTIONS)}")
+    if "config" not in options:
+        raise UsageError("format amcast needs .option('config', 'path/to/cluster.toml')")
+    config = load(options["config"])
+    names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]
+    groups = names if options.get("groups", "all") == "all" else [g.strip() for g in options["groups"].split(",")]
+    for group in groups:
+        if group not in names:
+            raise UsageError(f"group {group!r} of option groups: expected some of {', '.join(names)}")
+    on_loss = _one_of(options, "on_loss", ("fail", "earliest"))
+    deadline = _number(options, "deadline", 30.0)
+    log = Log(str(options["config"]), options.get("client"), deadline, on_loss)
+    rows = int(_number(options, "rows_per_batch", ROWS_PER_BATCH))
+    merge = _one_of(options, "order", ("group", "merged")) == "merged"
+    return Wanted(log, tuple(groups), options.get("start", "earliest"), rows, merge)
+
+
+def _one_of(options: MutableMapping[str, str], name: str, known: tuple[str, ...]) -> str:
+    value = options.get(name, known[0])
+    if value not in known:
+        raise UsageError(f"option {name} {value!r}: expected {' or '.join(known)}")
+    return value
+
+
+def _number(options: MutableMapping[str, str], name: str, default: float) -> float:
+    try:
+        value = float(options.get(name, default))
+    except ValueError:
+        value = 0
+    if not value > 0:
+        raise UsageError(f"option {name} {options[name]!r}: expected a number above 0")
+    return value
+
+
+def first_offset(w: Wanted) -> Offset:
+    groups = list(w.groups)
+    if w.start == "earliest":
+        return w.log.earliest(groups)
+    if w.start == "latest":
+        return w.log.ends(groups)
+    try:
+        found = json.loads(w.start)
+        positions = {str(group): int(position) for group, position in found.items()}
+    except (ValueError, AttributeError, TypeError):
+        positions = {"": -1}
+    if set(positions) != set(groups) or min(positions.values()) < 0:
+        expected = json.dumps(dict.fromkeys(groups, 0))
+        raise UsageError(f"option start {w.start!r}: expected earliest, latest, or a position per group as {expected}")
+    return positions
+
+
+def limited(start: Offset, ends: Offset, most: int) -> Offset:
+    """Not more than so many rows in all, shared out among the groups that have some."""
+    left = {group: max(0, end - start[group]) for group, end in ends.items()}
+    found = dict(start)
+    while most > 0 and any(left.values()):
+        waiting = [group for group, count in left.items() if count]
+        share = max(1, most // len(waiting))
+        for group in waiting:
+            taken = min(share, left[group], most)
+            found[group] += taken
+            left[group] -= taken
+            most -= taken
+    return found
+
+
+def at_least(most: int, w: Wanted) -> int:
+    """A row of each group, where they are merged: one without any would hold back the others for ever."""
+    return max(most, len(w.groups)) if w.merge else most
+
+
+class Part(InputPartition):
+    """Positions of one group; or, merged, of all groups."""
+
+    def __init__(self, start: Offset, end: Offset) -> None:
+        super().__init__((start, end))
+        self.start = start
+        self.end = end
+
+
+def read(w: Wanted, part: Part) -> Iterator[pa.RecordBatch]:
+    if not w.merge:
+        for group, end in part.end.items():
+            yield from w.log.batches(group, part.start[group], end)
+        return
+    found = [b for group, end in part.end.items() for b in w.log.batches(group, part.start[group], end)]
+    yield from merged(found).to_batches(max_chunksize=BATCH_ROWS)
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, w: Wanted) -> None:
+        self.wanted = w
+
+    def partitions(self) -> Sequence[InputPartition]:
+        w = self.wanted
+        start = first_offset(w)
+        ends = w.log.ends(list(w.groups))
+        if not w.merge:
+            return [Part({group: start[group]}, {group: ends[group]}) for group in w.groups]
+        parts: list[Part] = []
+        while True:
+            end = w.log.cut(start, limited(start, ends, at_least(MERGED_ROWS, w)))
+            if end == start:
+                return parts or [Part(start, start)]
+            parts.append(Part(start, end))
+            start = end
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Part)
+        return read(self.wanted, partition)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, w: Wanted) -> None:
+        self.wanted = w
+        self._until: Offset | None = None  # of a query that ends when it has what there was at its start
+
+    def initialOffset(self) -> dict[str, int]:
+        return first_offset(self.wanted)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._until = self.wanted.log.ends(list(self.wanted.groups))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self.wanted.rows)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        w = self.wanted
+        _same_groups(start, w)
+        ends = self._until or w.log.ends(list(w.groups))
+        ends = {group: max(start[group], end) for group, end in ends.items()}  # a replica may be behind
+        if not isinstance(limit, ReadAllAvailable):
+            ends = limited(start, ends, at_least(limit.max_rows if isinstance(limit, ReadMaxRows) else w.rows, w))
+        return w.log.cut(start, ends) if w.merge else ends
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        _same_groups(start, self.wanted)
+        if self.wanted.merge:
+            return [Part(start, end)]
+        moved = [group for group in end if end[group] > start[group]]
+        return [Part({group: start[group]}, {group: end[group]}) for group in moved]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Part)
+        return read(self.wanted, partition)
+
+
+def _same_groups(start: Offset, w: Wanted) -> None:
+    if set(start) != set(w.groups):
+        raise UsageError(
+            f"the checkpoint is of groups {', '.join(sorted(start))}, the query of {', '.join(w.groups)}; "
+            "use the same groups or another checkpoint"
+        )
+
+
+class AmcastSource(DataSource):
+    """Both directions; registered under the name "amcast"."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "amcast"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return BatchReader(wanted(self.options))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        return StreamReader(wanted(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        return BatchWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        return StreamWriter(self.options, schema)
+
+
+def register(spark: Any) -> None:
+    """Make the format known to a session that did not find it by itself."""
+    spark.dataSource.register(AmcastSource)

@@ -1,0 +1,260 @@
+"""Many simulations on Spark, a row each: `spec.json`, `trace/kind=<kind>/<run>.parquet` and `runs/<run>.parquet`.
+
+A row is run by the executor that Spark gives it to (`amcast.spark.row`) and is the same whoever runs it. Its line in
+`runs` is written last, so the listing of that folder is all there is to know about what is done: the same call on the
+same folder runs the rest. `_SUCCESS` says that every row has its line; without it the sweep is unfinished.
+
+The folder must be one that driver and executors see by the same name: any on one machine, a shared one on a cluster.
+"""
+
+import json
+import os
+import shutil
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from amcast.checks.evidence import NOTHING, Evidence
+from amcast.errors import AmcastError, UsageError
+from amcast.sim.network import SECOND
+from amcast.spark.row import OK, RESULT_SCHEMA, UNWRITABLE, Place, run_batches
+from amcast.spark.seen import evidence_of
+from amcast.spark.session import first_line, open_session
+from amcast.spark.spec import NOT_COMPARED, Row, Spec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+TASKS_PER_CORE: Final = 32  # an empty one costs 27 ms; rows differ in length, so few long tasks would leave cores idle
+SECONDS_PER_LOOK: Final = 0.3
+SUCCESS: Final = "_SUCCESS"
+SPEC: Final = "spec.json"
+ENTRIES: Final = frozenset((SPEC, SUCCESS, "runs", "trace", "_tmp", f".{SPEC}.tmp"))  # of the folder of a sweep
+
+Watch = Callable[[int, int], None]  # rows done, rows in all
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What became of a sweep."""
+
+    out: Path
+    rows: int
+    done_before: int
+    statuses: Mapping[str, int]
+    seconds: float
+    evidence: Evidence = NOTHING  # of the rows that are ok
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "out": str(self.out),
+            "rows": self.rows,
+            "done_before": self.done_before,
+            "statuses": dict(self.statuses),
+            "seconds": round(self.seconds, 3),
+            "evidence": self.evidence.as_dict(),
+        }
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C: says how much is done."""
+
+    def __init__(self, done: int, rows: int) -> None:
+        super().__init__(f"{done} of {rows} rows are done")
+        self.done = done
+        self.rows = rows
+
+
+def sweep(
+    spec: Spec,
+    out: Path,
+    *,
+    force: bool = False,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    watch: Watch | None = None,
+) -> Sweep:
+    """Run what is not done yet of a sweep. `force` replaces another sweep in `out`, or this one."""
+    started = time.monotonic()
+    rows = spec.rows()
+    folder = prepare_sweep(out, spec, force)
+    done = done_runs(folder)
+    left = [row for row in rows if row.run not in done]
+
+    def look() -> None:
+        if watch is not None:
+            watch(count_done(folder, rows), len(rows))
+
+    look()
+    if left:
+        remove(folder, [SUCCESS])
+        place = Place(str(folder), spec.trace, spec.timeout / SECOND)
+        try:
+            with open_session(f"amcast sweep {spec.name}", master=master, settings=settings, brief=True) as session:
+                run_rows(session, left, place, look)
+        except KeyboardInterrupt:
+            raise Interrupted(count_done(folder, rows), len(rows)) from None
+    finish(folder, rows)
+    lines = read_runs(folder, ["status", "multicasts", "deliveries", "crashes_seen"]).to_pylist()
+    statuses = Counter(line["status"] for line in lines)
+    evidence = evidence_of(line for line in lines if line["status"] == OK)
+    return Sweep(folder, len(rows), len(rows) - len(left), statuses, time.monotonic() - started, evidence)
+
+
+def read_runs(folder: Path, columns: list[str] | None = None) -> "pa.Table":
+    """The lines of a sweep, in the order of their names."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from amcast.spark.row import RUN_SCHEMA
+
+    files = sorted((folder / "runs").glob("*.parquet"))
+    schema = RUN_SCHEMA if columns is None else pa.schema([RUN_SCHEMA.field(name) for name in columns])
+    tables = (pq.read_table(file, columns=columns, partitioning=None) for file in files)
+    return pa.concat_tables([schema.empty_table(), *tables], promote_options="default")
+
+
+# The folder
+
+
+def prepare_sweep(out: Path, spec: Spec, force: bool) -> Path:
+    """A folder that holds this sweep and no other, as far as it is done."""
+    folder = out.absolute()  # executors may work in another one
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{out}: is a file; expected a folder for the sweep; choose another --out")
+        folder.mkdir(parents=True, exist_ok=True)
+        stranger = next((entry for entry in sorted(folder.iterdir()) if entry.name not in ENTRIES), None)
+        if stranger is not None:
+            raise UsageError(
+                f"{out}: is not empty and is not a sweep either (it holds {stranger.name}); choose another --out"
+            )
+        if force:
+            remove(folder, sorted(ENTRIES))
+        elif any(folder.iterdir()) and not same_spec(folder, spec):
+            raise UsageError(
+                f"{out}: holds another sweep; expected the same specification, to resume it; "
+                f"use --force to replace it or choose another --out"
+            )
+        remove(folder, ["_tmp"])
+        write_whole(folder / SPEC, json.dumps(spec.document(), indent=2) + "\n")
+        (folder / "runs").mkdir(exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(f"{out}: cannot be used as the folder of a sweep ({reason}); choose another --out") from error
+    return folder
+
+
+def same_spec(folder: Path, spec: Spec) -> bool:
+    try:
+        seen = json.loads((folder / SPEC).read_text())
+    except (OSError, ValueError):
+        return False
+    asked = json.loads(json.dumps(spec.document()))
+    return isinstance(seen, dict) and all(
+        seen.get(name) == asked.get(name) for name in {*seen, *asked} if name not in NOT_COMPARED
+    )
+
+
+def remove(folder: Path, names: Sequence[str]) -> None:
+    for name in names:
+        path = folder / name
+        if not path.is_dir() or path.is_symlink():
+            path.unlink(missing_ok=True)
+            continue
+        for last in (*[False] * 50, True):  # the Java of a sweep that was killed may be at work there for a moment
+            shutil.rmtree(path, ignore_errors=not last)
+            if not path.exists():
+                break
+            time.sleep(0.1)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """All of it or nothing."""
+    unfinished = path.with_name(f".{path.name}.tmp")
+    unfinished.write_text(text)
+    os.replace(unfinished, path)
+
+
+def done_runs(folder: Path) -> set[str]:
+    with os.scandir(folder / "runs") as entries:
+        return {entry.name.removesuffix(".parquet") for entry in entries if entry.name.endswith(".parquet")}
+
+
+def count_done(folder: Path, rows: Sequence[Row]) -> int:
+    return min(len(rows), len(done_runs(folder)))
+
+
+def finish(folder: Path, rows: Sequence[Row]) -> None:
+    done = done_runs(folder)
+    missing = [row.run for row in rows if row.run not in done]
+    if missing:
+        raise AmcastError(
+            f"{folder}: {len(missing)} rows have no result, the first of them {missing[0]}; the same command runs them"
+        )
+    remove(folder, ["_tmp"])
+    (folder / SUCCESS).touch()
+
+
+# The work
+
+
+def run_rows(session: "SparkSession", rows: Sequence[Row], place: Place, look: Callable[[], None]) -> None:
+    """Run these rows. If Spark gives up on them because one kills its executor, each of the rest is run by itself."""
+    from pyspark.errors import PySparkException
+
+    try:
+        run_job(session, rows, place, look)
+    except PySparkException:
+        done = done_runs(Path(place.out))
+        left = [row for row in rows if row.run not in done]
+        try:
+            run_job(session, left, replace(place, isolated=True), look)
+        except PySparkException as error:
+            raise AmcastError(f"{place.out}: Spark gave up on the sweep: {first_line(error)}") from error
+
+
+def run_job(session: "SparkSession", rows: Sequence[Row], place: Place, look: Callable[[], None]) -> None:
+    """One Spark job over these rows. Raises UsageError when the folder cannot be written."""
+    import pyarrow as pa
+
+    context = session.sparkContext
+    tasks = min(len(rows), TASKS_PER_CORE * max(1, context.defaultParallelism))
+    group = f"amcast sweep {uuid.uuid4().hex}"
+    table = pa.table({"run": [row.run for row in rows], "config": [row.config for row in rows]})
+
+    def collect() -> list[Any]:
+        context.setJobGroup(group, "rows of a sweep", interruptOnCancel=True)
+        # A shuffle in the JVM: rows that come from Python by parallelize() pass through one more process per task.
+        frame = session.createDataFrame(table).repartition(tasks)
+        results = frame.mapInArrow(partial(run_batches, place=place), RESULT_SCHEMA)
+        return results.where(f"status = '{UNWRITABLE}'").collect()
+
+    try:
+        unwritable = called_in_background(collect, look)
+    except KeyboardInterrupt:
+        context.cancelJobGroup(group)
+        raise
+    if unwritable:
+        reason = unwritable[0]["error"]
+        raise UsageError(f"{place.out}: the sweep cannot be written ({reason}); the same command resumes it")
+
+
+def called_in_background(call: Callable[[], list[Any]], look: Callable[[], None]) -> list[Any]:
+    """What a call in another thread gives; this one looks after it and is there for Ctrl-C."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(call)
+        pause = SECONDS_PER_LOOK
+        while not wait((future,), pause).done:
+            before = time.monotonic()
+            look()
+            pause = max(SECONDS_PER_LOOK, 10 * (time.monotonic() - before))
+        return future.result()

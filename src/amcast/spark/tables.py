@@ -1,0 +1,367 @@
+"""Any trace as a Spark table with the columns of `trace-format.md`, whatever its form and wherever Spark can read it.
+
+A path that ends in `.jsonl` or `.json` (also compressed, also a pattern such as `logs/*.jsonl`) is read as JSON lines,
+`.csv` as CSV with a header line, everything else as Parquet: a file, a folder, or a folder with `kind=<kind>` folders.
+The rules for single values are those of `amcast.tracefile`.
+
+`read_rows` keeps rows that cannot be used; `is_faulty` tells them, and `refuse_faults` turns the first one into a
+TraceError. What Spark itself cannot read becomes a TraceError in `spark_errors`: one line, no Java stack.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import repeat
+from operator import attrgetter
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException, PythonException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from amcast.core.trace import COLUMNS, KINDS, REQUIRED_COLUMNS, Event
+from amcast.errors import TraceError, UsageError
+from amcast.spark.columns import Columns, keys_of, name_of, refuse_unknown, renamed, their_name
+from amcast.tracefile import read_events
+from amcast.tracefile.reader import files_of_folder
+from amcast.tracefile.schema import COLUMN_TYPES, null_in_list, unknown_kind
+from amcast.tracefile.text import MARK, CsvLines, LineFault, event_of_json, header_of
+
+Batches = Iterator[pa.RecordBatch]
+
+STRINGS: Final = T.ArrayType(T.StringType())
+TIMESTAMP: Final = T.StructType([T.StructField("time", T.LongType()), T.StructField("tie", T.StringType())])
+SPARK_TYPES: Final[dict[str, T.DataType]] = {
+    **{name: T.StringType() for name in COLUMNS},
+    "seq": T.LongType(),
+    "time": T.LongType(),
+    "size": T.IntegerType(),
+    "dest": STRINGS,
+    "about": STRINGS,
+    "ts": TIMESTAMP,
+}
+SCHEMA: Final = T.StructType([T.StructField(name, SPARK_TYPES[name]) for name in COLUMNS])
+IN_EVERY_ROW: Final = ("run", "kind", "process", "seq")
+LISTS: Final = ("dest", "about")
+BAD_LINE: Final = "fault"  # which metrics look at as well
+ROWS: Final = T.StructType([*SCHEMA.fields, T.StructField(BAD_LINE, T.StringType())])
+_ARROW_ROWS: Final = pa.schema([*COLUMN_TYPES.items(), (BAD_LINE, pa.string())])
+JSON_SUFFIXES: Final = re.compile(r"\.jsonl?(\.\w+)?$")
+CSV_SUFFIXES: Final = re.compile(r"\.csv(\.\w+)?$")
+# Whatever the user's Spark is set to: a trace with a hole in it must not look like a whole one.
+NOTHING_IGNORED: Final = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+
+
+def read_trace(spark: SparkSession, path: str, columns: Columns | None = None) -> DataFrame:
+    """The events of a trace, one row each, with all the columns of `trace-format.md`. Raises TraceError, UsageError."""
+    return read_rows(spark, path, columns).select(*COLUMNS)
+
+
+def read_rows(spark: SparkSession, path: str, columns: Columns | None = None) -> DataFrame:
+    """The same with the column BAD_LINE: null, or what is wrong with the text of the row."""
+    columns = columns or {}
+    _refuse_what_is_no_trace(path, columns)
+    with spark_errors(path):
+        if JSON_SUFFIXES.search(path) and not Path(path).is_dir():
+            return _read_json(spark, path, columns)
+        if CSV_SUFFIXES.search(path) and not Path(path).is_dir():
+            return _read_csv(spark, path, columns)
+        return _read_parquet(spark, path, columns).withColumn(BAD_LINE, F.lit(None).cast("string"))
+
+
+def refuse_faults(path: str, rows: DataFrame) -> None:
+    """Raise TraceError for a row that cannot be used, if there is one."""
+    with spark_errors(path):
+        found = rows.where(is_faulty()).select("process", "seq", _fault().alias("fault")).head(1)
+    for row in found:
+        where = "" if row.process is None or row.seq is None else f"process {row.process!r}, seq {row.seq}: "
+        raise TraceError(f"{path}: {where}{row.fault}")
+
+
+@contextmanager
+def spark_errors(path: str) -> Iterator[None]:
+    """What Spark says of files that it cannot read, in one line. A fault of our own program is left as it is."""
+    from py4j.protocol import Py4JError
+
+    try:
+        yield
+    except PythonException:
+        raise
+    except (PySparkException, Py4JError) as error:
+        reason = _reason(error)
+        if _ABOUT_FILES.search(str(error)):
+            raise TraceError(
+                f"{path}: cannot be read ({reason}); expected a complete trace; check the file or record the run again"
+            ) from error
+        raise UsageError(
+            f"{path}: Spark gave up ({reason}); expected it to finish; see --master and its memory"
+        ) from error
+
+
+# ---------------------------------------------------------------- errors
+
+
+# In what Spark says about a file, and not about our program or its own memory.
+_ABOUT_FILES: Final = re.compile(
+    "FAILED_READ_FILE|PATH_NOT_FOUND|UNABLE_TO_INFER_SCHEMA|CANNOT_MERGE_SCHEMAS|CANNOT_READ_FILE_FOOTER|MALFORMED|"
+    "CONFLICTING_PARTITION_COLUMN_NAMES|CONFLICTING_DIRECTORY_STRUCTURES|FileNotFoundException|NoSuchFileException|"
+    "is not a Parquet file|UnsupportedFileSystemException|No FileSystem for scheme|AccessControlException|"
+    "UnknownHostException|ParquetDecodingException|java.io.IOException|ZStdIOException"
+)
+
+
+def _reason(error: Exception) -> str:
+    """The innermost Java message if there is one, else the first line: without a stack, at most 300 characters."""
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    messages: list[str] = []
+    while java is not None and len(messages) < 20:
+        messages.append(str(java.getMessage() or java.getClass().getSimpleName()))
+        java = java.getCause()
+    text = messages[-1] if messages else str(error)
+    return " ".join(text.strip().partition("\n")[0].split())[:300] or type(error).__name__
+
+
+def _refuse_what_is_no_trace(path: str, columns: Columns) -> None:
+    """For a path on this machine the complaints are those of the in-memory reader, which looks at the first rows."""
+    if "://" in path:
+        return
+    if any(sign in path for sign in "*?[{"):
+        if Path(path).exists():
+            raise UsageError(
+                f"{path}: is a pattern for Spark; expected a name without *, ?, [ and {{; "
+                f"rename it or use --engine memory"
+            )
+    elif not columns or not Path(path).exists():
+        next(read_events(path), None)
+    elif Path(path).is_dir():
+        files_of_folder(Path(path), their_name("kind", columns))
+    else:
+        read_events(path)  # without a look at its columns, which have other names
+
+
+# ---------------------------------------------------------------- Parquet
+
+
+def _read_parquet(spark: SparkSession, path: str, columns: Columns) -> DataFrame:
+    reader = spark.read.options(**NOTHING_IGNORED)
+    seen = reader.option("mergeSchema", "false").parquet(path)
+    files = seen.inputFiles()
+    if not files:
+        raise TraceError(f"{path}: is empty; expected at least one event; record the run again")
+    folders = set(re.findall(r"/([^/=]+)=[^/]*(?=/)", files[0]))
+    local = [unquote(urlparse(file).path) for file in files if urlparse(file).scheme == "file"]
+    if len(local) == len(files):
+        # Spark passes over links that lead nowhere.
+        local += [str(file) for file in Path(path).rglob("*.parquet") if not file.exists()]
+        with ThreadPoolExecutor() as pool:
+            for file, schema in zip(local, pool.map(_arrow_schema, local), strict=True):
+                _check_parquet(file, {field.name: _family(field.type) for field in schema}, folders, columns)
+    else:
+        merged = reader.option("mergeSchema", "true").parquet(path).schema
+        _check_parquet(path, {field.name: _spark_family(field.dataType) for field in merged}, folders, columns)
+    theirs_of = {name_of(theirs, columns): theirs for theirs in (*columns, *COLUMNS) if name_of(theirs, columns)}
+    fields = [T.StructField(theirs_of[name], SPARK_TYPES[name]) for name in COLUMNS if name in theirs_of]
+    rows = reader.schema(T.StructType(fields)).parquet(path)
+    kind = theirs_of.get("kind", "kind")
+    if kind in folders and kind not in seen.columns:  # a single file inside a kind=<kind> folder
+        value = re.findall(rf"/{re.escape(kind)}=([^/]*)/", files[0])[-1]
+        rows = rows.withColumn(kind, F.lit(unquote(value)))
+    return rows.select(
+        *(
+            F.col(f"`{theirs_of[name]}`").cast(SPARK_TYPES[name]).alias(name)
+            if name in theirs_of
+            else F.lit(None).cast(SPARK_TYPES[name]).alias(name)
+            for name in COLUMNS
+        )
+    )
+
+
+def _arrow_schema(file: str) -> pa.Schema:
+    try:
+        return pq.read_schema(file)
+    except (pa.ArrowException, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
+        raise TraceError(
+            f"{file}: cannot be read ({reason}); expected a complete trace; check the file or record the run again"
+        ) from error
+
+
+def _check_parquet(file: str, families: dict[str, str], folders: set[str], columns: Columns) -> None:
+    """Every file must have the columns that are needed, with types that can stand for ours: no mixed schemas."""
+    refuse_unknown(file, columns, ", ".join(families), {*families, *folders})
+    ours = {name_of(theirs, columns): theirs for theirs in (*families, *folders)}
+    for name in REQUIRED_COLUMNS:
+        if name not in ours:
+            raise TraceError(
+                f"{file}: column {name!r} is missing; expected at least {', '.join(REQUIRED_COLUMNS)}; add it"
+            )
+    for name in COLUMNS:
+        expected = _spark_family(SPARK_TYPES[name])
+        found = families.get(ours.get(name, ""), expected)
+        if found not in (expected, "null"):
+            raise TraceError(
+                f"{file}: column {name!r} has the type {found}; expected {expected}; write it with that type"
+            )
+
+
+def _family(of: pa.DataType) -> str:
+    """Types that can stand for each other have the same name."""
+    if pa.types.is_dictionary(of):
+        return _family(of.value_type)
+    if pa.types.is_null(of):
+        return "null"
+    if pa.types.is_string(of) or pa.types.is_large_string(of):
+        return "string"
+    if pa.types.is_integer(of):
+        return "integer"
+    if pa.types.is_list(of) or pa.types.is_large_list(of):
+        return f"list of {_family(of.value_type)}"
+    if pa.types.is_struct(of) and {"time", "tie"} <= {field.name for field in of}:
+        return f"(time {_family(of.field('time').type)}, tie {_family(of.field('tie').type)})"
+    return str(of)
+
+
+def _spark_family(of: T.DataType) -> str:
+    match of:
+        case T.StringType():
+            return "string"
+        case T.ByteType() | T.ShortType() | T.IntegerType() | T.LongType():
+            return "integer"
+        case T.NullType():
+            return "null"
+        case T.ArrayType():
+            return f"list of {_spark_family(of.elementType)}"
+        case T.StructType() if {"time", "tie"} <= set(of.names):
+            return f"(time {_spark_family(of['time'].dataType)}, tie {_spark_family(of['tie'].dataType)})"
+    return of.simpleString()
+
+
+# ---------------------------------------------------------------- text
+
+
+def _read_json(spark: SparkSession, path: str, columns: Columns) -> DataFrame:
+    lines = _lines(spark, path)
+    if not columns:
+        return lines.mapInArrow(_rows_of(event_of_json), ROWS)
+    seen = {row.name for row in lines.mapInArrow(_names, "name string").distinct().collect()}
+    if seen:
+        refuse_unknown(path, columns, ", ".join(sorted(seen)), seen)
+    return lines.mapInArrow(_rows_of(lambda line: event_of_json(renamed(line, columns))), ROWS)
+
+
+def _read_csv(spark: SparkSession, path: str, columns: Columns) -> DataFrame:
+    lines = _lines(spark, path)
+    first = lines.head(1)
+    try:
+        header = header_of(bytes(first[0].line)) if first else []
+        if not header:
+            raise TraceError(f"{path}: is empty; expected at least one event; record the run again")
+        refuse_unknown(path, columns, ", ".join(header), set(header))
+        below = CsvLines([name_of(name, columns) for name in header])
+    except LineFault as fault:
+        raise TraceError(f"{path}: line 1: {fault}") from fault
+    return lines.mapInArrow(_rows_of(below, header), ROWS)
+
+
+def _lines(spark: SparkSession, path: str) -> DataFrame:
+    """The lines as the in-memory reader sees them, as bytes; `file` is null in all but the first block of a file."""
+    lines = spark.read.options(**NOTHING_IGNORED, lineSep="\n").text(path)
+    file = F.when(F.col("_metadata.file_block_start") == 0, F.xxhash64("_metadata.file_path"))
+    return lines.select(F.col("value").cast("binary").alias("line"), file.alias("file"))
+
+
+def _rows_of(of_line: Callable[[bytes], Event | None], header: list[str] | None = None) -> Callable[[Batches], Batches]:
+    """What makes rows of lines by the functions of the in-memory reader, so that no line is judged in two ways."""
+
+    def rows(batches: Batches) -> Batches:
+        file = None
+        for batch in batches:
+            events: list[Event] = []
+            faults: list[str] = []
+            for line, of_file in zip(batch["line"].to_pylist(), batch["file"].to_pylist(), strict=True):
+                is_first = of_file is not None and of_file != file
+                try:
+                    if is_first:
+                        file, line = of_file, line.removeprefix(MARK)
+                    if is_first and header is not None:
+                        if header_of(line) != header:
+                            raise LineFault("is another header than that of the first file; make them the same")
+                    elif (event := of_line(line)) is not None:
+                        events.append(event)
+                except LineFault as fault:
+                    faults.append(f"line {line[:80].decode(errors='replace')!r}: {fault}")
+            yield _batch(events)
+            if faults:
+                nulls = [pa.nulls(len(faults), of) for of in COLUMN_TYPES.values()]
+                yield pa.RecordBatch.from_arrays([*nulls, pa.array(faults)], schema=_ARROW_ROWS)
+
+    return rows
+
+
+def _batch(events: list[Event]) -> pa.RecordBatch:
+    values = zip(*map(attrgetter(*COLUMNS), events), strict=True) if events else repeat(())
+    columns = [pa.array(of_column, of) for of_column, of in zip(values, COLUMN_TYPES.values(), strict=False)]
+    return pa.RecordBatch.from_arrays([*columns, pa.nulls(len(events), pa.string())], schema=_ARROW_ROWS)
+
+
+def _names(batches: Batches) -> Batches:
+    """The names in all lines of JSON, which has no header."""
+    names: set[str] = set()
+    for batch in batches:
+        names.update(*map(keys_of, batch["line"].to_pylist()))
+    yield pa.RecordBatch.from_pydict({"name": pa.array(sorted(names), pa.string())})
+
+
+# ---------------------------------------------------------------- rows
+
+
+def is_faulty() -> Column:
+    """Whether a row cannot be used, by the rules of `amcast.tracefile.schema.fault_of`."""
+    kind = F.col("kind")
+    lacks_message = kind.isin("multicast", "deliver", "optdeliver") & F.col("message").isNull()
+    other_sender = ~F.col("sender").eqNullSafe(F.col("process"))
+    faulty = F.col(BAD_LINE).isNotNull() | lacks_message | ~F.coalesce(kind.isin(*KINDS), F.lit(False))
+    faulty |= (kind == "multicast") & (F.col("dest").isNull() | other_sender)
+    for name in IN_EVERY_ROW:
+        faulty |= F.col(name).isNull()
+    for name in LISTS:
+        faulty |= _has_null(name)
+    return faulty
+
+
+def _has_null(name: str) -> Column:
+    return F.coalesce(F.exists(name, F.isnull), F.lit(False))
+
+
+def _fault() -> Column:
+    """What is wrong with a row, in the words of `fault_of`."""
+    said = [F.col(BAD_LINE)]
+    for name in IN_EVERY_ROW:
+        null = f"column {name!r} is null; expected a value in every row; fill it in"
+        said.append(F.when(F.col(name).isNull(), F.lit(null)))
+    kind, process, sender = (F.col(name) for name in ("kind", "process", "sender"))
+    no_message = F.concat(
+        F.lit("column 'message' is null in a "), kind, F.lit(" row; expected the id of the message; fill it in")
+    )
+    no_dest = "column 'dest' is null in a multicast row; expected the destination groups; fill it in"
+    quoted = F.coalesce(F.concat(F.lit("'"), sender, F.lit("'")), F.lit("null"))
+    other_sender = F.concat(
+        F.lit("column 'sender' is "), quoted, F.lit(" in a multicast row of process '"), process,
+        F.lit("'; expected the same process; correct one of the two"),
+    )  # fmt: skip
+    before, after = unknown_kind("\0").split(repr("\0"))
+    unknown = F.concat(F.lit(before + "'"), kind, F.lit("'" + after))
+    said += [F.when(_has_null(name), F.lit(null_in_list(name))) for name in LISTS]
+    return F.coalesce(
+        *said,
+        F.when(~kind.isin(*KINDS), unknown),
+        F.when(F.col("message").isNull(), no_message),
+        F.when(F.col("dest").isNull(), F.lit(no_dest)),
+        other_sender,
+    )

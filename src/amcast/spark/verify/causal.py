@@ -1,0 +1,71 @@
+"""Causal order on Spark: an acyclic relation proves it, and what is on a cycle is judged by the in-memory engine.
+
+The relation holds the order of deliveries at every process, the order of multicasts at every sender, and for each
+multicast all that its sender had delivered before. If m happened before m' and a process delivered m' without m, the
+two are on a cycle, with all the messages of the chain from m to m'. So every violation lies inside one strongly
+connected part, but not every such part is a violation: each is handed to `checks/causal.py`, as a trace of its messages
+alone.
+
+Two shortcuts. A sender that delivered nothing before it multicast adds no step from one process to another: if all are
+so, causal order is fifo order. And what breaks fifo order breaks causal order.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from amcast.checks import check
+from amcast.core.trace import Event
+from amcast.spark.verify.arrays import Ints, Lists, one_array
+from amcast.spark.verify.cuts import Steps, find_cuts, no_steps
+from amcast.spark.verify.cycles import Judge, find_in_blocks
+from amcast.spark.verify.graph import Line, Relation, line_of
+from amcast.spark.verify.messages import of_runs
+from amcast.spark.verify.participants import NONE, Survey
+
+
+def runs_with_chains(survey: Survey) -> set[int]:
+    """The runs in which a process delivered something before a multicast of its own."""
+    delivered, multicast = survey.chains["deliver"], survey.chains["multicast"]
+    mixed = (delivered.counts > 0) & (multicast.counts > 0) & (delivered.first < multicast.last)
+    return set(survey.processes.run[mixed].tolist())
+
+
+def past_ignored(
+    messages: DataFrame, survey: Survey, runs: set[int], per_block: int, partitions: int, start: Steps | None
+) -> dict[int, list[str]]:
+    """For each of these runs that breaks causal order: messages that show it."""
+    if not runs:
+        return {}
+    line = line_of(survey.processes.run, survey.chains["deliver"], survey.chains["multicast"])
+    rows = of_runs(messages, runs, len(survey.runs))
+    if start is not None:
+        start = no_steps(line).raised(line, start.place, start.level)
+    cuts = find_cuts(rows, line, per_block, start)
+    return find_in_blocks(rows, line, cuts, partitions, _judge(survey.processes.group), all_components=True)
+
+
+def _judge(group: Ints) -> Judge:
+    def violation(part: Relation, rows: pa.Table, line: Line) -> Sequence[int]:
+        """The messages of a counter-example to causal order among these messages, if there is one."""
+        (verdict,) = check(_events(rows, line, group), ["causal"])
+        return sorted({int(row.message or 0) for row in verdict.counterexample})
+
+    return violation
+
+
+def _events(rows: pa.Table, line: Line, group: Ints) -> Iterator[Event]:
+    """A trace of these messages alone; they are named by their number, processes and groups too."""
+    sender, sent = rows["sender"].to_pylist(), rows["sent"].to_pylist()
+    dest = rows["dest"].to_pylist()
+    for m in range(rows.num_rows):
+        if sender[m] != NONE:
+            who = str(sender[m])
+            yield Event("", "multicast", who, None, sent[m], None, str(m), who, tuple(map(str, dest[m])))
+    places = Lists.of(one_array(rows["places"]))
+    process = line.deliveries.process_at(places.values)
+    seq = line.deliveries.seq_at(places.values, process)
+    of_group = group[process]
+    for m, p, g, s in zip(*(column.tolist() for column in (places.owner, process, of_group, seq)), strict=True):
+        yield Event("", "deliver", str(p), None if g == NONE else str(g), s, None, str(m))

@@ -1,0 +1,218 @@
+"""Consistent cuts: divides a relation over messages into blocks that no cycle crosses, without looking at any clock.
+
+Every message has a level, and along each chain levels never fall. On a cycle all levels are therefore equal, and each
+level can be searched for cycles by itself. Levels begin as steps on one chain of each run, the longest; all others
+begin at zero. A message has at least the level of whatever comes before it, so levels are raised until nothing changes:
+each round reads the table of messages once, with the steps (some numbers per chain and level) known to all tasks.
+
+If a step on its own chain has moved forward, the message there comes after one that comes after it: it is on a cycle.
+Blocks that are still too large are divided once more along another chain.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from amcast.spark.verify.arrays import Ints
+from amcast.spark.verify.blocks import Batches, unpack
+from amcast.spark.verify.graph import Line, Relation, relation_of
+
+PLACES_PER_BLOCK: Final = 400_000
+MOST_DIVISIONS: Final = 5
+_STEP, _STRETCH = 0, 1
+_ROUND: Final = "what int, chain long, level long, low long, high long, places long"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The level from each of these places on, up to the next; every chain begins with a step."""
+
+    place: Ints
+    level: Ints
+
+    def level_at(self, place: Ints) -> Ints:
+        return np.asarray(self.level[np.searchsorted(self.place, place, side="right") - 1])
+
+    def raised(self, line: Line, place: Ints, level: Ints) -> "Steps":
+        """With these places at these levels, or higher."""
+        places, levels = np.concatenate([self.place, place]), np.concatenate([self.level, level])
+        order = np.lexsort((levels, places))
+        places, levels = places[order], levels[order]
+        # The highest level so far on the same chain: chains are told apart by adding more than any level.
+        apart = line.chain_at(places) * (int(levels.max()) + 1)
+        highest = np.maximum.accumulate(levels + apart) - apart
+        last_there = np.concatenate([places[1:] != places[:-1], [True]])
+        places, highest, apart = places[last_there], highest[last_there], apart[last_there]
+        is_step = np.concatenate([[True], (highest[1:] != highest[:-1]) | (apart[1:] != apart[:-1])])
+        return Steps(places[is_step], highest[is_step])
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """The part of a chain that is in one block: how many places, from where to where."""
+
+    chain: Ints
+    level: Ints
+    low: Ints
+    high: Ints
+    places: Ints
+
+
+@dataclass(frozen=True)
+class Cuts:
+    steps: Steps
+    on_cycles: Ints  # places of messages that are surely on a cycle, at most one for each run
+    divided: bool  # else every run is one block
+
+
+def no_steps(line: Line) -> Steps:
+    return Steps(line.base, np.zeros(len(line.base), dtype=np.int64))
+
+
+def find_cuts(messages: DataFrame, line: Line, per_block: int, start: Steps | None = None) -> Cuts:
+    """Blocks of about `per_block` places, as far as no cycle is across. `start` are levels to begin with."""
+    if start is None:
+        steps, stretches = no_steps(line), _whole_chains(line)
+    else:
+        steps, stretches = settled(messages, line, start)
+    on_cycles: dict[int, int] = {}
+    largest: int | None = None
+    for _ in range(MOST_DIVISIONS):
+        before, largest = largest, _largest(line, stretches)
+        if before is not None and largest >= before:
+            break
+        divided = _divided(line, steps, stretches, per_block, set(on_cycles))
+        if divided is None:
+            break
+        steps, new = divided
+        steps, stretches = settled(messages, line, steps)
+        on_cycles.update(_moved(line, steps, new))
+    return Cuts(steps, np.array(sorted(on_cycles.values()), dtype=np.int64), bool(steps.level.any()))
+
+
+def _whole_chains(line: Line) -> Stretches:
+    chains = line.deliveries
+    used = np.flatnonzero(chains.counts)
+    low = chains.base[used] + 1
+    return Stretches(used, np.zeros(len(used), dtype=np.int64), low, chains.tail[used] - 1, chains.counts[used])
+
+
+def _block_of(line: Line, stretches: Stretches) -> tuple[Ints, Ints]:
+    """The number of the block of each stretch, and the places in each block."""
+    pairs = np.stack([line.run[stretches.chain], stretches.level])
+    blocks, block = np.unique(pairs, axis=1, return_inverse=True)
+    block = block.reshape(-1)
+    return block, np.bincount(block, weights=stretches.places, minlength=blocks.shape[1]).astype(np.int64)
+
+
+def _largest(line: Line, stretches: Stretches) -> int:
+    return int(_block_of(line, stretches)[1].max(initial=0))
+
+
+def _divided(
+    line: Line, steps: Steps, stretches: Stretches, per_block: int, finished: set[int]
+) -> tuple[Steps, Steps] | None:
+    """More levels where blocks are too large, along the longest stretch of each; and only the new steps."""
+    block, sizes = _block_of(line, stretches)
+    longest_first = np.argsort(-stretches.places, kind="stable")
+    _, index = np.unique(block[longest_first], return_index=True)
+    chosen = longest_first[index]  # one stretch for each block
+    pieces = np.minimum(-(-sizes[block[chosen]] // per_block), stretches.high[chosen] - stretches.low[chosen] + 1)
+    pieces[np.isin(line.run[stretches.chain[chosen]], list(finished))] = 1
+    if not len(pieces) or pieces.max() < 2:
+        return None
+    stride = int(pieces.max())
+    chosen, pieces = chosen[pieces > 1], pieces[pieces > 1]
+    stretch = np.repeat(chosen, pieces - 1)
+    piece = 1 + np.arange(len(stretch)) - np.repeat(np.cumsum(pieces - 1) - (pieces - 1), pieces - 1)
+    width = stretches.high[stretch] - stretches.low[stretch] + 1
+    part = np.repeat(pieces, pieces - 1)
+    place = stretches.low[stretch] + width // part * piece + width % part * piece // part
+    new = Steps(place, stretches.level[stretch] * stride + piece)
+    return Steps(steps.place, steps.level * stride).raised(line, new.place, new.level), new
+
+
+def _moved(line: Line, steps: Steps, new: Steps) -> dict[int, int]:
+    """For each run in which a step moved forward on its own chain: the place where its level begins now."""
+    moved = np.flatnonzero(steps.level_at(new.place - 1) >= new.level)
+    found: dict[int, int] = {}
+    for step in moved:
+        chain = int(line.chain_at(new.place[step : step + 1])[0])
+        run = int(line.run[chain])
+        if run not in found:
+            here = (line.chain_at(steps.place) == chain) & (steps.level >= new.level[step])
+            found[run] = int(steps.place[here].min())
+    return found
+
+
+# ---------------------------------------------------------------- rounds
+
+
+def settled(messages: DataFrame, line: Line, steps: Steps) -> tuple[Steps, Stretches]:
+    """Raise levels until they never fall along any chain."""
+    while True:
+        found = messages.mapInArrow(_round(line, steps), _ROUND).toArrow()
+        what, chain, level, low, high, places = (column.to_numpy().astype(np.int64) for column in found.columns)
+        raised = what == _STEP
+        if not raised.any():
+            return steps, _merged(Stretches(chain, level, low, high, places))
+        steps = steps.raised(line, low[raised], level[raised])
+
+
+def _merged(parts: Stretches) -> Stretches:
+    order = np.lexsort((parts.level, parts.chain))
+    chain, level = parts.chain[order], parts.level[order]
+    new = np.concatenate([[True], (chain[1:] != chain[:-1]) | (level[1:] != level[:-1])])[: len(chain)]
+    starts = np.flatnonzero(new)
+    if not len(starts):
+        return parts
+    low, high = np.minimum.reduceat(parts.low[order], starts), np.maximum.reduceat(parts.high[order], starts)
+    return Stretches(chain[starts], level[starts], low, high, np.add.reduceat(parts.places[order], starts))
+
+
+def _round(line: Line, steps: Steps) -> Callable[[Batches], Batches]:
+    def read(batches: Batches) -> Batches:
+        here = steps
+        relations = [relation_of(piece, line) for piece in unpack(batches) if piece.num_rows]
+        for _ in range(2):  # what one batch raises may raise another of the same task
+            for relation in relations:
+                here = _raised_by(relation, line, here)
+        new = ~(np.isin(here.place, steps.place) & (steps.level_at(here.place) == here.level))
+        place, level = here.place[new], here.level[new]
+        if len(place):
+            yield _rows(_STEP, line.chain_at(place), level, place, place, np.ones(len(place), dtype=np.int64))
+            return
+        for relation in relations:
+            chain, level = line.chain_at(relation.places.values), steps.level_at(relation.places.values)
+            ones = np.ones(len(chain), dtype=np.int64)
+            parts = _merged(Stretches(chain, level, relation.places.values, relation.places.values, ones))
+            yield _rows(_STRETCH, parts.chain, parts.level, parts.low, parts.high, parts.places)
+
+    return read
+
+
+def _raised_by(relation: Relation, line: Line, steps: Steps) -> Steps:
+    while True:
+        level = steps.level_at(relation.places.values)
+        highest = levels_of(relation, steps, level)
+        low = level < highest[relation.places.owner]
+        if not low.any():
+            return steps
+        owner = relation.places.owner[low]
+        steps = steps.raised(line, relation.places.values[low], highest[owner])
+
+
+def levels_of(relation: Relation, steps: Steps, of_places: Ints | None = None) -> Ints:
+    """The level of each message: the highest that something before it has."""
+    here = steps.level_at(relation.places.values) if of_places is None else of_places
+    after = steps.level_at(relation.after.values)
+    return np.maximum(relation.places.highest(here, 0), relation.after.highest(after, 0))
+
+
+def _rows(what: int, chain: Ints, level: Ints, low: Ints, high: Ints, places: Ints) -> pa.RecordBatch:
+    columns = [pa.array(np.full(len(chain), what, dtype=np.int32)), *map(pa.array, (chain, level, low, high, places))]
+    return pa.RecordBatch.from_arrays(columns, names=[field.split()[0] for field in _ROUND.split(", ")])

@@ -1,0 +1,166 @@
+"""Looks for cycles in a relation over messages: in each block by itself, or from a message that is known to be on one.
+
+What comes back for a run is the names of a few messages, from which the counter-example is made.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from amcast.spark.verify.arrays import Ints, Lists, ints, is_in
+from amcast.spark.verify.blocks import SCHEMA, Batches, collect, pack, spread, unpack, whole
+from amcast.spark.verify.cuts import Cuts, levels_of
+from amcast.spark.verify.graph import (
+    Line,
+    Relation,
+    components,
+    cycle_through,
+    followed_back,
+    reached_from,
+    relation_of,
+)
+
+SOURCES_PER_COMPONENT: Final = 8
+COMPONENTS_PER_RUN: Final = 3
+
+_FOUND: Final = "run int, messages array<string>"
+_REACHED: Final = "chain long, place long, message string, via long"
+_FAR: Final = np.iinfo(np.int64).max
+
+# What to make of a strongly connected part: the messages that break the property, or nothing.
+Judge = Callable[[Relation, pa.Table, Line], Sequence[int]]
+
+
+def find_in_blocks(
+    messages: DataFrame, line: Line, cuts: Cuts, partitions: int, judge: Judge, all_components: bool
+) -> dict[int, list[str]]:
+    """For each run in which `judge` finds something: the names of the messages, as few as possible.
+
+    `all_components` says whether each strongly connected part must be looked at until one is found.
+    """
+
+    def bucket_of(piece: pa.RecordBatch) -> Ints:
+        return (ints(piece.column("run")) + levels_of(relation_of(piece, line), cuts.steps)) % partitions
+
+    def search(batches: Batches) -> Batches:
+        table = whole(batches)
+        best = {} if table is None else _found_in(table, line, judge, all_components)
+        if best:
+            columns = [pa.array(list(best), pa.int32()), pa.array(list(best.values()), pa.list_(pa.string()))]
+            yield pa.RecordBatch.from_arrays(columns, names=["run", "messages"])
+
+    found = spread(messages, partitions, bucket_of).mapInArrow(search, _FOUND).toArrow().to_pylist()
+    best: dict[int, list[str]] = {}
+    for row in sorted(found, key=lambda row: (len(row["messages"]), row["messages"])):
+        best.setdefault(row["run"], row["messages"])
+    return best
+
+
+def _found_in(table: pa.Table, line: Line, judge: Judge, all_components: bool) -> dict[int, list[str]]:
+    relation = relation_of(table, line)
+    best: dict[int, list[str]] = {}
+    tried: dict[int, int] = {}
+    for part in components(relation, line):
+        run = int(relation.run[part[0]])
+        if run in best and (all_components or len(best[run]) == 2 or tried[run] >= COMPONENTS_PER_RUN):
+            continue
+        tried[run] = tried.get(run, 0) + 1
+        chosen = np.zeros(len(relation), dtype=np.bool_)
+        chosen[part] = True
+        few = relation.only(chosen)
+        guilty = judge(few, table.filter(pa.array(chosen)), line)
+        names = few.names.take(pa.array(list(guilty), pa.int64())).to_pylist()
+        if names and (run not in best or len(names) < len(best[run])):
+            best[run] = names
+    return best
+
+
+def shortest_cycle(part: Relation, rows: pa.Table, line: Line) -> Sequence[int]:
+    """The shortest of the cycles through some of the messages of a strongly connected part."""
+    best: list[int] = []
+    lengths = part.places.lengths()
+    for source in np.argsort(-lengths, kind="stable")[:SOURCES_PER_COMPONENT]:
+        cycle = cycle_through(part, line, int(source))
+        if cycle and (not best or len(cycle) < len(best)):
+            best = cycle
+        if len(best) == 2:
+            break
+    assert best, "a strongly connected part has no cycle"
+    return best
+
+
+# ---------------------------------------------------------------- from a message that is on a cycle
+
+
+def cycles_through(messages: DataFrame, line: Line, places: Ints) -> dict[int, list[str]]:
+    """For each run: a shortest cycle through the message at the place, found in all of the table at once.
+
+    The same search as `cycle_through`, level by level; each level reads the table of messages once.
+    """
+    there = collect(messages.mapInArrow(_at(places), SCHEMA))
+    assert there is not None, "no message is at the place of one that is on a cycle"
+    sources = relation_of(there, line)
+    lowest = np.full(len(line.base), _FAR, dtype=np.int64)
+    lowest[line.chain_at(sources.places.values)] = sources.places.values
+    goals = [_goals(sources, line, source) for source in range(len(sources))]
+    names = sources.names.to_pylist()
+    history: list[dict[int, tuple[str, int]]] = [{}]
+    cycles: dict[int, list[str]] = {}
+    while len(cycles) < len(names):
+        found = messages.mapInArrow(_reached(line, lowest), _REACHED).toArrow().to_pylist()
+        assert found, "a message that is on a cycle is not"
+        who = dict(history[-1])
+        for row in sorted(found, key=lambda row: -int(row["place"])):
+            lowest[row["chain"]], who[row["chain"]] = row["place"], (row["message"], row["via"])
+        history.append(who)
+        for source, (chains, limits) in enumerate(goals):
+            run = int(sources.run[source])
+            met = [int(chain) for chain in chains[lowest[chains] < limits] if int(chain) in who]
+            if met and run not in cycles:
+                cycles[run] = _names_back(history, met[0], names[source])
+                lowest[line.run == run] = _FAR
+    return cycles
+
+
+def _goals(sources: Relation, line: Line, source: int) -> tuple[Ints, Ints]:
+    """The chains on which the source can be met again, and what the lowest place there must be below for that."""
+    mine = sources.places.values[sources.places.owner == source]
+    hanging = sources.after.values[sources.after.owner == source]
+    return line.chain_at(np.concatenate([mine, hanging])), np.concatenate([mine, hanging + 1])
+
+
+def _names_back(history: list[dict[int, tuple[str, int]]], chain: int, source: str) -> list[str]:
+    numbers: dict[str, int] = {}
+    as_numbers = [
+        {at: (numbers.setdefault(name, len(numbers)), via) for at, (name, via) in who.items()} for who in history
+    ]
+    names = list(numbers)
+    _, *others = followed_back(as_numbers, chain, -1)
+    return [source, *(names[number] for number in others)]
+
+
+def _at(places: Ints) -> Callable[[Batches], Batches]:
+    def choose(batches: Batches) -> Batches:
+        for piece in unpack(batches):
+            lists = Lists.of(piece.column("places"))
+            here = np.unique(lists.owner[is_in(lists.values, places)])
+            if len(here):
+                yield pack([(0, piece.take(pa.array(here)))])
+
+    return choose
+
+
+def _reached(line: Line, lowest: Ints) -> Callable[[Batches], Batches]:
+    def reach(batches: Batches) -> Batches:
+        for piece in unpack(batches):
+            relation = relation_of(piece, line)
+            found = reached_from(relation, line, lowest)
+            if len(found.chain):
+                names = relation.names.take(pa.array(found.message))
+                columns = [pa.array(found.chain), pa.array(found.place), names, pa.array(found.via)]
+                yield pa.RecordBatch.from_arrays(columns, names=["chain", "place", "message", "via"])
+
+    return reach

@@ -1,0 +1,120 @@
+"""Turns what was found into verdicts: the rows of a few messages are fetched, and the in-memory engine judges them.
+
+So a verdict of the Spark engine has the words and rows of one of the in-memory engine, and nothing is called violated
+that the in-memory engine does not call violated on these rows alone.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from amcast.checks import Verdict, check
+from amcast.core.trace import COLUMNS, Event
+from amcast.spark.verify.participants import NONE, Survey
+
+# What the Spark engine found out about a run: a name of a property, and messages that break it.
+Suspects = Mapping[tuple[int, str], Sequence[str]]
+
+_KINDS_OF_MESSAGES: Final = ("multicast", "deliver", "optdeliver")
+
+
+def verdicts_on(rows: DataFrame, survey: Survey, suspects: Suspects) -> dict[tuple[int, str], Verdict]:
+    """The verdict on each run and property that has suspects."""
+    if not suspects:
+        return {}
+    wanted = {(survey.runs[run], name) for (run, _), names in suspects.items() for name in names}
+    events = events_about(rows, wanted)
+    traffic = _traffic(
+        rows, {(survey.runs[run], m) for (run, name), ms in suspects.items() if name == "genuine" for m in ms}
+    )
+    crashes = _crashes(rows, {survey.runs[run] for run, _ in suspects})
+    members = _members(survey, {run for run, _ in suspects})
+    found: dict[tuple[int, str], Verdict] = {}
+    for (run, name), messages in suspects.items():
+        of_run = survey.runs[run]
+        about = [event for message in messages for event in events[of_run, message]]
+        if name == "genuine":
+            about += traffic[of_run]
+        found[run, name] = _judged(name, [*members[run], *about, *crashes[of_run]])
+    return found
+
+
+def _judged(name: str, events: list[Event]) -> Verdict:
+    (verdict,) = check(events, [name])
+    assert verdict.status == "violated", f"the in-memory engine finds {name} {verdict.status} in {events}"
+    return verdict
+
+
+def unknown(name: str, run: str, *events: Event) -> Verdict:
+    """What the in-memory engine says of a run that has too little to judge."""
+    (verdict,) = check([Event(run, "start", "", None, 0), *events], [name])
+    assert verdict.status == "unknown", f"{name} of {run!r} is {verdict.status}"
+    return verdict
+
+
+def events_about(rows: DataFrame, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], list[Event]]:
+    """The multicast, deliver and optdeliver rows of these messages, given as (run, message)."""
+    keys = F.broadcast(rows.sparkSession.createDataFrame(_names(wanted)))
+    chosen = rows.where(F.col("kind").isin(*_KINDS_OF_MESSAGES))
+    if len(wanted) <= 100:
+        chosen = chosen.where(F.col("message").isin([name for _, name in sorted(wanted)]))
+    found: dict[tuple[str, str], list[Event]] = defaultdict(list)
+    for event in _collected(chosen.join(keys, ["run", "message"])):
+        found[event.run, event.message or ""].append(event)
+    return found
+
+
+def _traffic(rows: DataFrame, wanted: set[tuple[str, str]]) -> dict[str, list[Event]]:
+    """The send and receive rows about these messages, given as (run, message)."""
+    found: dict[str, list[Event]] = defaultdict(list)
+    if wanted:
+        keys = F.broadcast(rows.sparkSession.createDataFrame(_names(wanted)).withColumnRenamed("message", "what"))
+        chosen = rows.where(F.col("kind").isin("send", "receive")).join(keys, "run")
+        for event in _collected(chosen.where(F.array_contains("about", F.col("what")))):
+            found[event.run].append(event)
+    return found
+
+
+def _names(wanted: set[tuple[str, str]]) -> pa.Table:
+    pairs = sorted(wanted)
+    return pa.table({"run": [run for run, _ in pairs], "message": [message for _, message in pairs]})
+
+
+def _crashes(rows: DataFrame, runs: set[str]) -> dict[str, list[Event]]:
+    found: dict[str, list[Event]] = defaultdict(list)
+    chosen = rows.where(F.col("kind").isin("crash", "restart", "end"))
+    if len(runs) <= 100:
+        chosen = chosen.where(F.col("run").isin(sorted(runs)))
+    for event in _collected(chosen):
+        found[event.run].append(event)
+    return found
+
+
+def _members(survey: Survey, runs: Iterable[int]) -> dict[int, list[Event]]:
+    """A row for each process of a group, so that one which does nothing else is known too."""
+    processes = survey.processes
+    names = {number: name for (_, name), number in processes.group_numbers.items()}
+    found: dict[int, list[Event]] = {run: [] for run in runs}
+    for process, (run, group) in enumerate(zip(processes.run.tolist(), processes.group.tolist(), strict=True)):
+        if run in found and group != NONE:
+            found[run].append(Event(survey.runs[run], "start", processes.names[process], names[group], 0))
+    return found
+
+
+def _collected(rows: DataFrame) -> list[Event]:
+    """In an order that does not depend on how the rows were spread."""
+    events = [event_of(row) for row in rows.select(*COLUMNS).toArrow().to_pylist()]
+    return sorted(events, key=lambda event: (event.run, event.process, event.seq, event.kind))
+
+
+def event_of(row: dict[str, Any]) -> Event:
+    for name in ("dest", "about"):
+        if row[name] is not None:
+            row[name] = tuple(row[name])
+    if row["ts"] is not None:
+        row["ts"] = None if row["ts"]["time"] is None else (row["ts"]["time"], row["ts"]["tie"] or "")
+    return Event(**row)

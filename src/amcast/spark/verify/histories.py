@@ -1,0 +1,122 @@
+"""The history of a process is a sequence: no two of its events have one `seq`. And do its timestamps increase?
+
+Files hold the rows of a process in the order of `seq`, nearly always. So the summaries of batches are put side by side,
+and nothing is sorted or shuffled. Only processes whose summaries overlap are looked at again, row by row.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from amcast.errors import TraceError
+from amcast.spark.verify.arrays import Bools, Ints, ints, one_array
+from amcast.spark.verify.gather import NEVER
+from amcast.spark.verify.participants import Survey
+
+SEQUENCED: Final = ("multicast", "deliver", "optdeliver", "crash", "restart")
+MOST_ROWS_TO_SEND_AROUND: Final = 3_000_000
+
+
+@dataclass(frozen=True)
+class Timestamps:
+    """Of each process: whether its `ts` strictly increase from delivery to delivery, and the time of the last."""
+
+    increase: Bools
+    last_time: Ints
+    ties: bool  # whether some times are equal, so that the ties had to be compared
+
+
+def judge_histories(facts: pa.Table, rows: DataFrame, survey: Survey, path: str) -> Timestamps:
+    """Raises TraceError where two events of a process are in one place."""
+    segments = facts.filter(pc.is_in(facts["kind"], pa.array(SEQUENCED))).combine_chunks()
+    process = _process_numbers(segments, survey)
+    kind = ints(pc.index_in(segments["kind"], pa.array(SEQUENCED)))
+    first, last = ints(segments["first"]), ints(segments["last"])
+    order = np.lexsort((last, first, kind, process))
+    same = (process[order[1:]] == process[order[:-1]]) & (kind[order[1:]] == kind[order[:-1]])
+    overlap = same & (last[order[:-1]] >= first[order[1:]])
+    unordered = np.zeros(len(survey.processes), dtype=np.bool_)
+    unordered[process[order[1:][overlap]]] = True
+    unordered[process[~one_array(segments["increasing"]).to_numpy(zero_copy_only=False)]] = True
+    _look_again(rows, survey, path, unordered, _mixed(process, first, last, len(survey.processes)) & ~unordered)
+    return _timestamps(segments.take(pa.array(order)), process[order], kind[order], unordered)
+
+
+def _process_numbers(segments: pa.Table, survey: Survey) -> Ints:
+    numbers = survey.processes.numbers
+    pairs = zip(segments["run"].to_pylist(), segments["process"].to_pylist(), strict=True)
+    return np.array([numbers[pair] for pair in pairs], dtype=np.int64)
+
+
+def _mixed(process: Ints, first: Ints, last: Ints, count: int) -> Bools:
+    """The processes whose summaries overlap, whatever the kinds."""
+    order = np.lexsort((last, first, process))
+    highest: Any = np.zeros(0, dtype=np.int64)
+    mixed = np.zeros(count, dtype=np.bool_)
+    process, first, last = process[order], first[order], last[order]
+    starts = np.flatnonzero(np.concatenate([[True], process[1:] != process[:-1]])) if len(process) else highest
+    for start, end in zip(starts, [*starts[1:], len(process)], strict=True):
+        highest = np.maximum.accumulate(last[start:end])
+        mixed[process[start]] = bool((highest[:-1] >= first[start + 1 : end]).any())
+    return mixed
+
+
+def _timestamps(segments: pa.Table, process: Ints, kind: Ints, unordered: Bools) -> Timestamps:
+    """`segments` are ordered by process, kind and first `seq`."""
+    increase = ~unordered
+    last_time = np.full(len(unordered), NEVER, dtype=np.int64)
+    chosen = np.flatnonzero(kind == SEQUENCED.index("deliver"))
+    segments, process = segments.take(pa.array(chosen)), process[chosen]
+    increase[process[~one_array(segments["ts_increasing"]).to_numpy(zero_copy_only=False)]] = False
+    ties = bool(pc.any(segments["ties"]).as_py())
+    first, last = (ints(segments[name].fill_null(NEVER)) for name in ("first_time", "last_time"))
+    same = process[1:] == process[:-1]
+    ties |= bool((same & (last[:-1] == first[1:])).any())
+    tie_rises = pc.less(one_array(segments["last_tie"])[:-1], one_array(segments["first_tie"])[1:]).fill_null(False)
+    rises = (last[:-1] < first[1:]) | ((last[:-1] == first[1:]) & tie_rises.to_numpy(zero_copy_only=False))
+    increase[process[1:][same & ~rises]] = False
+    np.maximum.at(last_time, process, last)
+    return Timestamps(increase, last_time, ties)
+
+
+# ---------------------------------------------------------------- rows again
+
+
+def _look_again(rows: DataFrame, survey: Survey, path: str, unordered: Bools, mixed: Bools) -> None:
+    others = sum(int(survey.chains[kind].counts[mixed].sum()) for kind in ("multicast", "optdeliver"))
+    if others > MOST_ROWS_TO_SEND_AROUND:
+        unordered, mixed = unordered | mixed, np.zeros(len(mixed), dtype=np.bool_)
+    if unordered.any():
+        events = _first_events(rows, survey, unordered)
+        _refuse(events.groupBy("run", "process", "seq").count().where("count > 1").head(1), path)
+    if mixed.any():
+        events = _first_events(rows, survey, mixed)
+        few = events.where("kind != 'deliver'").select("run", "process", "seq")
+        _refuse(few.groupBy("run", "process", "seq").count().where("count > 1").head(1), path)
+        delivered = events.where("kind = 'deliver'").select("run", "process", "seq")
+        _refuse(delivered.join(F.broadcast(few), ["run", "process", "seq"]).head(1), path)
+
+
+def _first_events(rows: DataFrame, survey: Survey, chosen: Bools) -> DataFrame:
+    """What counts as an event of these processes: of a multicast that is repeated, the first."""
+    rows = rows.where(F.col("kind").isin(*SEQUENCED)).select("run", "process", "kind", "seq", "message")
+    if not chosen.all():
+        names = [(survey.runs[survey.processes.run[p]], survey.processes.names[int(p)]) for p in np.flatnonzero(chosen)]
+        table = pa.table({"run": [run for run, _ in names], "process": [name for _, name in names]})
+        rows = rows.join(F.broadcast(rows.sparkSession.createDataFrame(table)), ["run", "process"])
+    multicasts = rows.where("kind = 'multicast'").groupBy("run", "process", "message").agg(F.min("seq").alias("seq"))
+    others = rows.where("kind != 'multicast'").select("run", "process", "kind", "seq")
+    return others.unionByName(multicasts.select("run", "process", F.lit("multicast").alias("kind"), "seq"))
+
+
+def _refuse(found: list[Any], path: str) -> None:
+    for row in found:
+        raise TraceError(
+            f"{path}: run {row.run!r}: process {row.process!r} has two events with seq {row.seq}; "
+            f"expected seq to increase strictly at each process; number its events again"
+        )

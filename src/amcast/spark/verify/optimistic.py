@@ -1,0 +1,85 @@
+"""How often the guessed order was wrong, on Spark.
+
+A delivery is no mistake exactly if everything that the process had guessed before it was delivered before it: the
+highest place of delivery among the guesses before it is lower than its own, and a guess that was never delivered has
+the highest place of all.
+"""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from amcast.spark.verify.arrays import Ints, Lists, ints, stretches
+from amcast.spark.verify.blocks import SCHEMA, Batches, pack, split, unpack, whole
+from amcast.spark.verify.participants import Survey
+
+_SUMS: Final = "process long, delivered long, right long"
+_NEVER: Final = 2**63 - 1
+
+
+def mistakes(messages: DataFrame, survey: Survey, partitions: int) -> dict[int, dict[str, int | float]]:
+    """The figure of each run that has optimistic deliveries."""
+    delivered, guessed = survey.chains["deliver"], survey.chains["optdeliver"]
+
+    def pairs(batches: Batches) -> Batches:
+        for piece in unpack(batches):
+            final, guess = Lists.of(piece.column("places")), Lists.of(piece.column("guesses"))
+            pair = _pairs(
+                final, delivered.process_at(final.values), guess, guessed.process_at(guess.values), guessed.counts
+            )
+            yield pack(split(pair, ints(pair.column("process")) % partitions))
+
+    def count(batches: Batches) -> Batches:
+        table = whole(batches)
+        if table is not None:
+            yield _counted(*(ints(table[name]) for name in ("process", "guessed", "delivered")))
+
+    blocks = messages.mapInArrow(pairs, SCHEMA).repartitionById(partitions, "bucket")
+    sums = blocks.mapInArrow(count, _SUMS).toArrow().to_pylist()
+    run_of = survey.processes.run
+    figures: dict[int, dict[str, int | float]] = {
+        int(run): {"mistakes": 0, "delivered": 0} for run in np.unique(run_of[guessed.counts > 0])
+    }
+    for line in sums:
+        figure = figures[int(run_of[line["process"]])]
+        figure["delivered"] += line["delivered"]
+        figure["mistakes"] += line["delivered"] - line["right"]
+    for figure in figures.values():
+        if figure["delivered"]:  # of nothing there is no share
+            figure["share"] = figure["mistakes"] / figure["delivered"]
+    return figures
+
+
+def _pairs(final: Lists, final_process: Ints, guess: Lists, guess_process: Ints, guesses_of: Ints) -> pa.RecordBatch:
+    """For each message and each process that delivers optimistically: where it guessed it and where it delivered it."""
+    count = len(guesses_of)
+    of_guesser = guesses_of[final_process] > 0
+    final_key = final.owner[of_guesser] * count + final_process[of_guesser]
+    guess_key = guess.owner * count + guess_process
+    keys = np.union1d(final_key, guess_key)
+    guessed, delivered = (np.full(len(keys), _NEVER, dtype=np.int64) for _ in range(2))
+    guessed[np.searchsorted(keys, guess_key)] = guess.values
+    delivered[np.searchsorted(keys, final_key)] = final.values[of_guesser]
+    columns = [pa.array(keys % count), pa.array(guessed), pa.array(delivered)]
+    return pa.RecordBatch.from_arrays(columns, names=["process", "guessed", "delivered"])
+
+
+def _counted(process: Ints, guessed: Ints, delivered: Ints) -> pa.RecordBatch:
+    order = np.lexsort((guessed, process))
+    process, guessed, delivered = process[order], guessed[order], delivered[order]
+    starts = stretches(process)
+    ends = np.concatenate([starts[1:], [len(process)]])
+    right = np.zeros(len(process), dtype=np.bool_)
+    for start, end in zip(starts, ends, strict=True):
+        # Deliveries without a guess are at the end, where they are in nobody's way.
+        before = np.concatenate([[-1], np.maximum.accumulate(delivered[start : end - 1])])
+        right[start:end] = before < delivered[start:end]
+    right &= (guessed != _NEVER) & (delivered != _NEVER)
+    columns = [
+        pa.array(process[starts]),
+        pa.array(np.add.reduceat((delivered != _NEVER).astype(np.int64), starts)),
+        pa.array(np.add.reduceat(right.astype(np.int64), starts)),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=["process", "delivered", "right"])

@@ -1,0 +1,44 @@
+"""Order on Spark: timestamps as a certificate that is checked, else the relation itself, cut into blocks.
+
+A run is in order if there are numbers that increase along every history, are the same for one message everywhere, and
+are higher for a message than for anything that a process delivered that never delivers it. If `ts` is such a number,
+the run is proven to be in order and nothing else is needed. If it is not, nothing is proven, and the relation of
+`checks/order.py` is searched for a cycle without a look at any timestamp.
+"""
+
+from pyspark.sql import DataFrame
+
+from amcast.spark.verify.cuts import Steps, find_cuts
+from amcast.spark.verify.cycles import cycles_through, find_in_blocks, shortest_cycle
+from amcast.spark.verify.graph import line_of
+from amcast.spark.verify.histories import Timestamps
+from amcast.spark.verify.messages import of_runs
+from amcast.spark.verify.participants import Survey
+
+
+def runs_without_proof(survey: Survey, ts: Timestamps | None, uncertified: set[int]) -> set[int]:
+    """The runs whose timestamps do not prove that they are in order."""
+    runs = set(range(len(survey.runs)))
+    if ts is None:
+        return runs
+    delivers = survey.chains["deliver"].counts > 0
+    unsteady = set(survey.processes.run[delivers & ~ts.increase].tolist())
+    without = {run for run in runs if survey.facts[run].without_ts}
+    return uncertified | unsteady | without
+
+
+def disordered(
+    messages: DataFrame, survey: Survey, runs: set[int], per_block: int, partitions: int
+) -> tuple[dict[int, list[str]], Steps | None]:
+    """For each of these runs that is out of order: the messages of a cycle. And the cuts, for who can use them."""
+    if not runs:
+        return {}, None
+    line = line_of(survey.processes.run, survey.chains["deliver"])
+    chosen = of_runs(messages, runs, len(survey.runs))
+    cuts = find_cuts(chosen, line, per_block)
+    found = cycles_through(chosen, line, cuts.on_cycles) if len(cuts.on_cycles) else {}
+    rest = runs - set(found)
+    if rest:
+        chosen = of_runs(messages, rest, len(survey.runs))
+        found |= find_in_blocks(chosen, line, cuts, partitions, shortest_cycle, all_components=False)
+    return found, cuts.steps

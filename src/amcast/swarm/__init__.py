@@ -1,0 +1,1 @@
+"""Random faulty runs: a seed draws a configuration and a fault plan, and every promise is checked."""

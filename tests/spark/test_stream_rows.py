@@ -1,0 +1,275 @@
+"""The stream's source and sink without Spark: every row once and in its place, with limits that are crossed."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
+
+from amcast.core.order import timestamp
+from amcast.core.topology import message_id
+from amcast.core.wire import AppMessage, joined
+from amcast.errors import OutcomeUnknown
+from amcast.local.files import create_cluster
+from amcast.protocols import protocol
+from amcast.runtime.config import ClusterConfig
+from amcast.runtime.frames import Rows
+from amcast.runtime.history import History
+from amcast.spark.stream import log, replicas, sink, source
+from amcast.spark.stream.log import Log
+
+CLIENT = 6  # the number behind those of two groups of three replicas
+Row = tuple[str, int, str, bytes]
+
+
+class Logs:
+    """Two groups' logs as a replica keeps them, in blocks of any size, and the rows that a reader has to get."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.of = {"g0": History(None), "g1": History(None)}
+        self.rows: dict[str, list[Row]] = {"g0": [], "g1": []}
+        self.order: list[str] = []  # of all messages
+        self.late: list[tuple[AppMessage, int]] = []  # that g1 has still to deliver
+        self.clock = 0
+
+    def grow(self, count: int) -> None:
+        """So many multicasts more; g1 is behind."""
+        for _ in range(count):
+            self.clock += 1
+            dest = self.chance.choice([(0,), (1,), (0, 1)])
+            size = self.chance.choice([1, 1, 1, 4])
+            first = 10 * self.clock
+            payloads = [b"%d" % (first + i) for i in range(size)]
+            payload = payloads[0] if size == 1 else joined(payloads)
+            m = AppMessage(message_id(CLIENT, first), dest, payload, 0, size)
+            ts = timestamp(self.clock, dest[0])
+            self.order += [f"c6:{first + i}" for i in range(size)]
+            if 0 in dest:
+                self._deliver("g0", m, ts)
+            if 1 in dest:
+                self.late.append((m, ts))
+        for _ in range(self.chance.randint(0, len(self.late))):
+            self._deliver("g1", *self.late.pop(0))
+
+    def _deliver(self, group: str, m: AppMessage, ts: int) -> None:
+        self.of[group].append([(m, ts)], 1000)
+        for one in m.messages():
+            rows = self.rows[group]
+            rows.append((group, len(rows), f"c6:{one.payload.decode()}", one.payload))
+
+    def read(self, _: Log, group: str, position: int, wait_ms: int = 0, most_bytes: int = 2**22) -> Rows:
+        """A few blocks at a time."""
+        kept = self.of[group]
+        first, after, rows = kept.read(position, self.chance.choice([1, 60, 300]))
+        return Rows(0, first, after, kept.earliest, kept.end, rows)
+
+
+def serve(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Log, "read", lambda log, *rest, **named: logs.read(log, *rest, **named))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> ClusterConfig:
+    return create_cluster(tmp_path / "c", protocol("white_box"), 2, 3, "log", secure=False)
+
+
+@pytest.fixture(params=range(8))
+def logs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Logs:
+    made = Logs(request.param)
+    serve(made, monkeypatch)
+    monkeypatch.setattr(log, "BATCH_ROWS", request.param + 1)
+    monkeypatch.setattr(source, "BATCH_ROWS", request.param + 1)
+    monkeypatch.setattr(source, "MERGED_ROWS", 3 * request.param + 1)
+    return made
+
+
+def plain(batches: Iterator[pa.RecordBatch]) -> list[Row]:
+    names = ("group", "position", "message", "payload")
+    return [tuple(row[name] for name in names) for batch in batches for row in batch.to_pylist()]
+
+
+def wanted(config: ClusterConfig, **options: str) -> source.Wanted:
+    return source.wanted({"config": str(config.path), **options})
+
+
+def test_a_batch_has_every_row_once(config: ClusterConfig, logs: Logs) -> None:
+    logs.grow(60)
+    reader = source.BatchReader(wanted(config))
+    found = [row for part in reader.partitions() for row in plain(reader.read(part))]
+    assert found == logs.rows["g0"] + logs.rows["g1"] and len(found) > 40
+
+
+def test_any_stretch_of_a_log(config: ClusterConfig, logs: Logs) -> None:
+    """Also one that begins and ends in the middle of a block, and of a run."""
+    logs.grow(40)
+    reader = wanted(config).log
+    rows = logs.rows["g0"]
+    for _ in range(30):
+        first = logs.chance.randrange(len(rows))
+        end = logs.chance.randint(first, len(rows))
+        assert plain(reader.batches("g0", first, end)) == rows[first:end]
+
+
+def streamed(reader: source.StreamReader, logs: Logs, steps: int = 15) -> Iterator[list[Row]]:
+    """Micro-batches while the logs grow, and until nothing is left."""
+    start = reader.initialOffset()
+    while True:
+        if steps:
+            logs.grow(logs.chance.randint(0, 8))
+            steps -= 1
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        if end == start and not steps:
+            return
+        yield [row for part in reader.partitions(start, end) for row in plain(reader.read(part))]
+        start = end
+
+
+def test_micro_batches_have_every_row_once(config: ClusterConfig, logs: Logs) -> None:
+    reader = source.StreamReader(wanted(config, rows_per_batch="7"))
+    batches = list(streamed(reader, logs))
+    assert max(map(len, batches)) == 7
+    for group, rows in logs.rows.items():
+        assert [row for batch in batches for row in batch if row[0] == group] == rows
+
+
+@pytest.mark.parametrize("most", ["1", "9"])
+def test_the_merged_order_waits_for_the_group_that_is_behind(config: ClusterConfig, logs: Logs, most: str) -> None:
+    reader = source.StreamReader(wanted(config, rows_per_batch=most, order="merged"))
+    logs.grow(20)
+    while not logs.rows["g1"]:
+        logs.grow(1)
+    found = [message for batch in streamed(reader, logs) for _, _, message, _ in batch]
+    assert found == logs.order[: len(found)], "each once, in the total order, none left out"
+    ends = [logs.order.index(rows[-1][2]) for rows in logs.rows.values()]
+    assert len(found) == min(ends) + 1, "all that is final"
+
+
+def test_the_merged_order_of_a_batch(config: ClusterConfig, logs: Logs) -> None:
+    logs.grow(60)
+    reader = source.BatchReader(wanted(config, order="merged"))
+    found = [row[2] for part in reader.partitions() for row in plain(reader.read(part))]
+    ends = [logs.order.index(rows[-1][2]) for rows in logs.rows.values()]
+    assert found == logs.order[: min(ends) + 1]
+
+
+def test_an_empty_log_holds_the_merged_order_back(config: ClusterConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = Logs(1)
+    logs._deliver("g0", AppMessage(message_id(CLIENT, 1), (0,), b"1"), timestamp(5, 0))
+    serve(logs, monkeypatch)
+    reader = source.StreamReader(wanted(config, order="merged"))
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMaxRows(9)) == start
+
+
+# What single replicas have
+
+
+def replica_rows(reader: replicas.ReplicasReader, start: dict[str, int], end: dict[str, int]) -> list[dict[str, Any]]:
+    return [row for part in reader.partitions(start, end) for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def test_every_replica_is_read_row_by_row(config: ClusterConfig, logs: Logs) -> None:
+    logs.grow(30)
+    reader = replicas.ReplicasReader(wanted(config, rows_per_batch="11"))
+    start = reader.initialOffset()
+    found: list[dict[str, Any]] = []
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+        found += replica_rows(reader, start, end)
+        start = end
+    assert {row["process"] for row in found} == {member.name for member in config.members}
+    for member in config.members:
+        mine = [(row["group"], row["seq"], row["message"]) for row in found if row["process"] == member.name]
+        assert mine == [row[:3] for row in logs.rows[f"g{member.group}"]]
+
+
+def test_a_replica_that_stops_in_the_middle_is_told(
+    config: ClusterConfig, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.grow(30)
+
+    def read(self: Log, group: str, position: int, wait_ms: int = 0, most_bytes: int = 2**22) -> Rows:
+        if position >= 5 and self.replica == 1:
+            raise OutcomeUnknown("no answer")
+        return logs.read(self, group, position, wait_ms, most_bytes)
+
+    monkeypatch.setattr(Log, "read", read)
+    reader = replicas.ReplicasReader(wanted(config))
+    end = len(logs.rows["g0"])
+    rows = replica_rows(reader, {"g0/0": 0, "g0/1": 0}, {"g0/0": end, "g0/1": end})
+    assert {row["kind"] for row in rows if row["process"] == "g0/0"} == {"deliver"}
+    mine = [row for row in rows if row["process"] == "g0/1"]
+    assert [row["seq"] for row in mine] == list(range(len(mine))), "the last one says from where on rows are missing"
+    assert [row["kind"] for row in mine] == ["deliver"] * (len(mine) - 1) + ["lost"] and mine[-1]["message"] is None
+
+
+# The sink
+
+
+class Multicasts:
+    """A cluster that delivers what has a new number in its session."""
+
+    def __init__(self) -> None:
+        self.seen: set[tuple[int, int]] = set()
+        self.delivered: list[tuple[tuple[int, ...], bytes]] = []
+
+    def connect(self, path: str, name: str | None, *, deadline: float, session: int, first: int) -> "Session":
+        return Session(self, session, first)
+
+
+class Session:
+    def __init__(self, to: Multicasts, session: int, first: int) -> None:
+        self.to = to
+        self.session = session
+        self.number = first
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def multicast_runs(self, runs: Iterator[sink.Run]) -> None:
+        for dest, payloads in runs:
+            assert 0 < len(payloads) <= sink.RUN_ROWS
+            for payload in payloads:
+                if (self.session, self.number) not in self.to.seen:
+                    self.to.seen.add((self.session, self.number))
+                    self.to.delivered.append((dest, payload))
+                self.number += 1
+
+
+@pytest.mark.parametrize("run_rows", [1, 2, 3, 7])
+@pytest.mark.parametrize("run_bytes", [1, 20, 2**16])
+def test_a_sink_multicasts_every_row_once(
+    config: ClusterConfig, monkeypatch: pytest.MonkeyPatch, run_rows: int, run_bytes: int
+) -> None:
+    """Whatever is tried again: tasks of any partition and micro-batch."""
+    cluster = Multicasts()
+    task: dict[str, int] = {}
+    properties = {"sql.streaming.queryId": lambda: "q", "streaming.sql.batchId": lambda: str(task["batch"])}
+    context = SimpleNamespace(partitionId=lambda: task["part"], getLocalProperty=lambda name: properties[name]())
+    monkeypatch.setattr(sink, "TaskContext", SimpleNamespace(get=lambda: context))
+    monkeypatch.setattr(sink, "connect_sync", cluster.connect)
+    monkeypatch.setattr(sink, "RUN_ROWS", run_rows)
+    monkeypatch.setattr(sink, "RUN_BYTES", run_bytes)
+    columns = StructType().add("dest", ArrayType(StringType())).add("payload", BinaryType())
+    writer = sink.StreamWriter({"config": str(config.path)}, columns)
+    chance = random.Random(run_rows)
+    sent = []
+    for batch in range(3):
+        for part in range(2):
+            task = {"batch": batch, "part": part}
+            dest = [chance.choice([["g0"], ["g1"], ["g1", "g0"]]) for _ in range(20)]
+            payload = [b"%d %d %d" % (batch, part, row) for row in range(20)]
+            rows = pa.RecordBatch.from_pydict({"dest": dest, "payload": payload})
+            sent += [(tuple(sorted(int(g[1:]) for g in to)), what) for to, what in zip(dest, payload, strict=True)]
+            writer.write(iter([rows.slice(0, 9)]))  # cut off
+            writer.write(iter([rows.slice(0, 9), rows.slice(9)]))
+            writer.write(iter([rows]))
+    assert cluster.delivered == sent
