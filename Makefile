@@ -29,7 +29,7 @@ help:
 	@echo "make docs     the documentation as a site in build/docs, with a page per protocol"
 	@echo "make docs-commands  run every command and program of the documentation"
 	@echo "make compile  compile the modules of compiled.txt in place if they changed"
-	@echo "make format   sort imports and apply ruff's safe fixes"
+	@echo "make format   format, sort imports and apply ruff's safe fixes"
 	@echo "make lock     resolve requirements.lock anew"
 	@echo "make clean    remove what was built (make distclean: and .venv)"
 	@echo "PYTHON=/path/to/python3.11 chooses the interpreter of .venv"
@@ -53,7 +53,7 @@ tools: $(INSTALLED)
 	@$(BIN)/python -m tests.tools
 
 check: $(INSTALLED)
-	@echo "== ruff";          $(BIN)/ruff check -q .
+	@echo "== ruff";          $(BIN)/ruff check -q . && $(BIN)/ruff format -q --check .
 	@echo "== mypy";          $(BIN)/mypy --no-error-summary
 	@echo "== import-linter"; mkdir -p build; $(BIN)/lint-imports --no-logo >build/imports 2>&1 || { cat build/imports; exit 1; }
 
@@ -103,6 +103,7 @@ docs-commands: compile
 
 format: $(INSTALLED)
 	@$(BIN)/ruff check -q --fix .
+	@$(BIN)/ruff format -q .
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@test -e $@ || { $(FIND_PYTHON); echo "== making .venv with $$($$python --version)"; $$python -m venv --clear .venv; }

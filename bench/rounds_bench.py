@@ -1,5 +1,6 @@
 """The AllConcur family at the size of the paper: 455 servers, 110 rounds, tracing off; SimPy at 72.
 
+To run it:
     .venv/bin/python bench/rounds_bench.py [PROTOCOL ...] [--servers N] [--rounds R]
 """
 

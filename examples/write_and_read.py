@@ -1,5 +1,6 @@
 """A Spark job that multicasts through a running cluster and reads back what every group delivered, in order.
 
+To run it:
     python examples/write_and_read.py cluster/cluster.toml
 """
 

@@ -134,6 +134,4 @@ async def network(
 
 async def start(workload: str, stderr: IO[bytes]) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(
-        *PROGRAM, workload, stdin=pipe, stdout=pipe, stderr=stderr, limit=2**24
-    )
+    return await asyncio.create_subprocess_exec(*PROGRAM, workload, stdin=pipe, stdout=pipe, stderr=stderr, limit=2**24)

@@ -270,7 +270,6 @@ def run_now(self: KV, job: Any) -> Any:
     return self._perform(late.work, late.clock, late.several)
 
 
-
 def votes_no_when_aborted(self: KV, job: Any, work: Prepare, real: Any = KV._prepare) -> bool:
     return bool(real(self, job, work))
 

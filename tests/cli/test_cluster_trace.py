@@ -134,9 +134,7 @@ def test_a_cluster_that_is_not_at_rest_gets_no_end(
     assert "end" not in kinds("out")
 
 
-def test_a_cluster_at_rest_gets_an_end(
-    amcast: Amcast, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_at_rest_gets_an_end(amcast: Amcast, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("amcast.local.level.ask", answering(config, lambda name, nth, said: None))
     done = amcast("cluster", "trace", "--dir", "bank", "--out", "out")
     assert (done.code, done.err) == (0, "") and kinds("out").count("end") == 1

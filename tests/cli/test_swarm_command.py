@@ -126,9 +126,7 @@ def test_what_was_interrupted_is_not_ok(amcast: Amcast, monkeypatch: pytest.Monk
     assert (document["asked"], document["seeds"], document["verdict"]) == (5, 5, "ok")
 
 
-def test_the_line_says_what_was_delivered_refused_and_excused(
-    amcast: Amcast, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_line_says_what_was_delivered_refused_and_excused(amcast: Amcast, monkeypatch: pytest.MonkeyPatch) -> None:
     seeds_give(monkeypatch, excuses=("every sender crashed", ""), delivered=4, refused=1)
     done = amcast("swarm", "baseline", "--seeds", 4, "--jobs", 1)
     assert done.code == 0

@@ -22,7 +22,7 @@ ALLGATHER = [
     mutant("silent_without_load", ("                self.broadcast()\n                self.try", "                self.try")),
     mutant("what_waits_is_forgotten", ("            if postponed or self.queue:", "            if postponed:")),
     mutant("by_arrival", ("            for msg in self.received:\n", "            for msg in self.received[self.pid :] + self.received[: self.pid]:\n")),
-]
+]  # fmt: skip
 
 TRACKING = [
     mutant("owner_may_have_it", ("        new = successors[p] & ~owners & ~visited", "        new = successors[p] & ~visited")),
@@ -32,7 +32,7 @@ TRACKING = [
     mutant("silent_member_kept", ("            self.remove(missing)  # l.67-71", "            pass")),
     mutant("notification_not_passed_on", ("        self.send(self.successors, msg)  # l.45\n", "")),
     mutant("reliable_not_passed_on", ("            self.send(self.successors, msg)  # l.40\n", "            pass\n")),
-]
+]  # fmt: skip
 
 PLUS = [
     mutant("void_notifications_kept", ("            self.notices.pop(p, None)\n        for target", "        for target"), ("            if target in gone or owner in gone:\n                self.forget(target, owner)\n", "            pass\n")),
@@ -57,7 +57,7 @@ PLUS = [
     mutant("proposal_of_an_older_eon", ("        self.wanted = ()  # was meant", "        pass  # was meant")),
     mutant("leaving_asked_once", ("            if self.leaves:\n                self.on_leave_group()\n", "            pass\n")),
     mutant("twice_for_a_client", ("            if not self.done.contains(m.mid):\n                self.done.add(m)\n                self.deliver(m)\n            if origin", "            self.done.add(m)\n            self.deliver(m)\n            if origin")),
-]
+]  # fmt: skip
 
 UNIFORM = [
     mutant("not_held", ("            if self.uniform:", "            if False:")),
@@ -65,20 +65,22 @@ UNIFORM = [
     mutant("held_run_again", ("        if self.prev is not None:\n            self.r -= 1\n", "        if self.held is not None:\n            self.prev, self.held = self.held, None\n            self.r -= 1\n        if self.prev is not None:\n            self.r -= 1\n")),
     mutant("delivers_before_it_sends", ("        self.a_broadcast()\n        held = self.held\n", "        held = self.held\n")),
     mutant("marker_forgotten", ("                if self.marker:\n                    return True\n", "")),
-]
+]  # fmt: skip
 
-ANY = [m for m in PLUS if m.name in ("own_message_redrawn", "previous_round_delivered_again", "no_rollback", "stash_lost")]
+ANY = [
+    m for m in PLUS if m.name in ("own_message_redrawn", "previous_round_delivered_again", "no_rollback", "stash_lost")
+]
 
 RERUN = [
     mutant("each_decides_alone", ("self.r <= highest_started(done)", "self.r <= self.started")),
     *ANY,
-]
+]  # fmt: skip
 
 MERGE = [
     mutant("second_round_twice", ("        if self.rerun_in_one:\n            self.own.pop(self.r + 1, None)", "        if False:\n            self.own.pop(self.r + 1, None)")),
     mutant("second_round_lost", ("            return own[0] + second[0], own[1] + second[1]", "            return own")),
     *ANY,
-]
+]  # fmt: skip
 
 EA = [
     mutant("no_votes", ("        if voters < len(self.members) // 2:\n            return False\n", "")),
@@ -87,7 +89,7 @@ EA = [
     mutant("never_revoked", ("            if self.r > since:  #", "            if False:  #")),
     mutant("deaf_for_ever", ("                        self.deaf[target] = False\n", "                        pass\n")),
     mutant("removed_and_not_told", ("            self.send_one(p, Removed(self.eon))", "            pass")),
-]
+]  # fmt: skip
 
 RING = [
     mutant("delivered_unstable", ("        while self.pending and self.pending[0].stable:", "        while self.pending:")),
@@ -102,11 +104,17 @@ RING = [
     mutant("early_on_the_ring_lost", ("            self.early.append((sender, msg))\n        return size", "            pass\n        return size")),
     mutant("views_not_intersected", ("        if len(common) < len(self.view()):\n            self.change_view(common)\n", "")),
     mutant("older_view_last", ("        return a.size > b.size", "        return a.size < b.size")),
-]
+]  # fmt: skip
 
 ALLCONCUR_EA = [
     *[m for m in EA if m.name not in ("skipped_round_forgotten", "deaf_for_ever")],
-    mutant("any_vote_counts", ("        return self.votes.get((self.e, self.r, p, backward)) == self.origins", "        return (self.e, self.r, p, backward) in self.votes")),
+    mutant(
+        "any_vote_counts",
+        (
+            "        return self.votes.get((self.e, self.r, p, backward)) == self.origins",
+            "        return (self.e, self.r, p, backward) in self.votes",
+        ),
+    ),
 ]
 
 FAMILY = {"lcr": RING, "allconcur_ea": ALLCONCUR_EA, "allconcur": TRACKING, "allconcur_plus": PLUS, "allconcur_plus_uniform": UNIFORM,

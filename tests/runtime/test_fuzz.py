@@ -83,9 +83,7 @@ def changed(good: bytes) -> st.SearchStrategy[bytes]:
     return st.one_of(st.builds(edit, edits, st.integers(0, len(good) + 9)), st.binary(max_size=60))
 
 
-WHITE_BOX, SKEEN = (
-    Codec(PROTOCOLS[name].messages, PROTOCOLS[name].packed, GROUPS) for name in ("white_box", "skeen")
-)
+WHITE_BOX, SKEEN = (Codec(PROTOCOLS[name].messages, PROTOCOLS[name].packed, GROUPS) for name in ("white_box", "skeen"))
 REQUESTED = codec_of(REQUESTS, GROUPS)
 ANSWERED = codec_of(ANSWERS, GROUPS)
 CODECS = {

@@ -135,9 +135,7 @@ def expired(builder: x509.CertificateBuilder) -> x509.CertificateBuilder:
 
 
 def for_servers(builder: x509.CertificateBuilder) -> x509.CertificateBuilder:
-    return in_date(builder).add_extension(
-        x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
-    )
+    return in_date(builder).add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
 
 
 STRANGERS: dict[str, tuple[list[str], Change, str]] = {

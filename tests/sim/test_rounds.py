@@ -85,5 +85,3 @@ def test_a_connection_between_data_centres_has_a_window_under_way() -> None:
     assert 3 * one_way - 100 < many[2 * fit - 1] < 3 * one_way + 200, "the second window a round trip later"
     (large,) = arrivals(3 * WINDOW, 1)
     assert 5 * one_way < large < 5 * one_way + 2000, "three windows: two round trips, and one way"
-
-

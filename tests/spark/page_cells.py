@@ -270,10 +270,14 @@ def _doubtful(runs: Sequence[Row], verdicts: Sequence[Row]) -> bool:
     deliveries = {run["run"]: run["deliveries"] for run in runs}
     pairs = {(verdict["property"], verdict["run"]) for verdict in verdicts}
     wanted = {(verdict["property"], run) for verdict in verdicts for run in deliveries}
-    return pairs != wanted or not {name for name, _ in pairs} >= set(ALWAYS) or any(
-        (verdict["status"] == "ok" and not _evidence(verdict))
-        or ("evidence" in verdict and _evidence(verdict).deliveries != deliveries[verdict["run"]])
-        for verdict in verdicts
+    return (
+        pairs != wanted
+        or not {name for name, _ in pairs} >= set(ALWAYS)
+        or any(
+            (verdict["status"] == "ok" and not _evidence(verdict))
+            or ("evidence" in verdict and _evidence(verdict).deliveries != deliveries[verdict["run"]])
+            for verdict in verdicts
+        )
     )
 
 
@@ -286,9 +290,10 @@ def _tables(
     yield "Each property, judged from the trace alone", list(_properties(verdicts))
     for verdict in [verdict for verdict in verdicts if verdict.get("counterexample")][:3]:
         caption = f"Counter-example: {verdict['property']} in run {verdict['run']}"
-        yield caption, [
-            {name: str(value) for name, value in row.items() if name != "run"} for row in verdict["counterexample"]
-        ]
+        yield (
+            caption,
+            [{name: str(value) for name, value in row.items() if name != "run"} for row in verdict["counterexample"]],
+        )
     failed = [line for line in tables.get("sweep", ()) if line["status"] != "ok"]
     yield (
         "Rows of the sweep that did not end well",

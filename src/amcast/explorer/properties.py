@@ -177,9 +177,7 @@ class Properties:
     def conflicts(self) -> list[tuple[Mid, Mid]]:
         """Pairs of messages of different senders with a common destination."""
         dests = self.dests
-        return [
-            (a, b) for a in dests for b in dests if sender_of(a) != sender_of(b) and set(dests[a]) & set(dests[b])
-        ]
+        return [(a, b) for a in dests for b in dests if sender_of(a) != sender_of(b) and set(dests[a]) & set(dests[b])]
 
     def notice(self, logs: Sequence[Sequence[Entry]]) -> None:
         for what in self.seen(logs):

@@ -57,9 +57,7 @@ def refuse_impossible(protocol: Protocol, groups: int, replicas: int, durable: b
     if protocol.single_group and groups != 1:
         raise UsageError(f"{groups} groups: {protocol.name} broadcasts in one group; use --groups 1")
     if protocol.single_replica and replicas != 1:
-        raise UsageError(
-            f"{replicas} replicas per group: a group of {protocol.name} is one process; use --replicas 1"
-        )
+        raise UsageError(f"{replicas} replicas per group: a group of {protocol.name} is one process; use --replicas 1")
     if replicas % 2 == 0 and not protocol.broadcast:
         raise UsageError(
             f"{replicas} replicas per group: expected an odd number, for an even one tolerates no more crashes"

@@ -1,5 +1,6 @@
 """What machines and operators ask a node, on a listener of its own: plain HTTP, read only.
 
+The paths:
     /livez     200 while the event loop runs
     /readyz    200 when the node serves, else 503 and the reason
     /metrics   Prometheus text

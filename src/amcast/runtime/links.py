@@ -365,5 +365,3 @@ def check_cluster(hello: Hello, config: ClusterConfig) -> None:
         raise WireError(f"protocol version {hello.version}, expected {frames.VERSION}; run the same amcast everywhere")
     if hello.cluster != config.name:
         raise WireError(f"greeting of cluster {hello.cluster!r}, expected {config.name!r}")
-
-

@@ -167,9 +167,7 @@ def draw_weather(table: Protocol, n: int, choices: Choices) -> Weather:
     return Weather(crashes, early, false_edges, wild, f - crashes if table.uniform else n - 1)
 
 
-def faults(
-    topology: Topology, n: int, choices: Choices, calm_at: int, weather: Weather
-) -> list[tuple[int, Action]]:
+def faults(topology: Topology, n: int, choices: Choices, calm_at: int, weather: Weather) -> list[tuple[int, Action]]:
     plan: list[tuple[int, Action]] = []
     doomed = choices.sample(n, weather.crashes)
     for p in doomed:

@@ -167,9 +167,7 @@ async def serve(
         await gateway.close()
 
 
-def run(
-    client: RuntimeClient, host: str, port: int, *, two_rounds: bool, ready: Callable[[str, int], None]
-) -> None:
+def run(client: RuntimeClient, host: str, port: int, *, two_rounds: bool, ready: Callable[[str, int], None]) -> None:
     """Serve in an event loop of its own until SIGTERM or SIGINT."""
 
     async def main() -> None:

@@ -222,9 +222,7 @@ class Session:
         following = iter(results)
         return [next(following) if command[0] in SPECS else self._local(command) for command in queued]
 
-    async def _transaction(
-        self, dest: Dest, commands: list[Command], watched: dict[bytes, int]
-    ) -> list[Result] | None:
+    async def _transaction(self, dest: Dest, commands: list[Command], watched: dict[bytes, int]) -> list[Result] | None:
         if len(dest) > 1 and (watched or self.server.two_rounds):
             conditional = self._conditionally(dest, commands, list(watched.items()), [])
             parts = await self._funnel.to_the_end(conditional)

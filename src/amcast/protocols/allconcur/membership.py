@@ -28,9 +28,7 @@ class Welcome(Message):
         "past": int,
     }
 
-    def __init__(
-        self, eon: int, e: int, r: int, members: tuple[int, ...], gone: tuple[int, ...], past: int
-    ) -> None:
+    def __init__(self, eon: int, e: int, r: int, members: tuple[int, ...], gone: tuple[int, ...], past: int) -> None:
         self.eon = eon
         self.e = e
         self.r = r

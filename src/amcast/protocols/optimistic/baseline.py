@@ -96,9 +96,7 @@ class Undecided:
 class Baseline(LogOwner):
     """A member of group g0."""
 
-    def __init__(
-        self, pid: int, topology: Topology, params: Params, out: Effects, options: Options = DEFAULTS
-    ) -> None:
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects, options: Options = DEFAULTS) -> None:
         super().__init__(pid, topology, params, out)
         groups = len(topology.groups)
         self.options = options
@@ -576,9 +574,7 @@ def source_of(m: AppMessage, options: Options, groups: int) -> int:
 class OamClient(WhiteBoxClient):
     """Hands messages to the leader of a group that may send them; to everybody there if some destination is silent."""
 
-    def __init__(
-        self, pid: int, topology: Topology, params: Params, out: Effects, options: Options = DEFAULTS
-    ) -> None:
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects, options: Options = DEFAULTS) -> None:
         super().__init__(pid, topology, params, out)
         self.options = options
 

@@ -31,9 +31,7 @@ from amcast.protocols.optimistic.wait_window import WaitWindow
 class Optimistic(Baseline):
     """A member of group g0."""
 
-    def __init__(
-        self, pid: int, topology: Topology, params: Params, out: Effects, options: Options = DEFAULTS
-    ) -> None:
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects, options: Options = DEFAULTS) -> None:
         super().__init__(pid, topology, params, out, options)
         start = options.window_start if options.window_start >= 0 else params.delta // params.clock_tick
         self.window = WaitWindow(start, options.percentile, options.window)

@@ -108,11 +108,7 @@ class Survey:
 
 def survey_of(facts: pa.Table, path: str) -> Survey:
     """From the summaries of all batches. Raises TraceError for a process in two groups."""
-    lines: list[dict[str, Any]] = (
-        facts.group_by(["run", "process", "group", "kind"])
-        .aggregate(_SUMS)
-        .to_pylist()
-    )
+    lines: list[dict[str, Any]] = facts.group_by(["run", "process", "group", "kind"]).aggregate(_SUMS).to_pylist()
     lines.sort(key=lambda line: (line["run"], line["process"], line["group"] or "", line["kind"]))
     runs = list(dict.fromkeys(line["run"] for line in lines))
     number_of_run = {run: number for number, run in enumerate(runs)}
