@@ -17,7 +17,7 @@ from tests.scenarios.golden import compare
 UNDER_TEST: dict[str, Protocol] = {name: protocol(name) for name in BROADCASTS}
 Build = Callable[[Protocol], Script]
 SCENARIOS: dict[str, tuple[str, Build]] = {}
-STALLS = ("ea_halves",)  # nobody has a majority
+STALLS = ("allconcur_ea_halves",)  # nobody has a majority
 
 
 def scenario(name: str) -> Callable[[Build], Build]:
@@ -131,7 +131,7 @@ def allconcur_early_detector(table: Protocol) -> Script:
 
 
 @scenario("allconcur_plus")
-def plus_one_message(table: Protocol) -> Script:
+def allconcur_plus_one_message(table: Protocol) -> Script:
     """One message in the whole system: delivered by all, who are in [1, 3] then and silent."""
     s = Script(table, (8,))
     s.at(1, lambda: s.multicast("g0/3", 0))
@@ -141,7 +141,7 @@ def plus_one_message(table: Protocol) -> Script:
 
 
 @scenario("allconcur_plus")
-def plus_skip(table: Protocol) -> Script:
+def allconcur_plus_skip(table: Protocol) -> Script:
     """Figure 2: only p1 completes [1, 2] and delivers round 1; when p3 fails, p0 rolls back further, and skips."""
     s = Script(table, (4,))
     everybody_multicasts(s)
@@ -161,7 +161,7 @@ def state_is(s: Script, i: int, expected: tuple[int, int, bool]) -> None:
 
 
 @scenario("allconcur_plus")
-def plus_two_ways_to_the_next_epoch(table: Protocol) -> Script:
+def allconcur_plus_two_ways_to_the_next_epoch(table: Protocol) -> Script:
     """p3 fails after its reliable message: p0 knows before it completes (T_RR), p1 after (T_R▷, T_▷R): same state."""
     s = Script(table, (5,))
     everybody_multicasts(s)
@@ -179,7 +179,7 @@ def plus_two_ways_to_the_next_epoch(table: Protocol) -> Script:
 
 
 @scenario("allconcur_plus")
-def plus_complete_before_it_begins(table: Protocol) -> Script:
+def allconcur_plus_complete_before_it_begins(table: Protocol) -> Script:
     """p2 has all of [2, 2] before it completes [[2, 1]], for G_R is slow there: T_R▷ is followed by T_UU at once."""
     s = Script(table, (8,))
     everybody_multicasts(s)
@@ -196,7 +196,7 @@ def plus_complete_before_it_begins(table: Protocol) -> Script:
 
 
 @scenario("allconcur_plus")
-def plus_stash_is_void(table: Protocol) -> Script:
+def allconcur_plus_stash_is_void(table: Protocol) -> Script:
     """p2 has all of [2, 2] and reports p3 before it completes [[2, 1]]: in [[3, 2]] what it has does not count."""
     s = Script(table, (8,))
     everybody_multicasts(s)
@@ -214,7 +214,7 @@ def plus_stash_is_void(table: Protocol) -> Script:
 
 
 @scenario("allconcur_plus")
-def plus_not_uniform(table: Protocol) -> Script:
+def allconcur_plus_not_uniform(table: Protocol) -> Script:
     """p1 delivers round 1 and dies unseen; the others run the round again without p1: its delivery was not final."""
     s = Script(table, (5,))
     everybody_multicasts(s)
@@ -248,7 +248,7 @@ def held_round(table: Protocol, done: int) -> Script:
 
 
 @scenario("allconcur_plus_uniform")
-def uniform_dies_before_its_message(table: Protocol) -> Script:
+def allconcur_plus_uniform_dies_before_its_message(table: Protocol) -> Script:
     """It dies after 4 notifications: it delivered nothing, the others run round 1 again without it."""
     s = held_round(table, 4)
     assert s.deliveries("g0/1") == []
@@ -257,7 +257,7 @@ def uniform_dies_before_its_message(table: Protocol) -> Script:
 
 
 @scenario("allconcur_plus_uniform")
-def uniform_dies_after_its_delivery(table: Protocol) -> Script:
+def allconcur_plus_uniform_dies_after_its_delivery(table: Protocol) -> Script:
     """It dies after 4 notifications, 4 messages and 5 deliveries: the others skip and deliver the same five."""
     s = held_round(table, 13)
     assert s.deliveries("g0/1") == s.deliveries("g0/0") == [f"g0/{i}:0" for i in range(5)]
@@ -265,7 +265,7 @@ def uniform_dies_after_its_delivery(table: Protocol) -> Script:
 
 
 @scenario("allconcur_plus_ea")
-def ea_false_suspicion(table: Protocol) -> Script:
+def allconcur_plus_ea_false_suspicion(table: Protocol) -> Script:
     """One successor suspects p3 and trusts it again: reliable rounds until the revocation is delivered, nobody lost."""
     s = Script(table, (8,))
     everybody_multicasts(s)
@@ -284,7 +284,7 @@ def server_graph(n: int, p: int) -> tuple[int, ...]:
 
 
 @scenario("allconcur_plus_ea")
-def ea_suspected_by_all(table: Protocol) -> Script:
+def allconcur_plus_ea_suspected_by_all(table: Protocol) -> Script:
     """All successors of p0 suspect it for good: seven go on, p0 hears that it was removed; its log is a prefix."""
     s = Script(table, (8,))
     everybody_multicasts(s)
@@ -299,7 +299,7 @@ def ea_suspected_by_all(table: Protocol) -> Script:
 
 
 @scenario("allconcur_plus_ea")
-def ea_hears_again(table: Protocol) -> Script:
+def allconcur_plus_ea_hears_again(table: Protocol) -> Script:
     """p1 suspects p3 wrongly and takes it back; then p3's other successors die, and p3 is heard through p1 alone."""
     s = Script(table, (8,))
     everybody_multicasts(s)
@@ -315,7 +315,7 @@ def ea_hears_again(table: Protocol) -> Script:
 
 
 @scenario("allconcur_ea")
-def ea_minority_with_more(table: Protocol) -> Script:
+def allconcur_ea_minority_with_more(table: Protocol) -> Script:
     """Three suspect two before they have their messages and go on; the two have more, and may not deliver it."""
     s = Script(table, (5,), heartbeat=30)
     for i in (0, 1):
@@ -330,7 +330,7 @@ def ea_minority_with_more(table: Protocol) -> Script:
 
 
 @scenario("allconcur_ea")
-def ea_halves(table: Protocol) -> Script:
+def allconcur_ea_halves(table: Protocol) -> Script:
     """Two halves suspect each other: nobody delivers any more, and what was delivered is a prefix of one sequence."""
     s = Script(table, (6,))
     s.at(1, lambda: s.multicast("g0/0", 0))
@@ -344,7 +344,7 @@ def ea_halves(table: Protocol) -> Script:
 
 
 @scenario("allconcur_plus")
-def plus_marker_of_nobody(table: Protocol) -> Script:
+def allconcur_plus_marker_of_nobody(table: Protocol) -> Script:
     """Only p1 delivers a reconfiguration, its marker reaches p0, and p1 dies: the others go back to unreliable mode."""
     s = Script(table, (5,), spare=1)
     s.at(1, lambda: s.change_members("g0/1", 0, 1, 2, 3, 4))
@@ -366,7 +366,7 @@ def plus_marker_of_nobody(table: Protocol) -> Script:
 
 
 @scenario("allconcur_plus")
-def plus_join_and_leave(table: Protocol) -> Script:
+def allconcur_plus_join_and_leave(table: Protocol) -> Script:
     """p5 joins while messages flow, then p0 leaves: p5 has everything, p0 stops."""
     s = Script(table, (6,), spare=1)
     for i in range(5):
@@ -382,7 +382,7 @@ def plus_join_and_leave(table: Protocol) -> Script:
 
 
 @scenario("allconcur_plus")
-def plus_slow_newcomer(table: Protocol) -> Script:
+def allconcur_plus_slow_newcomer(table: Protocol) -> Script:
     """What p5 lacks comes late, long after it was welcome: it says that it is alive, and nobody removes it."""
     s = Script(table, (6,), spare=1, heartbeat=2)  # who is silent for 8 δ is suspected
     everybody_multicasts(s)
@@ -396,7 +396,7 @@ def plus_slow_newcomer(table: Protocol) -> Script:
 
 
 @scenario("allconcur_plus")
-def plus_all_at_once(table: Protocol) -> Script:
+def allconcur_plus_all_at_once(table: Protocol) -> Script:
     """p6 and p7 join and p0 leaves, at whatever moment of each other's changes: all of it happens."""
     for later in range(25):
         s = Script(table, (8,), spare=2, heartbeat=5)
@@ -502,4 +502,4 @@ def run(name: str) -> Script:
 def test_scenario(name: str, rewrite: bool) -> None:
     s = run(name)
     kinds = ("multicast", "deliver", "crash", "suspect", "trust", "round", "reconfigure")
-    compare(name, (SCENARIOS[name][1].__doc__ or "") + "\n\n" + s.transcript(kinds), rewrite)
+    compare(SCENARIOS[name][0], name, (SCENARIOS[name][1].__doc__ or "") + "\n\n" + s.transcript(kinds), rewrite)

@@ -434,4 +434,4 @@ def run(name: str, table: Protocol) -> Script:
 @pytest.mark.parametrize(("name", "under_test"), [(n, p) for n, (ps, _) in SCENARIOS.items() for p in ps])
 def test_scenario(name: str, under_test: str, rewrite: bool) -> None:
     s = run(name, protocol(under_test))
-    compare(f"{under_test}_{name}", (SCENARIOS[name][1].__doc__ or "") + "\n\n" + s.transcript(), rewrite)
+    compare(under_test, name, (SCENARIOS[name][1].__doc__ or "") + "\n\n" + s.transcript(), rewrite)

@@ -182,7 +182,7 @@ def run(name: str) -> Script:
 def test_scenario(name: str, rewrite: bool) -> None:
     s = run(name)
     kinds = ("multicast", "deliver", "crash", "suspect")
-    compare(name, (SCENARIOS[name][1].__doc__ or "") + "\n\n" + s.transcript(kinds), rewrite)
+    compare(SCENARIOS[name][0], name, (SCENARIOS[name][1].__doc__ or "") + "\n\n" + s.transcript(kinds), rewrite)
 
 
 @pytest.mark.parametrize("name", UNDER_TEST)

@@ -449,4 +449,4 @@ def run(name: str) -> Script:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenario(name: str, rewrite: bool) -> None:
     s = run(name)
-    compare(name, (SCENARIOS[name].__doc__ or "") + "\n\n" + s.transcript(), rewrite)
+    compare("white_box", name, (SCENARIOS[name].__doc__ or "") + "\n\n" + s.transcript(), rewrite)
