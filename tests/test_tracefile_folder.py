@@ -9,7 +9,6 @@ import pytest
 
 from amcast.core.trace import Event
 from amcast.errors import TraceError
-from amcast.spark.columns import read_renamed_events
 from amcast.tracefile import ParquetRecorder, read_events
 
 # Each of these is read by one engine and passed over by another.
@@ -62,7 +61,7 @@ def test_nor_to_one_with_other_names(trace: Path, name: str) -> None:
             file.rename(trace / "event=deliver" / file.name)
         folder.rmdir()
     with pytest.raises(TraceError, match=r"does not belong to a trace; expected only event=<kind>/\*.parquet"):
-        list(read_renamed_events(trace, {"event": "kind"}))
+        list(read_events(trace, {"event": "kind"}))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +99,7 @@ ROW = {"run": '"r"', "event": '"deliver"', "node": '"p"', "group": '"g"', "seq":
 def renamed_trace(folder: Path, columns: dict[str, str]) -> list[Event]:
     line = ", ".join(f'"{name}": {value}' for name, value in ROW.items())
     (folder / "t.jsonl").write_text(f"{{{line}}}\n")
-    return list(read_renamed_events(folder / "t.jsonl", {"event": "kind", "node": "process", **columns}))
+    return list(read_events(folder / "t.jsonl", {"event": "kind", "node": "process", **columns}))
 
 
 def test_columns_of_json_that_swap_names_or_are_left_out(tmp_path: Path) -> None:

@@ -39,9 +39,9 @@ def metrics(
     """
     from amcast.errors import UsageError
     from amcast.sim.network import nanoseconds
-    from amcast.spark.columns import parse_columns
     from amcast.spark.metrics import check_out, collect_from, save
     from amcast.spark.session import settings_of
+    from amcast.tracefile.columns import parse_columns
 
     theirs = None if columns is None else parse_columns(columns)
     settings = settings_of(spark_conf or (), "--spark-conf")

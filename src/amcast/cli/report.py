@@ -30,8 +30,8 @@ def report(
     from rich.text import Text
 
     from amcast.report.report import report as write_report
-    from amcast.spark.columns import parse_columns
     from amcast.spark.session import settings_of
+    from amcast.tracefile.columns import parse_columns
 
     theirs = None if columns is None else parse_columns(columns)
     settings = settings_of(spark_conf or (), "--spark-conf")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from amcast.checks import Verdict
     from amcast.core.trace import Event
-    from amcast.spark.columns import Columns
+    from amcast.tracefile.columns import Columns
 
 LARGE_TRACE_ROWS = 2_000_000
 MOST_COUNTEREXAMPLES = 5
@@ -76,7 +76,7 @@ def verify(
     asked = None if properties is None else known_properties([name.strip() for name in properties.split(",")])
     theirs = None
     if columns is not None:
-        from amcast.spark.columns import parse_columns
+        from amcast.tracefile.columns import parse_columns
 
         theirs = parse_columns(columns)
     # Taken before it is judged: verdicts on a trace that changes meanwhile are then of another one.
@@ -128,13 +128,9 @@ def keep(
 
 
 def events_of(trace: Path, columns: "Columns | None") -> "Iterator[Event]":
-    if columns:
-        from amcast.spark.columns import read_renamed_events
-
-        return read_renamed_events(trace, columns)
     from amcast.tracefile import read_events
 
-    return read_events(trace)
+    return read_events(trace, columns)
 
 
 def is_large(trace: str) -> bool:

@@ -25,7 +25,7 @@ from amcast.report import page
 from amcast.report.plots import Picture
 from amcast.report.sections import Material, lead, sections, subtitle, title
 from amcast.report.verdicts import summary
-from amcast.spark.columns import Columns
+from amcast.tracefile.columns import Columns
 
 TABLES_OF_A_SWEEP: Final = ("sweep",)
 

@@ -42,7 +42,6 @@ from pyspark.sql import functions as F
 
 from amcast.core.trace import REQUIRED_COLUMNS
 from amcast.errors import TraceError, UsageError
-from amcast.spark.columns import Columns
 from amcast.spark.metric_tables import (
     ACCURACY,
     LATEST,
@@ -62,6 +61,7 @@ from amcast.spark.metric_tables import (
     samples_of,
     timeline_table,
 )
+from amcast.tracefile.columns import Columns
 
 EXACT_ROWS: Final = 50_000_000
 BINS: Final = 100  # of a run, where the width is not given

@@ -24,14 +24,15 @@ from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from amcast.core.trace import COLUMNS, KINDS, REQUIRED_COLUMNS, Event
+from amcast.core.trace import COLUMNS, KINDS, Event
 from amcast.errors import TraceError, UsageError
-from amcast.spark.columns import Columns, keys_of, name_of, refuse_unknown, renamed, their_name
 from amcast.tracefile import read_events
-from amcast.tracefile.reader import files_of_folder
-from amcast.tracefile.schema import COLUMN_TYPES, null_in_list, unknown_kind
-from amcast.tracefile.text import MARK, CsvLines, LineFault, event_of_json, header_of
+from amcast.tracefile.columns import Columns, keys_of, name_of, their_name
+from amcast.tracefile.reader import files_of_folder, parquet_columns
+from amcast.tracefile.schema import COLUMN_TYPES, IN_EVERY_ROW, fault_of, null_in_list, null_value
+from amcast.tracefile.text import MARK, LineFault, csv_lines, header_of, json_lines, refuse_unknown_keys
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -47,7 +48,6 @@ SPARK_TYPES: Final[dict[str, T.DataType]] = {
     "ts": TIMESTAMP,
 }
 SCHEMA: Final = T.StructType([T.StructField(name, SPARK_TYPES[name]) for name in COLUMNS])
-IN_EVERY_ROW: Final = ("run", "kind", "process", "seq")
 LISTS: Final = ("dest", "about")
 BAD_LINE: Final = "fault"  # which metrics look at as well
 ROWS: Final = T.StructType([*SCHEMA.fields, T.StructField(BAD_LINE, T.StringType())])
@@ -78,10 +78,14 @@ def read_rows(spark: SparkSession, path: str, columns: Columns | None = None) ->
 def refuse_faults(path: str, rows: DataFrame) -> None:
     """Raise TraceError for a row that cannot be used, if there is one."""
     with spark_errors(path):
-        found = rows.where(is_faulty()).select("process", "seq", _fault().alias("fault")).head(1)
+        found = rows.where(is_faulty()).head(1)
     for row in found:
         where = "" if row.process is None or row.seq is None else f"process {row.process!r}, seq {row.seq}: "
-        raise TraceError(f"{path}: {where}{row.fault}")
+        nulls = (null_value(name) for name in IN_EVERY_ROW if row[name] is None)
+        in_lists = (null_in_list(name) for name in LISTS if None in (row[name] or ()))
+        raise TraceError(
+            f"{path}: {where}{row[BAD_LINE] or next(nulls, None) or next(in_lists, None) or fault_of(row)}"
+        )
 
 
 @contextmanager
@@ -161,10 +165,11 @@ def _read_parquet(spark: SparkSession, path: str, columns: Columns) -> DataFrame
         local += [str(file) for file in Path(path).rglob("*.parquet") if not file.exists()]
         with ThreadPoolExecutor() as pool:
             for file, schema in zip(local, pool.map(_arrow_schema, local), strict=True):
-                _check_parquet(file, {field.name: _family(field.type) for field in schema}, folders, columns)
+                parquet_columns(file, schema, columns, folders)  # every file must be right: no mixed schemas
     else:
         merged = reader.option("mergeSchema", "true").parquet(path).schema
-        _check_parquet(path, {field.name: _spark_family(field.dataType) for field in merged}, folders, columns)
+        known = [field for field in merged if field.name in columns or name_of(field.name, columns) in COLUMNS]
+        parquet_columns(path, to_arrow_schema(T.StructType(known)), columns, folders)
     theirs_of = {name_of(theirs, columns): theirs for theirs in (*columns, *COLUMNS) if name_of(theirs, columns)}
     fields = [T.StructField(theirs_of[name], SPARK_TYPES[name]) for name in COLUMNS if name in theirs_of]
     rows = reader.schema(T.StructType(fields)).parquet(path)
@@ -192,80 +197,23 @@ def _arrow_schema(file: str) -> pa.Schema:
         ) from error
 
 
-def _check_parquet(file: str, families: dict[str, str], folders: set[str], columns: Columns) -> None:
-    """Every file must have the columns that are needed, with types that can stand for ours: no mixed schemas."""
-    refuse_unknown(file, columns, ", ".join(families), {*families, *folders})
-    ours = {name_of(theirs, columns): theirs for theirs in (*families, *folders)}
-    for name in REQUIRED_COLUMNS:
-        if name not in ours:
-            raise TraceError(
-                f"{file}: column {name!r} is missing; expected at least {', '.join(REQUIRED_COLUMNS)}; add it"
-            )
-    for name in COLUMNS:
-        expected = _spark_family(SPARK_TYPES[name])
-        found = families.get(ours.get(name, ""), expected)
-        if found not in (expected, "null"):
-            raise TraceError(
-                f"{file}: column {name!r} has the type {found}; expected {expected}; write it with that type"
-            )
-
-
-def _family(of: pa.DataType) -> str:
-    """Types that can stand for each other have the same name."""
-    if pa.types.is_dictionary(of):
-        return _family(of.value_type)
-    if pa.types.is_null(of):
-        return "null"
-    if pa.types.is_string(of) or pa.types.is_large_string(of):
-        return "string"
-    if pa.types.is_integer(of):
-        return "integer"
-    if pa.types.is_list(of) or pa.types.is_large_list(of):
-        return f"list of {_family(of.value_type)}"
-    if pa.types.is_struct(of) and {"time", "tie"} <= {field.name for field in of}:
-        return f"(time {_family(of.field('time').type)}, tie {_family(of.field('tie').type)})"
-    return str(of)
-
-
-def _spark_family(of: T.DataType) -> str:
-    match of:
-        case T.StringType():
-            return "string"
-        case T.ByteType() | T.ShortType() | T.IntegerType() | T.LongType():
-            return "integer"
-        case T.NullType():
-            return "null"
-        case T.ArrayType():
-            return f"list of {_spark_family(of.elementType)}"
-        case T.StructType() if {"time", "tie"} <= set(of.names):
-            return f"(time {_spark_family(of['time'].dataType)}, tie {_spark_family(of['tie'].dataType)})"
-    return of.simpleString()
-
-
 # ---------------------------------------------------------------- text
 
 
 def _read_json(spark: SparkSession, path: str, columns: Columns) -> DataFrame:
     lines = _lines(spark, path)
-    if not columns:
-        return lines.mapInArrow(_rows_of(event_of_json), ROWS)
-    seen = {row.name for row in lines.mapInArrow(_names, "name string").distinct().collect()}
-    if seen:
-        refuse_unknown(path, columns, ", ".join(sorted(seen)), seen)
-    return lines.mapInArrow(_rows_of(lambda line: event_of_json(renamed(line, columns))), ROWS)
+    if columns:
+        seen = lines.mapInArrow(_names, "name string").distinct().collect()
+        refuse_unknown_keys(path, columns, {row.name for row in seen})
+    return lines.mapInArrow(_rows_of(json_lines(columns)), ROWS)
 
 
 def _read_csv(spark: SparkSession, path: str, columns: Columns) -> DataFrame:
     lines = _lines(spark, path)
     first = lines.head(1)
-    try:
-        header = header_of(bytes(first[0].line)) if first else []
-        if not header:
-            raise TraceError(f"{path}: is empty; expected at least one event; record the run again")
-        refuse_unknown(path, columns, ", ".join(header), set(header))
-        below = CsvLines([name_of(name, columns) for name in header])
-    except LineFault as fault:
-        raise TraceError(f"{path}: line 1: {fault}") from fault
+    header, below = csv_lines(path, bytes(first[0].line) if first else b"", columns)
+    if not header:
+        raise TraceError(f"{path}: is empty; expected at least one event; record the run again")
     return lines.mapInArrow(_rows_of(below, header), ROWS)
 
 
@@ -337,31 +285,3 @@ def is_faulty() -> Column:
 
 def _has_null(name: str) -> Column:
     return F.coalesce(F.exists(name, F.isnull), F.lit(False))
-
-
-def _fault() -> Column:
-    """What is wrong with a row, in the words of `fault_of`."""
-    said = [F.col(BAD_LINE)]
-    for name in IN_EVERY_ROW:
-        null = f"column {name!r} is null; expected a value in every row; fill it in"
-        said.append(F.when(F.col(name).isNull(), F.lit(null)))
-    kind, process, sender = (F.col(name) for name in ("kind", "process", "sender"))
-    no_message = F.concat(
-        F.lit("column 'message' is null in a "), kind, F.lit(" row; expected the id of the message; fill it in")
-    )
-    no_dest = "column 'dest' is null in a multicast row; expected the destination groups; fill it in"
-    quoted = F.coalesce(F.concat(F.lit("'"), sender, F.lit("'")), F.lit("null"))
-    other_sender = F.concat(
-        F.lit("column 'sender' is "), quoted, F.lit(" in a multicast row of process '"), process,
-        F.lit("'; expected the same process; correct one of the two"),
-    )  # fmt: skip
-    before, after = unknown_kind("\0").split(repr("\0"))
-    unknown = F.concat(F.lit(before + "'"), kind, F.lit("'" + after))
-    said += [F.when(_has_null(name), F.lit(null_in_list(name))) for name in LISTS]
-    return F.coalesce(
-        *said,
-        F.when(~kind.isin(*KINDS), unknown),
-        F.when(F.col("message").isNull(), no_message),
-        F.when(F.col("dest").isNull(), F.lit(no_dest)),
-        other_sender,
-    )

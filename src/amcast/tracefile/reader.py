@@ -1,7 +1,7 @@
 """Reads a trace in any of its forms as a stream of events, batch by batch, and says clearly what is wrong with it."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -11,31 +11,46 @@ import pyarrow.parquet as pq
 
 from amcast.core.trace import KINDS, REQUIRED_COLUMNS, Event
 from amcast.errors import TraceError
+from amcast.tracefile.columns import Columns, name_of, refuse_unknown, their_name
 from amcast.tracefile.out import RUN_FILES
-from amcast.tracefile.schema import COLUMN_TYPES, KINDS_WITH_MESSAGE, fault_of, null_in_list, unknown_kind
+from amcast.tracefile.schema import (
+    COLUMN_TYPES,
+    IN_EVERY_ROW,
+    KINDS_WITH_MESSAGE,
+    fault_of,
+    null_in_list,
+    null_value,
+    unknown_kind,
+)
 from amcast.tracefile.text import read_csv, read_jsonl
 
 # What `amcast` itself writes into the folder of a trace.
 BESIDE_A_TRACE: Final = RUN_FILES | {"verdicts.json", "violation.svg"}
 _ROWS_PER_BATCH: Final = 32_768
-_TEXT_READERS: Final[dict[str, Callable[[Path], Iterator[Event]]]] = {".jsonl": read_jsonl, ".csv": read_csv}
+_TEXT_READERS: Final[dict[str, Callable[[Path, Columns], Iterator[Event]]]] = {".jsonl": read_jsonl, ".csv": read_csv}
 
 
-def read_events(path: str | Path) -> Iterator[Event]:
-    """The events of a trace: a Parquet folder, or one `.parquet`, `.jsonl` or `.csv` file. Raises TraceError."""
+def read_events(path: str | Path, columns: Columns | None = None) -> Iterator[Event]:
+    """Read the events of a trace: a Parquet folder, or one `.parquet`, `.jsonl` or `.csv` file.
+
+    `columns` maps the names of another system. Raises TraceError, and UsageError for a name that is not there.
+    """
     trace = Path(path)
+    columns = columns or {}
+    kind_column = their_name("kind", columns)
     try:
         if trace.is_dir():
-            return _not_empty(trace, _read_parquet(files_of_folder(trace)))
+            return _not_empty(trace, _read_parquet(files_of_folder(trace, kind_column), columns))
         if not trace.exists():
             raise TraceError(
                 f"{trace}: does not exist; expected a trace (a Parquet folder or a .parquet, .jsonl or .csv file); "
                 f"check the path"
             )
         if trace.suffix == ".parquet":
-            return _not_empty(trace, _read_parquet([(trace, _kind_of_folder(trace.parent))]))
+            column, _, kind = trace.parent.name.partition("=")
+            return _not_empty(trace, _read_parquet([(trace, kind if column == kind_column else None)], columns))
         if trace.suffix in _TEXT_READERS:
-            return _not_empty(trace, _TEXT_READERS[trace.suffix](trace))
+            return _not_empty(trace, _TEXT_READERS[trace.suffix](trace, columns))
     except OSError as error:
         _cannot_be_read(trace, error)
     raise TraceError(
@@ -95,49 +110,54 @@ def _visible(folder: Path) -> list[Path]:
     return [entry for entry in names if not entry.name.startswith("_") or "=" in entry.name]
 
 
-def _kind_of_folder(folder: Path) -> str | None:
-    name = folder.name
-    return name.removeprefix("kind=") if name.startswith("kind=") else None
-
-
-def _read_parquet(files: Iterable[tuple[Path, str | None]]) -> Iterator[Event]:
+def _read_parquet(files: Iterable[tuple[Path, str | None]], columns: Columns) -> Iterator[Event]:
     for path, kind in files:
-        for batch in _batches(path, kind):
+        for batch in _batches(path, kind, columns):
             yield from batch
 
 
-def _batches(path: Path, kind: str | None) -> Iterator[list[Event]]:
+def _batches(path: Path, kind: str | None, columns: Columns) -> Iterator[list[Event]]:
     try:
         with pq.ParquetFile(path) as file:
-            names = _columns_to_read(path, file.schema_arrow, kind)
+            in_folders = () if kind is None else (their_name("kind", columns),)
+            theirs = parquet_columns(path, file.schema_arrow, columns, in_folders)
+            if kind is not None:
+                theirs.pop("kind", None)
             first_row = 1
-            for batch in file.iter_batches(_ROWS_PER_BATCH, columns=names):
-                yield _events_of_batch(path, batch, kind, first_row)
+            for batch in file.iter_batches(_ROWS_PER_BATCH, columns=list(theirs.values())):
+                yield _events_of_batch(path, batch, theirs, kind, first_row)
                 first_row += batch.num_rows
     except (pa.ArrowException, OSError) as error:
         _cannot_be_read(path, error)
 
 
-def _columns_to_read(path: Path, schema: pa.Schema, kind: str | None) -> list[str]:
-    names = []
+def parquet_columns(
+    path: object, schema: pa.Schema, columns: Columns, in_folders: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return their name of each of our columns that a file has. Raises TraceError if it cannot stand for a trace.
+
+    `in_folders` are columns whose values are in the names of folders, as in `kind=deliver`.
+    """
+    refuse_unknown(path, columns, dict.fromkeys((*schema.names, *in_folders)))
+    ours = {name_of(theirs, columns): theirs for theirs in (*schema.names, *in_folders)}
+    found = {}
     for name, expected in COLUMN_TYPES.items():
-        if name == "kind" and kind is not None:
-            continue
-        index = schema.get_field_index(name)
+        theirs = ours.get(name, "")
+        index = schema.get_field_index(theirs)
         if index >= 0:
             if not _is_readable_as(schema.field(index).type, expected):
                 raise TraceError(
                     f"{path}: column {name!r} has the type {schema.field(index).type}; expected {expected}; "
                     f"write it with that type"
                 )
-            names.append(name)
-        elif name in schema.names:
+            found[name] = theirs
+        elif theirs in schema.names:
             raise TraceError(f"{path}: column {name!r} is there twice; expected it once; remove one")
-        elif name in REQUIRED_COLUMNS:
+        elif name in REQUIRED_COLUMNS and not theirs:
             raise TraceError(
                 f"{path}: column {name!r} is missing; expected at least {', '.join(REQUIRED_COLUMNS)}; add it"
             )
-    return names
+    return found
 
 
 def _is_readable_as(seen: pa.DataType, expected: pa.DataType) -> bool:
@@ -157,17 +177,19 @@ def _is_readable_as(seen: pa.DataType, expected: pa.DataType) -> bool:
     return all(field.name in names and _is_readable_as(names[field.name], field.type) for field in expected)
 
 
-def _events_of_batch(path: Path, batch: pa.RecordBatch, kind: str | None, first_row: int) -> list[Event]:
+def _events_of_batch(
+    path: Path, batch: pa.RecordBatch, theirs: Mapping[str, str], kind: str | None, first_row: int
+) -> list[Event]:
     columns: list[Iterable[Any]] = []
     for name, expected in COLUMN_TYPES.items():
         if name == "kind" and kind is not None:
             columns.append([kind] * len(batch))
-        elif name in batch.schema.names:
-            columns.append(_values(path, name, batch.column(name), expected, first_row))
+        elif name in theirs:
+            columns.append(_values(path, name, batch.column(theirs[name]), expected, first_row))
         else:
             columns.append(repeat(None))
     events = list(map(Event, *columns))
-    if _may_have_faults(batch, kind):
+    if _may_have_faults(batch, theirs, kind):
         for row, event in enumerate(events, start=first_row):
             fault = fault_of(event)
             if fault is not None:
@@ -175,15 +197,17 @@ def _events_of_batch(path: Path, batch: pa.RecordBatch, kind: str | None, first_
     return events
 
 
-def _may_have_faults(batch: pa.RecordBatch, kind: str | None) -> bool:
-    """Whether the rows must be looked at one by one: not so for deliveries, which are most of a trace."""
-    return kind in (None, "multicast") or (kind in KINDS_WITH_MESSAGE and batch.column("message").null_count > 0)
+def _may_have_faults(batch: pa.RecordBatch, theirs: Mapping[str, str], kind: str | None) -> bool:
+    """True if the rows must be looked at one by one. Deliveries, most of a trace, need not be."""
+    if kind not in KINDS_WITH_MESSAGE:
+        return kind is None
+    return kind == "multicast" or batch.column(theirs["message"]).null_count > 0
 
 
 def _values(path: Path, name: str, column: pa.Array, expected: pa.DataType, first_row: int) -> Iterable[Any]:
-    if column.null_count and name in ("run", "kind", "process", "seq"):
+    if column.null_count and name in IN_EVERY_ROW:
         row = first_row + column.is_null().index(True).as_py()
-        raise TraceError(f"{path}: row {row}: column {name!r} is null; expected a value in every row; fill it in")
+        raise TraceError(f"{path}: row {row}: {null_value(name)}")
     if column.null_count == len(column):
         return [None] * len(column)
     if pa.types.is_struct(column.type):

@@ -1,10 +1,10 @@
 """The Arrow types of the columns of a trace, as trace-format.md gives them, and what a row of a kind must have."""
 
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
-from amcast.core.trace import COLUMNS, KINDS, Event
+from amcast.core.trace import COLUMNS, KINDS
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
@@ -31,12 +31,16 @@ assert tuple(COLUMN_TYPES) == COLUMNS
 # `kind` is in the name of the folder, so it is not in the files.
 FILE_SCHEMA: Final = pa.schema([(name, of) for name, of in COLUMN_TYPES.items() if name != "kind"])
 
+IN_EVERY_ROW: Final = ("run", "kind", "process", "seq")
 KINDS_WITH_MESSAGE: Final = frozenset(("multicast", "deliver", "optdeliver"))
 _KNOWN_KINDS: Final = frozenset(KINDS)
 
 
-def fault_of(event: Event) -> str | None:
-    """What makes this row unusable, beyond the types of its columns; None when nothing does."""
+def fault_of(event: Any) -> str | None:
+    """Say what makes a row unusable, beyond the types of its columns; None when nothing does.
+
+    The row is an Event, or anything else whose attributes are the columns.
+    """
     kind = event.kind
     if kind in KINDS_WITH_MESSAGE:
         if event.message is None:
@@ -53,6 +57,10 @@ def fault_of(event: Event) -> str | None:
     elif kind not in _KNOWN_KINDS:
         return unknown_kind(kind)
     return None
+
+
+def null_value(column: str) -> str:
+    return f"column {column!r} is null; expected a value in every row; fill it in"
 
 
 def unknown_kind(kind: str) -> str:

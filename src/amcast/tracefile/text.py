@@ -15,7 +15,8 @@ import msgspec
 
 from amcast.core.trace import COLUMNS, REQUIRED_COLUMNS, Event
 from amcast.errors import TraceError, UsageError
-from amcast.tracefile.schema import INT64_MAX, INT64_MIN, fault_of
+from amcast.tracefile.columns import Columns, keys_of, name_of, refuse_unknown, renamed
+from amcast.tracefile.schema import IN_EVERY_ROW, INT64_MAX, INT64_MIN, fault_of
 
 MARK: Final = b"\xef\xbb\xbf"  # the byte order mark that some programs put at the start of a file
 _INTEGER: Final = re.compile(" *[-+]?[0-9]+ *")
@@ -56,10 +57,25 @@ class LineFault(ValueError):
     """What is wrong with a line, without saying where it is."""
 
 
-def read_jsonl(path: Path) -> Iterator[Event]:
+def read_jsonl(path: Path, columns: Columns) -> Iterator[Event]:
+    if columns:
+        with path.open("rb") as lines:
+            refuse_unknown_keys(path, columns, set().union(*map(keys_of, lines)))
+    of_line = json_lines(columns)
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            yield from _event_at(path, number, event_of_json, line.removeprefix(MARK) if number == 1 else line)
+            yield from _event_at(path, number, of_line, line.removeprefix(MARK) if number == 1 else line)
+
+
+def refuse_unknown_keys(path: object, columns: Columns, seen: set[str]) -> None:
+    """Raise UsageError if no line has a name that the mapping mentions. JSON has no header, so all are looked at."""
+    if seen:
+        refuse_unknown(path, columns, dict.fromkeys(sorted(seen)))
+
+
+def json_lines(columns: Columns) -> Callable[[bytes], Event | None]:
+    """Return what makes an event of a line with these names."""
+    return (lambda line: event_of_json(renamed(line, columns))) if columns else event_of_json
 
 
 def event_of_json(line: bytes) -> Event | None:
@@ -108,16 +124,23 @@ def _explained(error: msgspec.ValidationError) -> str:
     return f"column {column!r} has the wrong type: {what[0].lower()}{what[1:]}".replace("`", "")
 
 
-def read_csv(path: Path) -> Iterator[Event]:
+def read_csv(path: Path, columns: Columns) -> Iterator[Event]:
     with path.open("rb") as lines:
-        try:
-            header = header_of(lines.readline())
-            of_line = CsvLines(header)
-        except LineFault as fault:
-            _bad_line(path, 1, str(fault))
+        header, of_line = csv_lines(path, lines.readline(), columns)
         if header:
             for number, line in enumerate(lines, start=2):
                 yield from _event_at(path, number, of_line, line)
+
+
+def csv_lines(path: object, first: bytes, columns: Columns) -> tuple[list[str], "CsvLines"]:
+    """Return the names in the first line of a file, none if it is empty, and what makes events of the other lines."""
+    try:
+        header = header_of(first)
+        if header:
+            refuse_unknown(path, columns, dict.fromkeys(header))
+        return header, CsvLines([name_of(name, columns) for name in header])
+    except LineFault as fault:
+        _bad_line(path, 1, str(fault))
 
 
 class CsvLines:
@@ -141,7 +164,7 @@ class CsvLines:
         for place, parse, name in self._parsers:
             cell = cells[place]
             if not cell:
-                if name in ("run", "kind", "process", "seq"):
+                if name in IN_EVERY_ROW:
                     raise LineFault(f"column {name!r} is empty; expected a value in every row; fill it in")
                 values[name] = None
                 continue
@@ -263,5 +286,5 @@ def _event_at(path: Path, number: int, of_line: Callable[[bytes], Event | None],
     return () if event is None else (event,)
 
 
-def _bad_line(path: Path, number: int, what: str) -> NoReturn:
+def _bad_line(path: object, number: int, what: str) -> NoReturn:
     raise TraceError(f"{path}: line {number}: {what}")

@@ -32,8 +32,9 @@ MUTANTS = [
         caught_by=f"{FOLDER}::test_a_null_in_a_list",
     ),
     shell_mutant(
-        "renaming_passes_over_strangers", "amcast.spark.columns",
-        ("in files_of_folder(trace, theirs):", 'in [(file, "deliver") for file in trace.rglob("*-0.parquet")]:'),
+        "renaming_passes_over_strangers", "amcast.tracefile.reader",
+        ("_read_parquet(files_of_folder(trace, kind_column), columns)",
+         '_read_parquet([(file, "deliver") for file in trace.rglob("*-0.parquet")], columns)'),
         caught_by=f"{FOLDER}::test_nor_to_one_with_other_names",
     ),
     shell_mutant(

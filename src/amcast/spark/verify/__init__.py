@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 
 from amcast.checks import Verdict, known_properties
 from amcast.errors import TraceError
-from amcast.spark.columns import Columns
 from amcast.spark.tables import read_rows, refuse_faults, spark_errors
 from amcast.spark.verify.by_tables import Plan, judge_huge_runs
 from amcast.spark.verify.in_tasks import ROWS_PER_TASK, judge_small_runs
+from amcast.tracefile.columns import Columns
 
 __all__ = ["ROWS_OF_A_SMALL_RUN", "Plan", "verify_rows", "verify_trace"]
 
