@@ -199,7 +199,11 @@ def test_positions_are_gapless_where_that_is_promised() -> None:
 def test_rows_that_are_missing_are_named() -> None:
     watcher = Watcher(gapless=True)
     watcher.take(
-        [Row("a/0", "a", 0, "m0", ("a",), 0), Row("a/0", "a", 1, None, None, 0), Row("a/0", "a", 9, "m9", ("a",), 0)]
+        [
+            Row("a/0", "a", 0, "m0", ("a",), 0),
+            Row("a/0", "a", 1, None, None, 0),
+            Row("a/0", "a", 9, "m9", ("a",), 0),
+        ]
     )
     assert watcher.lost == ["a/0"] and not watcher.violations
 

@@ -6,7 +6,7 @@ from functools import partial
 from amcast.core.process import Protocol
 from amcast.explorer.actor import Setting
 from amcast.explorer.exploration import Exploration, explore
-from amcast.explorer.run import Run, parse_move
+from amcast.explorer.run import RealRun, parse_move
 from amcast.explorer.scope import Scope
 from amcast.explorer.scopes import scopes_of
 from amcast.explorer.search import Limits
@@ -281,7 +281,7 @@ def moves_before(name: str) -> tuple[str, ...]:
         return ()
     table = protocol(name.partition(":")[0])
     setting = Setting.of(table, scope_for(table, FOUND[name]))
-    run = Run(setting)
+    run = RealRun(setting)
     for text in AFTER[name].split(";"):
         if text.split()[0] == "settle":
             held = [parse_move(setting, f"deliver {ends.replace('>', ' ')}") for ends in text.split()[1:]]

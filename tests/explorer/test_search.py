@@ -12,7 +12,7 @@ from amcast.explorer.actor import DELTA, Setting
 from amcast.explorer.canonical import digest, plain
 from amcast.explorer.exploration import explore
 from amcast.explorer.properties import Properties
-from amcast.explorer.run import Run, parse_move, spell
+from amcast.explorer.run import RealRun, parse_move, spell
 from amcast.explorer.scope import Scope
 from amcast.explorer.scopes import scope_named, scopes_of
 from amcast.explorer.search import Limits, Search
@@ -92,7 +92,7 @@ def test_a_state_is_the_one_that_its_schedule_leads_real_processes_to() -> None:
     ends = search.ends()[::40]
     assert len(ends) >= 30
     for end in ends:
-        run = Run(setting)
+        run = RealRun(setting)
         state = model.initial
         for move in search.moves_to(end):
             run.move(move)
@@ -131,7 +131,7 @@ def test_crashes_lose_a_suffix_of_each_channel() -> None:
     """A client sends to two groups and crashes: each of them may get the message, or not."""
     scope = Scope("lost", "", (1, 1), (("c0", (0, 1)),), crashes=("c0",), at_once=True)
     setting = Setting.of(protocol("white_box"), scope)
-    run = Run(setting)
+    run = RealRun(setting)
     run.move(("crash", 2))
     assert run.possible() == [("deliver", 2, 0), ("deliver", 2, 1), ("lose", 2, 0), ("lose", 2, 1)]
     run.move(("lose", 2, 0))
@@ -143,7 +143,7 @@ def test_crashes_lose_a_suffix_of_each_channel() -> None:
 def test_a_process_may_crash_inside_a_step() -> None:
     """Its message leaves for one of two others only, and it delivers nothing."""
     setting = Setting.of(protocol("allconcur"), scope_named(protocol("allconcur"), "inside"))
-    run = Run(setting)
+    run = RealRun(setting)
     run.move(("falter", 0, "1"))
     assert ("multicast", 0) in run.possible() and ("falter", 0, "1") not in run.possible()
     run.move(("multicast", 0))
@@ -158,7 +158,7 @@ def test_a_process_may_crash_inside_a_step() -> None:
 
 def test_only_a_detector_that_may_be_wrong_suspects_who_is_up() -> None:
     scope = scope_named(protocol("allconcur_ea"), "suspicion")
-    wrong, right = (Run(Setting.of(protocol(name), scope)) for name in ("allconcur_ea", "allconcur"))
+    wrong, right = (RealRun(Setting.of(protocol(name), scope)) for name in ("allconcur_ea", "allconcur"))
     assert ("detect", 1, 0) in wrong.possible() and ("detect", 1, 0) not in right.possible()
     wrong.move(("detect", 1, 0))
     wrong.move(("trust", 1, 0))
@@ -168,12 +168,12 @@ def test_only_a_detector_that_may_be_wrong_suspects_who_is_up() -> None:
 def test_a_connection_may_break_and_a_snapshot_take_the_place_of_records() -> None:
     scope = Scope("new", "", (1, 1), (("c0", (0,)),), losses=(("c0", "g0/0"),), restarts=("g0/0",),
                   crashes=("g0/0",), snapshots=("g0/0",), at_once=True)  # fmt: skip
-    run = Run(Setting.of(protocol("white_box"), scope))
+    run = RealRun(Setting.of(protocol("white_box"), scope))
     run.move(("deliver", 2, 0))
     records = list(run.actors[0].durable)
     run.move(("snapshot", 0))
     assert run.actors[0].durable != records and not run.actors[0].unsynced
-    run = Run(Setting.of(protocol("white_box"), scope))
+    run = RealRun(Setting.of(protocol("white_box"), scope))
     run.move(("lose", 2, 0))
     assert ("deliver", 2, 0) not in run.possible()
     found = explore(protocol("white_box"), scope)
@@ -189,7 +189,7 @@ def test_a_move_is_what_it_is_called() -> None:
 
 def test_a_timer_moves_the_clock_of_its_process_alone() -> None:
     scope = Scope("tick", "", (3,), (("c0", (0,)),), timers=("g0/1",), at_once=True)
-    run = Run(Setting.of(protocol("white_box"), scope))
+    run = RealRun(Setting.of(protocol("white_box"), scope))
     run.move(("timer", 1, "tick"))
     assert [actor.now > 5 * DELTA for actor in run.actors] == [False, True, False, False]
     assert ("timer", 1, "tick") not in run.possible()
@@ -200,7 +200,7 @@ def test_messages_to_oneself_may_be_events_of_their_own() -> None:
     scope = scope_named(table, "conflict")
     assert explore(table, replace(scope, at_once=False), Limits(depth=12), follow=0).verdict == ("ok", "")
     setting = Setting.of(table, replace(scope, at_once=False))
-    run = Run(setting)
+    run = RealRun(setting)
     run.move(("deliver", 2, 0))
     assert ("deliver", 0, 0) in run.possible()
 

@@ -13,7 +13,7 @@ from amcast.cli.metrics import exit_code as code_of_metrics
 from amcast.cli.reproduce import exit_code as code_of_figures
 from amcast.cli.reproduce import problems
 from amcast.cli.sweep import exit_code as code_of_sweep
-from amcast.report.figure import Claim, Figure, Plot, figure_names, load_figure
+from amcast.report.figure import Figure, FigureClaim, Plot, figure_names, load_figure
 from amcast.report.reproduce import Measured, Reproduced, measure
 from amcast.spark.metrics import Collected
 from amcast.spark.row import STATUSES, Place, run_row
@@ -106,8 +106,8 @@ def figure(*claims: Measured, evidence: Evidence = SEEN, not_ok: int = 0) -> Rep
     return Reproduced(described, "small", Path("out"), [{}], claims, not_ok, evidence)
 
 
-def claim(**other: Any) -> Claim:
-    return Claim("latency", "", "ms", unit="ms", **other)
+def claim(**other: Any) -> FigureClaim:
+    return FigureClaim("latency", "", "ms", unit="ms", **other)
 
 
 MET, SHOWN = Measured(claim(expected=3.0), 3.1), Measured(claim(), 7.0)
@@ -146,7 +146,7 @@ def test_figures_that_are_not_reproduced(done: Sequence[Reproduced], code: int, 
         (claim(at_least=1.0, at_most=2.0, within=0.05), (0.951, 2.099), (0.94, 2.11)),
     ],
 )
-def test_when_a_claim_is_met(of: Claim, met: tuple[float, ...], unmet: tuple[float, ...]) -> None:
+def test_when_a_claim_is_met(of: FigureClaim, met: tuple[float, ...], unmet: tuple[float, ...]) -> None:
     assert {Measured(of, value).status for value in met} == {"met"}
     assert {Measured(of, value).status for value in unmet} == {"not met"}
 
@@ -161,7 +161,7 @@ def test_a_claim_of_another_scale_is_said_and_not_missed() -> None:
 
 def test_a_ratio_of_two_columns() -> None:
     runs = [{"protocol": "a", "x": 2.0, "y": None}, {"protocol": "b", "x": None, "y": 8.0}]
-    of = Claim("", "", "x", where={"protocol": "a"}, over={"protocol": "b"}, over_column="y")
+    of = FigureClaim("", "", "x", where={"protocol": "a"}, over={"protocol": "b"}, over_column="y")
     assert measure(of, {"runs": runs}).value == 0.25
 
 

@@ -13,7 +13,7 @@ from amcast.cli import run
 from amcast.core.topology import Topology
 from amcast.errors import UsageError
 from amcast.report import figure as figure_module
-from amcast.report.figure import SCALES, Claim, figure_names, figure_of, load_figure
+from amcast.report.figure import SCALES, FigureClaim, figure_names, figure_of, load_figure
 from amcast.report.reproduce import KINDS, measure
 from amcast.sim.network import Sites, parse_network
 from amcast.spark.recovery import crashes, delivery_bins, settled_s, with_empty_bins
@@ -161,14 +161,14 @@ RUNS = [
 def test_claims_are_measured_on_the_runs_that_they_are_about(
     where: dict[str, Any], how: str, over: dict[str, Any] | None, found: tuple[float, float | None, float | None]
 ) -> None:
-    done = measure(Claim("", "", "rate_", how=how, where=where, over=over), {"curves": RUNS})
+    done = measure(FigureClaim("", "", "rate_", how=how, where=where, over=over), {"curves": RUNS})
     assert (done.value, done.low, done.high) == found
 
 
 def test_a_claim_about_what_was_not_run_says_so() -> None:
-    absent = Claim("", "", "rate_", where={"protocol": "skeen"})
+    absent = FigureClaim("", "", "rate_", where={"protocol": "skeen"})
     assert measure(absent, {"curves": RUNS}).why_not == "not measured: no such run"
-    compared = Claim("", "", "rate_", where={"protocol": "white_box"}, over={"protocol": "ft_skeen"})
+    compared = FigureClaim("", "", "rate_", where={"protocol": "white_box"}, over={"protocol": "ft_skeen"})
     assert measure(compared, {"curves": RUNS}).why_not == "not measured: no run with ft_skeen"
 
 

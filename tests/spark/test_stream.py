@@ -18,7 +18,7 @@ from amcast.errors import AmcastError, UsageError
 from amcast.local.trial import Trial
 from amcast.runtime.rows import unpack_rows
 from amcast.service import connect_sync
-from amcast.spark.stream.sink import Sink, runs
+from amcast.spark.stream.sink import Sink, client_batches
 from amcast.spark.stream.source import first_offset, limited, wanted
 
 if TYPE_CHECKING:
@@ -142,16 +142,16 @@ def test_wrong_columns_for_a_sink(trial: Trial, schema: str, said: str) -> None:
 def test_wrong_rows_for_a_sink(trial: Trial, dest: list[str] | None, payload: bytes | None, said: str) -> None:
     rows = pa.RecordBatch.from_pydict({"dest": [["g0"], dest], "payload": [b"good", payload]})
     with pytest.raises(UsageError) as problem:
-        list(runs(iter([rows]), trial.config))
+        list(client_batches(iter([rows]), trial.config))
     assert said in str(problem.value)
 
 
 def test_rows_to_the_same_groups_travel_together_and_always_in_the_same_way(trial: Trial) -> None:
     dest = [["g0"]] * 300 + [["g1", "g0"]] * 3 + [["g0"]]
     rows = pa.RecordBatch.from_pydict({"dest": dest, "payload": [b"%d" % i for i in range(len(dest))]})
-    found = list(runs(iter([rows]), trial.config))
+    found = list(client_batches(iter([rows]), trial.config))
     assert [(to, len(payloads)) for to, payloads in found] == [((0,), 256), ((0,), 44), ((0, 1), 3), ((0,), 1)]
-    assert list(runs(iter([rows.slice(0, 77), rows.slice(77)]), trial.config)) == found
+    assert list(client_batches(iter([rows.slice(0, 77), rows.slice(77)]), trial.config)) == found
 
 
 def driver(trial: Trial, folder: Path) -> subprocess.Popen[bytes]:
@@ -209,21 +209,23 @@ def test_a_task_that_is_run_again_multicasts_nothing_twice(spark: "SparkSession"
 
 def test_rows_that_are_gone(spark: "SparkSession", trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     from amcast.runtime.frames import Rows
-    from amcast.spark.stream.log import Log
+    from amcast.spark.stream.log import ClusterLogs
 
-    log = Log(str(trial.config.path), None, 5.0, "fail")
-    real = Log.read
+    log = ClusterLogs(str(trial.config.path), None, 5.0, "fail")
+    real = ClusterLogs.read
 
-    def without_the_first(self: Log, group: str, position: int, wait_ms: int = 0, most_bytes: int = 2**22) -> Rows:
+    def without_the_first(
+        self: ClusterLogs, group: str, position: int, wait_ms: int = 0, most_bytes: int = 2**22
+    ) -> Rows:
         if position < 10:
             raise AmcastError(f"position {position} is no longer kept: the earliest is 10")
         rows = real(self, group, position, wait_ms, most_bytes)
         return Rows(rows.id, rows.first, rows.next, 10, rows.end, rows.rows)
 
-    monkeypatch.setattr(Log, "read", without_the_first)
+    monkeypatch.setattr(ClusterLogs, "read", without_the_first)
     with pytest.raises(AmcastError, match="g0: positions 3 to 9 are no longer kept; start from 'earliest'"):
         list(log.batches("g0", 3, 20))
-    lenient = Log(str(trial.config.path), None, 5.0, "earliest")
+    lenient = ClusterLogs(str(trial.config.path), None, 5.0, "earliest")
     assert [batch["position"].to_pylist() for batch in lenient.batches("g0", 3, 20)] == [list(range(10, 20))]
 
 

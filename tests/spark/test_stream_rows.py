@@ -21,7 +21,7 @@ from amcast.runtime.config import ClusterConfig
 from amcast.runtime.frames import Rows
 from amcast.runtime.history import History
 from amcast.spark.stream import log, replicas, sink, source
-from amcast.spark.stream.log import Log
+from amcast.spark.stream.log import ClusterLogs
 
 CLIENT = 6  # the number behind those of two groups of three replicas
 Row = tuple[str, int, str, bytes]
@@ -63,7 +63,7 @@ class Logs:
             rows = self.rows[group]
             rows.append((group, len(rows), f"c6:{one.payload.decode()}", one.payload))
 
-    def read(self, _: Log, group: str, position: int, wait_ms: int = 0, most_bytes: int = 2**22) -> Rows:
+    def read(self, _: ClusterLogs, group: str, position: int, wait_ms: int = 0, most_bytes: int = 2**22) -> Rows:
         """A few blocks at a time."""
         kept = self.of[group]
         first, after, rows = kept.read(position, self.chance.choice([1, 60, 300]))
@@ -71,7 +71,7 @@ class Logs:
 
 
 def serve(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Log, "read", lambda log, *rest, **named: logs.read(log, *rest, **named))
+    monkeypatch.setattr(ClusterLogs, "read", lambda log, *rest, **named: logs.read(log, *rest, **named))
 
 
 @pytest.fixture
@@ -193,12 +193,12 @@ def test_a_replica_that_stops_in_the_middle_is_told(
 ) -> None:
     logs.grow(30)
 
-    def read(self: Log, group: str, position: int, wait_ms: int = 0, most_bytes: int = 2**22) -> Rows:
+    def read(self: ClusterLogs, group: str, position: int, wait_ms: int = 0, most_bytes: int = 2**22) -> Rows:
         if position >= 5 and self.replica == 1:
             raise OutcomeUnknown("no answer")
         return logs.read(self, group, position, wait_ms, most_bytes)
 
-    monkeypatch.setattr(Log, "read", read)
+    monkeypatch.setattr(ClusterLogs, "read", read)
     reader = replicas.ReplicasReader(wanted(config))
     end = len(logs.rows["g0"])
     rows = replica_rows(reader, {"g0/0": 0, "g0/1": 0}, {"g0/0": end, "g0/1": end})

@@ -10,7 +10,7 @@ from amcast.core.trace import Event, ListRecorder
 from amcast.runtime.config import Address
 from amcast.sim.simulation import Crash, Simulation
 from amcast.tracefile import read_events
-from amcast.web.runs import Rows, first_times
+from amcast.web.runs import RunRows, first_times
 from amcast.web.server import HOST, PageServer
 from amcast.web.view import ShownTrace
 
@@ -43,13 +43,13 @@ def later(event: Event, turn: int, span: int) -> Event:
     )  # fmt: skip
 
 
-def rows_of(events: Sequence[Event]) -> dict[str, Rows]:
+def rows_of(events: Sequence[Event]) -> dict[str, RunRows]:
     runs = dict.fromkeys(event.run for event in events)
     first = first_times(events)
-    return {run: Rows([event for event in events if event.run == run], first.get(run, 0)) for run in runs}
+    return {run: RunRows([event for event in events if event.run == run], first.get(run, 0)) for run in runs}
 
 
-def rows_in(file: str) -> dict[str, Rows]:
+def rows_in(file: str) -> dict[str, RunRows]:
     return rows_of(list(read_events(TRACES / file)))
 
 
@@ -70,7 +70,7 @@ def served(server: PageServer) -> Iterator[str]:
 
 
 @contextmanager
-def trace_page(runs: dict[str, Rows], name: str = "run.jsonl") -> Iterator[str]:
+def trace_page(runs: dict[str, RunRows], name: str = "run.jsonl") -> Iterator[str]:
     shown = ShownTrace(Path(name), runs)
     shown.data(None)  # as the command does before it says where the page is
     with served(PageServer("index.html", shown.sources())) as url:

@@ -14,7 +14,7 @@ from amcast.cli import run as amcast
 from amcast.core.trace import Event
 from amcast.errors import UsageError
 from amcast.web.perfetto import write_perfetto
-from amcast.web.runs import LOST, Rows, Run, about_message, picture_of
+from amcast.web.runs import LOST, DrawnRun, RunRows, about_message, picture_of
 from amcast.web.shiviz import MOST_EVENTS, PATTERN, shiviz_log
 from amcast.web.svg import draw_svg, draw_violation
 
@@ -22,17 +22,17 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
-def rows() -> Rows:
+def rows() -> RunRows:
     (found,) = rows_of(simulated(crash="g0/0@6ms")).values()
     return found
 
 
 @pytest.fixture(scope="module")
-def run(rows: Rows) -> Run:
+def run(rows: RunRows) -> DrawnRun:
     return picture_of(rows)
 
 
-def test_perfetto_has_a_track_per_process_and_a_flow_per_message(run: Run) -> None:
+def test_perfetto_has_a_track_per_process_and_a_flow_per_message(run: DrawnRun) -> None:
     file = io.BytesIO()
     write_perfetto(run, file)
     trace = Trace.FromString(file.getvalue())
@@ -51,7 +51,7 @@ def test_perfetto_has_a_track_per_process_and_a_flow_per_message(run: Run) -> No
         assert event.name.removeprefix("send ") == ends[flow][1].name.removeprefix("receive ")
 
 
-def test_shiviz_clocks_tell_causes_from_effects(run: Run) -> None:
+def test_shiviz_clocks_tell_causes_from_effects(run: DrawnRun) -> None:
     found = re.findall(PATTERN.replace("(?<", "(?P<"), shiviz_log(run))
     assert len(found) == min(len(run.events), MOST_EVENTS)
     clocks = [json.loads(clock) for _, clock, _ in found]
@@ -83,7 +83,7 @@ def test_shiviz_gets_no_more_than_it_can_take(tmp_path: Path, capsys: pytest.Cap
     assert amcast(["export", str(trace), "--format", "svg", "--message", "c0:1", "--out", "/nowhere/x.svg"]) == 2
 
 
-def test_svg_shows_every_delivery_and_message_of_a_life(rows: Rows) -> None:
+def test_svg_shows_every_delivery_and_message_of_a_life(rows: RunRows) -> None:
     life = picture_of(about_message(rows, "c0:1"))
     drawn = ET.fromstring(draw_svg(life, "c0:1"))
     titles = [found.text or "" for found in drawn.iter(f"{SVG}title")]
@@ -96,13 +96,13 @@ def test_svg_shows_every_delivery_and_message_of_a_life(rows: Rows) -> None:
 def test_svg_takes_any_name_for_text() -> None:
     name = "<script>\"&'"
     event = Event("r", "deliver", name, name, 1, 5, message=name)
-    drawn = ET.fromstring(draw_svg(picture_of(Rows([event], 0)), name))
+    drawn = ET.fromstring(draw_svg(picture_of(RunRows([event], 0)), name))
     assert drawn.find(f".//{SVG}script") is None and name in "".join(drawn.itertext())
 
 
 def test_too_much_for_a_picture_is_refused() -> None:
     with pytest.raises(UsageError, match="expected at most 3,000"):
-        draw_svg(picture_of(Rows([Event("r", "crash", "p", "g", n, n) for n in range(3_001)], 0)))
+        draw_svg(picture_of(RunRows([Event("r", "crash", "p", "g", n, n) for n in range(3_001)], 0)))
 
 
 def test_a_failed_verify_leaves_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,12 +8,12 @@ from pages import rows_in, rows_of, simulated
 
 from amcast.core.trace import Event
 from amcast.web.columns import NONE, encode
-from amcast.web.runs import LOST, MANY_CLIENTS, Run, picture_of
+from amcast.web.runs import LOST, MANY_CLIENTS, DrawnRun, picture_of
 
 MS = 1_000_000
 
 
-def pictured(events: list[Event]) -> Run:
+def pictured(events: list[Event]) -> DrawnRun:
     (rows,) = rows_of(events).values()
     return picture_of(rows)
 

@@ -28,7 +28,7 @@ _NO_TIME: Final = -(2**63)
 MOST_MEMBERS: Final = 1_000_000
 
 
-class Log:
+class EventLog:
     """What a process delivered (or multicast), by `seq`: three parallel arrays."""
 
     __slots__ = ("messages", "seqs", "times")
@@ -79,9 +79,9 @@ class History:
 
         self.processes: list[str] = []
         self.group_of: list[int] = []
-        self.delivered: list[Log] = []
-        self.optimistic: list[Log] = []
-        self.multicast: list[Log] = []
+        self.delivered: list[EventLog] = []
+        self.optimistic: list[EventLog] = []
+        self.multicast: list[EventLog] = []
         self.crash_seqs: list[list[int]] = []
         self.restart_seqs: list[list[int]] = []
 
@@ -163,9 +163,9 @@ class History:
             index = self._process_index[name] = len(self.processes)
             self.processes.append(name)
             self.group_of.append(NO_GROUP)
-            self.delivered.append(Log())
-            self.optimistic.append(Log())
-            self.multicast.append(Log())
+            self.delivered.append(EventLog())
+            self.optimistic.append(EventLog())
+            self.multicast.append(EventLog())
             self.crash_seqs.append([])
             self.restart_seqs.append([])
         return index
@@ -345,7 +345,7 @@ class History:
             tuple(self.groups[group] for group in self.dest_sets[self.dest[message]]),
         )  # fmt: skip
 
-    def _deliver_row(self, kind: str, log: Log, process: int, message: int, nth: int) -> Event:
+    def _deliver_row(self, kind: str, log: EventLog, process: int, message: int, nth: int) -> Event:
         index = -1
         for _ in range(nth + 1):
             index = log.messages.index(message, index + 1)

@@ -84,7 +84,7 @@ class Passed(msgspec.Struct, array_like=True):
     nth: dict[str, int] = msgspec.field(default_factory=dict)  # its place among the messages of each group
 
 
-class State(msgspec.Struct, array_like=True):
+class WatcherState(msgspec.Struct, array_like=True):
     chains: dict[str, Chain]
     pending: dict[str, Pending]
     passed: dict[str, Passed]
@@ -106,7 +106,7 @@ class Watcher:
         self._window = window
         self._patience = patience
         self._gapless = gapless
-        self._state = State({}, {}, {}, 0, 0, False)
+        self._state = WatcherState({}, {}, {}, 0, 0, False)
         self._by_group: dict[str, list[Chain]] = {}
         self.violations: list[Violation] = []
         self.spreads: dict[str, list[int]] = {}  # nanoseconds from the first delivery anywhere to the last in a group
@@ -117,7 +117,7 @@ class Watcher:
         self.lost: list[str] = []  # processes of which rows are missing, since the last `load`
 
     def load(self, data: bytes) -> None:
-        self._state = msgspec.msgpack.decode(data, type=State)
+        self._state = msgspec.msgpack.decode(data, type=WatcherState)
         self._by_group = {}
         for chain in self._state.chains.values():
             self._by_group.setdefault(chain.group, []).append(chain)

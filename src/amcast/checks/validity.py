@@ -3,7 +3,7 @@
 A message that nobody multicast has no destinations to compare with: that is integrity's business.
 """
 
-from amcast.checks.history import NOWHERE, History, Log
+from amcast.checks.history import NOWHERE, EventLog, History
 from amcast.checks.verdict import Verdict
 
 
@@ -22,7 +22,7 @@ def check_validity(history: History) -> Verdict:
     return history.ok("validity", known)
 
 
-def first_not_addressed(history: History, process: int, log: Log) -> int | None:
+def first_not_addressed(history: History, process: int, log: EventLog) -> int | None:
     group = history.group_of[process]
     for message in log.messages:
         dest = history.dest[message]

@@ -17,7 +17,7 @@ from amcast.cli.sweep import Master, Settings, rows_bar, terminated_as_interrupt
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from amcast.report.figure import Claim
+    from amcast.report.figure import FigureClaim
     from amcast.report.reproduce import Measured, Reproduced
 
 STYLES = {"met": "green", "not met": "bold red", "differs": "yellow", "not measured": "yellow"}
@@ -132,7 +132,7 @@ def rests_on(done: "Reproduced") -> str:
     return f"{count(done.evidence.runs, 'run')}, {done.evidence}" if done.evidence.runs < 2 else str(done.evidence)
 
 
-def expectation(claim: "Claim") -> str:
+def expectation(claim: "FigureClaim") -> str:
     """What is compared with: a number, or bounds."""
     if not claim.compares:
         return "–"

@@ -18,7 +18,7 @@ REFUSED = '{"refused": true}'
 
 Result = TypeVar("Result")
 Sends = list[tuple[int, Message]]
-Entry = tuple[str, Mid, object]  # kind of row in a trace; message; destinations, timestamp or detail
+LogEntry = tuple[str, Mid, object]  # kind of row in a trace; message; destinations, timestamp or detail
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Step:
     """What one event led to."""
 
     sends: Sends = field(default_factory=list)
-    rows: list[Entry] = field(default_factory=list)
+    rows: list[LogEntry] = field(default_factory=list)
     notes: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -98,12 +98,12 @@ class Actor:
         self.due: list[tuple[str, int, int]] = []  # timer, earliest and latest time
         self.left = list(setting.works(pid))
         self.seq = 0
-        self.log: list[Entry] = []
+        self.log: list[LogEntry] = []
         self.inbox: deque[Message] = deque()  # from itself, if that is part of the step
         self.crashed = False
         self.durable: list[bytes] = []
         self.unsynced: list[bytes] = []
-        self.unsure: list[Entry] = []  # delivered, with a record that a crash would lose
+        self.unsure: list[LogEntry] = []  # delivered, with a record that a crash would lose
         scope = setting.scope
         self.restarts = setting.allowed(scope.restarts, pid)
         self.may_restart = self.restarts > 0
@@ -290,7 +290,7 @@ class Actor:
         for _ in range(completed if not self.setting.scope.whenever else 0):
             self.multicast(step)
 
-    def write(self, step: Step, entry: Entry) -> None:
+    def write(self, step: Step, entry: LogEntry) -> None:
         self.log.append(entry)
         step.rows.append(entry)
 

@@ -12,7 +12,7 @@ from amcast.core.trace import ListRecorder, Recorder
 from amcast.explorer.actor import Setting, Violation
 from amcast.explorer.model import Move
 from amcast.explorer.properties import EVERYTHING, Properties
-from amcast.explorer.run import Run, parse_move, spell
+from amcast.explorer.run import RealRun, parse_move, spell
 from amcast.explorer.schedule import Schedule
 from amcast.explorer.scope import Scope
 from amcast.explorer.search import Found, Limits, Search
@@ -98,7 +98,7 @@ def explore(
             progress(result)
 
     def retrace(moves: tuple[Move, ...]) -> None:
-        run = Run(setting)
+        run = RealRun(setting)
         for move in moves:
             run.make(move)
 
@@ -129,8 +129,8 @@ def explore(
             result.phase = "invariants"
             found = assert_invariants(setting, work, result, report, follow)
         if found is None and isinstance(work, Search) and not work.complete:
-            result.phase = "calm"
-            found = end_in_calm(properties, work, result)
+            result.phase = "liveness"
+            found = check_liveness(properties, work, result)
         result.evidence = properties.evidence(work.states)
         result.sometimes = properties.sometimes if not after else {}  # a part of the scope need not contain it
     if found is not None:
@@ -144,7 +144,7 @@ def explore(
 
 def go(setting: Setting, moves: Sequence[Move]) -> None:
     """Make these moves on real processes; UsageError if one is not possible."""
-    run = Run(setting)
+    run = RealRun(setting)
     for move in moves:
         run.move(move)
 
@@ -163,7 +163,7 @@ def assert_invariants(
     ends = search.ends()
     result.ways = len(ends)
     for end in ends if most is None else ends[:: max(1, -(-len(ends) // max(1, most)))]:
-        run = Run(setting)
+        run = RealRun(setting)
         try:
             for move in search.moves_to(end):
                 run.make(move)
@@ -175,7 +175,7 @@ def assert_invariants(
     return None
 
 
-def end_in_calm(properties: Properties, search: Search, result: Exploration) -> Found | None:
+def check_liveness(properties: Properties, search: Search, result: Exploration) -> Found | None:
     """Go on from some states at the edge of a search that was cut, without faults, to where all is delivered."""
     ends = search.ends()
     for end in ends[:: -(-len(ends) // ENDS)]:
@@ -225,7 +225,7 @@ def retell(table: Protocol, schedule: Schedule, recorder: Recorder) -> str:
     """Record the run of a schedule as a trace; what goes wrong in it, empty if nothing does."""
     setting = Setting.of(table, schedule.scope)
     try:
-        run = Run(setting, recorder, run=f"{table.name}-{schedule.scope.name}")
+        run = RealRun(setting, recorder, run=f"{table.name}-{schedule.scope.name}")
         for move in schedule.moves:
             run.move(parse_move(setting, move))
         if schedule.calm:

@@ -17,7 +17,7 @@ BOUND = 500  # δ until everything is delivered
 MOST = 20_000  # events: time may stand still in a broken protocol
 
 
-class Calm:
+class Liveness:
     """Takes processes where they are and goes on with them."""
 
     def __init__(self, actors: Sequence[Actor], channels: Channels, note: Note | None = None) -> None:

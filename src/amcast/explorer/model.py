@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from amcast.core.wire import Message
-from amcast.explorer.actor import START, Actor, Entry, Happening, Setting, Step, watched
+from amcast.explorer.actor import START, Actor, Happening, LogEntry, Setting, Step, watched
 from amcast.explorer.canonical import SURROUNDINGS, digest, plain
 
 State = tuple[int, ...]
@@ -79,13 +79,13 @@ class Model:
         self.monitor_types = self.skipped()
         self.locals: list[Local] = []
         self.messages: list[Message] = []
-        self.logs: list[tuple[Entry, ...]] = []
+        self.logs: list[tuple[LogEntry, ...]] = []
         self.moves: list[Move] = []
         self.home: list[int] = []  # of a move: the process that it happens at
         self.dependent: list[int] = []  # of a move: those that it does not commute with, as bits
         self._local_of: dict[bytes, int] = {}
         self._message_of: dict[bytes, int] = {}
-        self._log_of: dict[tuple[Entry, ...], int] = {}
+        self._log_of: dict[tuple[LogEntry, ...], int] = {}
         self._move_of: dict[Move, int] = {}
         self._outcomes: dict[tuple[int, int, int], Outcome] = {}  # local state, move, message
         self._channels: list[tuple[int, ...]] = [()]

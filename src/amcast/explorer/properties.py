@@ -10,8 +10,8 @@ from amcast.core.topology import Mid, message_id, sender_of
 from amcast.core.trace import Event, ListRecorder
 from amcast.core.tracer import Tracer
 from amcast.core.wire import Codec
-from amcast.explorer.actor import Actor, Entry, Setting, Step, Violation
-from amcast.explorer.liveness import Calm
+from amcast.explorer.actor import Actor, LogEntry, Setting, Step, Violation
+from amcast.explorer.liveness import Liveness
 from amcast.explorer.model import Model, State
 from amcast.explorer.run import record_entry
 
@@ -57,7 +57,7 @@ class Properties:
         self.count(logs)
         self.judge_logs(logs)
 
-    def count(self, logs: Sequence[Sequence[Entry]]) -> None:
+    def count(self, logs: Sequence[Sequence[LogEntry]]) -> None:
         self._histories += 1
         for pid, log in enumerate(logs):
             kinds = [kind for kind, _, _ in log]
@@ -82,20 +82,20 @@ class Properties:
     def at_moment(self, actors: Sequence[Actor]) -> None:
         self.judge_logs([actor.log for actor in actors])
 
-    def judge_logs(self, logs: Sequence[Sequence[Entry]]) -> None:
+    def judge_logs(self, logs: Sequence[Sequence[LogEntry]]) -> None:
         self.judge(self.events(logs), self.safety)
 
     def at_rest(self, state: State) -> None:
         """No message is under way: if nothing goes wrong any more, everything is delivered everywhere."""
         actors = self.model.actors(state)
-        Calm(actors, {}).run()
+        Liveness(actors, {}).run()
         self.count([actor.log for actor in actors])
         self.at_end(actors)
 
     def at_edge(self, state: State) -> None:
         """The search goes no further: if nothing goes wrong any more, everything is delivered from here as well."""
         actors = self.model.actors(state)
-        Calm(actors, self.model.under_way(state)).run()
+        Liveness(actors, self.model.under_way(state)).run()
         logs = [actor.log for actor in actors]
         self.count(logs)
         if EVERYTHING in self.seen(logs):
@@ -148,7 +148,7 @@ class Properties:
     def tracer(self, recorder: ListRecorder) -> Tracer:
         return Tracer(recorder, self.topology, Codec(self.setting.protocol.messages), "explore", "explore")
 
-    def events(self, logs: Sequence[Sequence[Entry]], ended: bool = False) -> list[Event]:
+    def events(self, logs: Sequence[Sequence[LogEntry]], ended: bool = False) -> list[Event]:
         """A trace with these logs."""
         recorder = ListRecorder()
         tracer = self.tracer(recorder)
@@ -179,12 +179,12 @@ class Properties:
         dests = self.dests
         return [(a, b) for a in dests for b in dests if sender_of(a) != sender_of(b) and set(dests[a]) & set(dests[b])]
 
-    def notice(self, logs: Sequence[Sequence[Entry]]) -> None:
+    def notice(self, logs: Sequence[Sequence[LogEntry]]) -> None:
         for what in self.seen(logs):
             if what in self.sometimes:
                 self.sometimes[what] = True
 
-    def seen(self, logs: Sequence[Sequence[Entry]]) -> list[str]:
+    def seen(self, logs: Sequence[Sequence[LogEntry]]) -> list[str]:
         name = self.topology.message_name
         found: list[str] = []
         delivered = [[mid for kind, mid, _ in log if kind == "deliver"] for log in logs]

@@ -7,7 +7,7 @@ from functools import partial
 from amcast.core.process import Protocol
 from amcast.core.topology import Mid
 from amcast.explorer.actor import Setting, Step, Violation
-from amcast.explorer.run import Run, parse_move
+from amcast.explorer.run import RealRun, parse_move
 from amcast.explorer.schedule import Schedule
 from amcast.explorer.variables import Variable, show, variables
 
@@ -35,16 +35,16 @@ class Replay:
         self.setting = Setting.of(table, schedule.scope)
         self.topology = self.setting.topology
         self.moves = [*schedule.moves, *([CALM] if schedule.calm else [])]
-        run = Run(self.setting)
+        run = RealRun(self.setting)
         self.begin = tuple(text for actor, step in zip(run.actors, run.began, strict=True)
                            for text in self.effects(actor.pid, step, named=True))  # fmt: skip
         self.moments = [self.moment(run, move) for move in self.moves]
-        self._run: Run | None = None
+        self._run: RealRun | None = None
 
     def __len__(self) -> int:
         return len(self.moments)
 
-    def moment(self, run: Run, text: str) -> Moment:
+    def moment(self, run: RealRun, text: str) -> Moment:
         if text == CALM:
             problem = make(run.calm)
             left = [f"{self.topology.names[a.pid]} delivered {' '.join(self.delivered(a.log)) or 'nothing'}"
@@ -77,12 +77,12 @@ class Replay:
             sent.setdefault(show("", msg, self.topology), []).append(self.topology.names[dest])
         return (*found, *(f"{who}sends to {' '.join(dests)}: {text}" for text, dests in sent.items()))
 
-    def run_to(self, number: int) -> Run:
+    def run_to(self, number: int) -> RealRun:
         """The processes after so many moves."""
         run = self._run
         self._run = None
         if run is None or len(run.moves) > number or number > len(self.schedule.moves):
-            run = Run(self.setting)
+            run = RealRun(self.setting)
         for text in self.moves[len(run.moves) : number]:
             make(run.calm if text == CALM else partial(run.move, parse_move(self.setting, text)))
         if number <= len(self.schedule.moves):

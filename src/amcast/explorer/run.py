@@ -8,12 +8,12 @@ from amcast.core.trace import Recorder
 from amcast.core.tracer import Tracer
 from amcast.core.wire import Codec, Message
 from amcast.errors import UsageError
-from amcast.explorer.actor import DELTA, REFUSED, START, Actor, Entry, Happening, Setting, Step, watched
-from amcast.explorer.liveness import Calm
+from amcast.explorer.actor import DELTA, REFUSED, START, Actor, Happening, LogEntry, Setting, Step, watched
+from amcast.explorer.liveness import Liveness
 from amcast.explorer.model import Move, may_detect, own_moves
 
 
-class Run:
+class RealRun:
     """Everybody has started; then `move` by `move`. All invariants of the protocol's monitor are asserted."""
 
     def __init__(self, setting: Setting, recorder: Recorder | None = None, run: str = "explore") -> None:
@@ -114,7 +114,7 @@ class Run:
 
     def calm(self) -> None:
         """Nothing goes wrong any more."""
-        Calm(self.actors, self.channels, self.note_calm).run()
+        Liveness(self.actors, self.channels, self.note_calm).run()
         for channel in self.channels.values():
             channel.clear()
 
@@ -168,7 +168,7 @@ def parse_move(setting: Setting, text: str) -> Move:
     return (kind, *[pid(word) for word in words[1:]])
 
 
-def record_entry(tracer: Tracer, now: int, pid: int, entry: Entry) -> None:
+def record_entry(tracer: Tracer, now: int, pid: int, entry: LogEntry) -> None:
     """A row of a log as a row of a trace."""
     kind, mid, fact = entry
     if kind == "multicast":

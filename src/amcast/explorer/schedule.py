@@ -12,7 +12,7 @@ KIND = "amcast schedule"
 
 @dataclass(frozen=True)
 class Schedule:
-    """`moves` as `Run.describe` spells them; `calm`: after them nothing goes wrong any more."""
+    """`moves` as `RealRun.describe` spells them; `calm`: after them nothing goes wrong any more."""
 
     protocol: str
     scope: Scope

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from amcast.explorer.actor import Actor, Setting, Violation
 from amcast.explorer.model import Move
-from amcast.explorer.run import Run
+from amcast.explorer.run import RealRun
 from amcast.explorer.search import Found
 
 Judge = Callable[[Sequence[Actor]], None]
@@ -13,7 +13,7 @@ Judge = Callable[[Sequence[Actor]], None]
 def retrace(setting: Setting, moves: Sequence[Move], calm: bool, at_state: Judge, at_end: Judge) -> Found | None:
     """Make those of these moves that are possible, on real processes; what goes wrong, and after which of them."""
     try:
-        run = Run(setting)
+        run = RealRun(setting)
     except Violation as violation:
         return Found(violation.property, violation.problem, (), False)
     at_rest = False

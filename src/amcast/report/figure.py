@@ -52,7 +52,7 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Claim:
+class FigureClaim:
     what: str
     paper: str
     column: str
@@ -92,7 +92,7 @@ class Figure:
     notes: tuple[str, ...]
     sweeps: Mapping[str, Spec]
     plot: Plot
-    claims: tuple[Claim, ...]
+    claims: tuple[FigureClaim, ...]
     digraphs: tuple[int, ...] = ()
 
 
@@ -130,7 +130,7 @@ def figure_of(document: Mapping[str, Any], name: str, scale: str) -> Figure:
         sweep: spec_of({**fixed, **scaled.get(sweep, {})}, f"{name}-{sweep}", f"{name}.toml: sweep.{sweep}")
         for sweep, fixed in described.items()
     }
-    claims = tuple(Claim(**claim) for claim in document.get("claim", ()))
+    claims = tuple(FigureClaim(**claim) for claim in document.get("claim", ()))
     for claim in claims:
         if claim.differs and not claim.compares:
             raise UsageError(f"{name}.toml: {claim.what}: differs from nothing; expected at_least, at_most or expected")

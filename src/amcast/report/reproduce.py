@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from amcast.checks.evidence import NOTHING, Evidence
 from amcast.errors import UsageError
 from amcast.report import allconcur
-from amcast.report.figure import Claim, Figure, load_figure
+from amcast.report.figure import Figure, FigureClaim, load_figure
 from amcast.sim.network import SECOND, nanoseconds
 from amcast.spark.recovery import CLIENTS, crashes, delivery_bins, settled_s, with_empty_bins
 from amcast.spark.row import OK, RUN_SCHEMA
@@ -44,7 +44,7 @@ ELSEWHERE: Final = "other scale"
 class Measured:
     """A claim, and what came of it: the mean, the extremes where there are several, or why there is nothing."""
 
-    claim: Claim
+    claim: FigureClaim
     value: float | None = None
     low: float | None = None
     high: float | None = None
@@ -199,7 +199,7 @@ def only(figure: Figure) -> str:
 # Claims
 
 
-def measure(claim: Claim, sweeps: Mapping[str, Rows], scale: str = "") -> Measured:
+def measure(claim: FigureClaim, sweeps: Mapping[str, Rows], scale: str = "") -> Measured:
     """What a claim is about, as it came out."""
     if claim.scale and scale and claim.scale != scale:
         return Measured(claim, why_not=f"only with --scale {claim.scale}", elsewhere=True)
@@ -221,7 +221,7 @@ def measure(claim: Claim, sweeps: Mapping[str, Rows], scale: str = "") -> Measur
     return of_values(claim, ratios) if ratios else Measured(claim, why_not="not measured: no point in common")
 
 
-def of_values(claim: Claim, values: list[float]) -> Measured:
+def of_values(claim: FigureClaim, values: list[float]) -> Measured:
     value = float(HOW[claim.how](values))
     several = len(values) > 1 and claim.how == "mean"
     return Measured(claim, value, min(values) if several else None, max(values) if several else None)
@@ -237,7 +237,7 @@ def select(rows: Rows, where: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return found
 
 
-def same_point(row: Mapping[str, Any], other: Mapping[str, Any], claim: Claim) -> bool:
+def same_point(row: Mapping[str, Any], other: Mapping[str, Any], claim: FigureClaim) -> bool:
     """Equal in the configuration, but for what the claim compares."""
     config = RUN_SCHEMA.names[1 : RUN_SCHEMA.names.index("seed")]
     compared = {*(claim.where or {}), *(claim.over or {})}

@@ -100,7 +100,7 @@ OPTIONAL_COLUMNS: Final = {
     "fault": "string",
 }
 
-Plan = Callable[[], DataFrame]
+MakeTable = Callable[[], DataFrame]
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def collect(
     return Collected(found, (*notes, *_clock_notes(found["latency_cdf"])))
 
 
-def _collected(name: str, plan: Plan) -> pa.Table:
+def _collected(name: str, plan: MakeTable) -> pa.Table:
     table = plan().toArrow()
     keys = [(column, "ascending", "at_start") for column in TABLES[name]]
     return table.take(pc.sort_indices(table, sort_keys=keys))  # Spark would run it twice
@@ -224,7 +224,7 @@ def check_out(folder: Path, force: bool) -> None:
 
 def _measure(
     spark: SparkSession, trace: DataFrame, bin_ns: int | None, exact_rows: int, name: str = "the trace"
-) -> tuple[dict[str, Plan], Sequence[str]]:
+) -> tuple[dict[str, MakeTable], Sequence[str]]:
     """How to make each table, from what they share, which is computed here; and the notes."""
     trace = _with_all_columns(trace, name)
     census = _kept(spark, _census(trace))
@@ -247,7 +247,7 @@ def _measure(
     def only_with(kind: str, table: DataFrame) -> DataFrame:
         return table if kind in overview.kinds else table.limit(0)  # for which Spark does nothing at all
 
-    plans: dict[str, Plan] = {
+    plans: dict[str, MakeTable] = {
         "runs": lambda: runs_table(facts),
         "latency": lambda: latency_table(facts),
         "latency_by_load": lambda: latency_by_load_table(facts),

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amcast.core.trace import KINDS
-from amcast.web.runs import LOST, Run, about_of
+from amcast.web.runs import LOST, DrawnRun, about_of
 
 NONE: Final = 0xFFFFFFFF
 TYPES: Final = {"f8": "<f8", "u4": "<u4", "u1": "u1"}
@@ -31,7 +31,7 @@ class Names:
         return NONE if name is None else self.numbers.setdefault(name, len(self.numbers))
 
 
-def encode(run: Run, trace: str) -> bytes:
+def encode(run: DrawnRun, trace: str) -> bytes:
     """All of a run."""
     messages, types, ties = Names(), Names(), Names()
     process = {name: number for number, name in enumerate(run.processes)}

@@ -42,7 +42,7 @@ class Sample:
 
 
 @dataclass
-class Seen:
+class SeenNode:
     """A replica as it looks from here."""
 
     member: Member
@@ -68,7 +68,7 @@ class Watch:
     def __init__(self, config: ClusterConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self.config = config
         self.clock = clock
-        self.nodes = [Seen(member) for member in config.members]
+        self.nodes = [SeenNode(member) for member in config.members]
         self.groups = list(dict.fromkeys(node.group for node in self.nodes))
         self.leaders: dict[str, tuple[int, str]] = {}
         self.news: deque[dict[str, object]] = deque(maxlen=MOST_NEWS)
@@ -97,7 +97,7 @@ class Watch:
             self.note_leader(group)
             self.keep(group)
 
-    def note_up(self, node: Seen, sample: Sample | None) -> None:
+    def note_up(self, node: SeenNode, sample: Sample | None) -> None:
         up = sample is not None
         if node.up is not None and up != node.up:
             self.tell(f"{node.member.name} {'answers again' if up else 'does not answer'}", "good" if up else "bad")
@@ -154,7 +154,7 @@ class Watch:
             "news": list(self.news)[::-1],
         }
 
-    def row(self, node: Seen) -> dict[str, object]:
+    def row(self, node: SeenNode) -> dict[str, object]:
         row: dict[str, object] = {"id": node.member.name, "group": node.group}
         sample = node.latest()
         if sample is None:
@@ -177,7 +177,7 @@ class Watch:
         }
 
 
-def recent_rate(node: Seen) -> float | None:
+def recent_rate(node: SeenNode) -> float | None:
     """Deliveries per second between the last two samples."""
     if node.latest() is None or len(node.samples) < 2:
         return None

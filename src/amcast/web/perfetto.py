@@ -6,13 +6,13 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackDescriptor, T
 from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
 
 from amcast.core.trace import Event
-from amcast.web.runs import LOST, Run
+from amcast.web.runs import LOST, DrawnRun
 
 SEQUENCE: Final = 1
 STEP: Final = 1_000_000  # nanoseconds that stand for a step where a trace has no times
 
 
-def write_perfetto(run: Run, file: IO[bytes]) -> None:
+def write_perfetto(run: DrawnRun, file: IO[bytes]) -> None:
     """All of a run, as TrackEvent packets."""
     builder: Any = StreamingTraceProtoBuilder(file)
     groups: dict[str, int] = {}

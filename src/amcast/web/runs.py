@@ -25,7 +25,7 @@ _DRIVER_KINDS: Final = frozenset(("start", "end"))
 
 
 @dataclass(frozen=True)
-class Run:
+class DrawnRun:
     """`times` are nanoseconds from `base`, or causal steps where the rows have no time (`steps`).
 
     `arrows` are (send, receive) as places in `events`, with LOST for what never arrived. Where no protocol message was
@@ -44,14 +44,14 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RunRows:
     """The events of a run that were asked for, and when its first one was, asked for or not."""
 
     events: list[Event]
     base: int
 
 
-def read_runs(trace: Path, since: int | None = None, until: int | None = None) -> dict[str, Rows]:
+def read_runs(trace: Path, since: int | None = None, until: int | None = None) -> dict[str, RunRows]:
     """Each run, or what happened between two times after its start; UsageError if that is too much to look at."""
     first = {} if since is None and until is None else first_times(read_events(trace))
     found: defaultdict[str, list[Event]] = defaultdict(list)
@@ -71,7 +71,7 @@ def read_runs(trace: Path, since: int | None = None, until: int | None = None) -
     if not found:
         raise UsageError(f"{trace}: no event between --since and --until; expected times such as 50ms after the start")
     first = first or first_times(event for events in found.values() for event in events)
-    return {name: Rows(events, first.get(name, 0)) for name, events in found.items()}
+    return {name: RunRows(events, first.get(name, 0)) for name, events in found.items()}
 
 
 def first_times(events: Iterable[Event]) -> dict[str, int]:
@@ -82,7 +82,7 @@ def first_times(events: Iterable[Event]) -> dict[str, int]:
     return first
 
 
-def run_named(runs: dict[str, Rows], name: str | None, trace: Path) -> Rows:
+def run_named(runs: dict[str, RunRows], name: str | None, trace: Path) -> RunRows:
     """This run, or the first."""
     if name is None:
         return next(iter(runs.values()))
@@ -97,16 +97,16 @@ def about_of(event: Event) -> tuple[str, ...]:
     return (event.message,) if event.message is not None else event.about or ()
 
 
-def about_message(rows: Rows, message: str) -> Rows:
+def about_message(rows: RunRows, message: str) -> RunRows:
     """The events about one message; UsageError if there is none."""
     found = [event for event in rows.events if message in about_of(event)]
     if not found:
         some = next((event.message for event in rows.events if event.message is not None), "c0:1")
         raise UsageError(f"message {message!r} is not in the trace; expected an id such as {some}")
-    return Rows(found, rows.base)
+    return RunRows(found, rows.base)
 
 
-def picture_of(rows: Rows) -> Run:
+def picture_of(rows: RunRows) -> DrawnRun:
     """What there is to draw of a run."""
     drawn = without_driver(rows.events)
     steps = any(event.time is None for event in drawn)
@@ -119,8 +119,8 @@ def picture_of(rows: Rows) -> Run:
         times = [(event.time or 0) - rows.base for event in drawn]
         arrows, abstract = arrows_of(drawn, timed=True)
     names = sorted_processes(drawn)
-    processes, groups = list(names), list(names.values())
-    return Run(rows.events[0].run, processes, groups, drawn, times, 0 if steps else rows.base, steps, arrows, abstract)
+    base = 0 if steps else rows.base
+    return DrawnRun(rows.events[0].run, list(names), list(names.values()), drawn, times, base, steps, arrows, abstract)
 
 
 def without_driver(events: Iterable[Event]) -> list[Event]:

@@ -3,14 +3,14 @@
 import json
 from typing import Final
 
-from amcast.web.runs import LOST, Run
+from amcast.web.runs import LOST, DrawnRun
 from amcast.web.sentences import described
 
 MOST_EVENTS: Final = 2_000
 PATTERN: Final = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
 
 
-def shiviz_log(run: Run) -> str:
+def shiviz_log(run: DrawnRun) -> str:
     """The first events of a run, which are causally complete."""
     hosts = {name: "_".join(name.split()) for name in run.processes}
     source = {end: start for start, end in run.arrows if end != LOST}

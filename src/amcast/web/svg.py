@@ -8,7 +8,7 @@ from typing import Final
 
 from amcast.core.trace import Event
 from amcast.errors import UsageError
-from amcast.web.runs import LOST, Rows, Run, about_of, picture_of
+from amcast.web.runs import LOST, DrawnRun, RunRows, about_of, picture_of
 from amcast.web.sentences import described
 
 MOST_EVENTS: Final = 3_000
@@ -49,7 +49,7 @@ class Frame:
         return self.left + (time - self.start) / self.span * (WIDTH - self.left - RIGHT)
 
 
-def draw_svg(run: Run, title: str = "", marks: Sequence[int] = ()) -> str:
+def draw_svg(run: DrawnRun, title: str = "", marks: Sequence[int] = ()) -> str:
     """The picture of a run that has few events; `marks` are places of events that are numbered and stand out."""
     if len(run.events) > MOST_EVENTS:
         raise UsageError(
@@ -85,7 +85,7 @@ def shortened(title: str, most: int = 130) -> str:
     return title if len(title) <= most else title[: most - 1] + "…"
 
 
-def laid_out(run: Run) -> tuple[Frame, list[str]]:
+def laid_out(run: DrawnRun) -> tuple[Frame, list[str]]:
     """Where everything is, and the lines of the processes."""
     left = 24 + 7.4 * max(len(name) for name in (*run.processes, "clients"))
     first, last = min(run.times), max(run.times)
@@ -129,7 +129,7 @@ def head(number: int) -> str:
     return tag("marker", point, id=f"head{number}", viewBox="0 0 8 8", refX=7.5, refY=4, orient="auto", **size)
 
 
-def arrow(run: Run, frame: Frame, start: int, end: int, series: dict[str, int]) -> str:
+def arrow(run: DrawnRun, frame: Frame, start: int, end: int, series: dict[str, int]) -> str:
     event = run.events[start]
     number = series[event.type or ABSTRACT]
     x, y = frame.x(run.times[start]), frame.y[event.process]
@@ -169,7 +169,7 @@ def mark(event: Event, frame: Frame, time: int) -> str:
     return ""
 
 
-def blame(run: Run, frame: Frame, marks: Sequence[int]) -> Iterable[str]:
+def blame(run: DrawnRun, frame: Frame, marks: Sequence[int]) -> Iterable[str]:
     """Marks with their numbers; those of one moment and process share a line of text."""
     labels: dict[tuple[float, float], list[str]] = {}
     for number, place in enumerate(marks, start=1):
@@ -206,7 +206,7 @@ def draw_violation(title: str, rows: Sequence[Event], events: Iterable[Event]) -
         around = [event for event in around if event.kind not in ("send", "receive")]
     if len(around) > MOST_EVENTS:
         around = list(rows[:MOST_EVENTS])
-    run = picture_of(Rows(around, min((event.time for event in around if event.time is not None), default=0)))
+    run = picture_of(RunRows(around, min((event.time for event in around if event.time is not None), default=0)))
     places = {key_of(event): place for place, event in enumerate(run.events)}
     return draw_svg(run, title, [places[key_of(row)] for row in rows if key_of(row) in places])
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from amcast.checks import check
 from amcast.checks.verdict_file import Verdicts, evidence_in, read_verdicts
 from amcast.web.columns import encode
-from amcast.web.runs import Rows, picture_of, read_runs, run_named
+from amcast.web.runs import RunRows, picture_of, read_runs, run_named
 from amcast.web.server import BINARY, PageServer, Query, as_json, serve
 
 KEPT: Final = 4  # prepared runs in memory
@@ -32,7 +32,7 @@ def view_trace(
 
 
 class ShownTrace:
-    def __init__(self, trace: Path, runs: dict[str, Rows], verdicts: Verdicts | None = None) -> None:
+    def __init__(self, trace: Path, runs: dict[str, RunRows], verdicts: Verdicts | None = None) -> None:
         self.trace = trace
         self.runs = runs
         self.judged_here = True  # a part of a trace cannot be judged: what is missing is not there

@@ -24,7 +24,7 @@ _clients: dict[tuple[str, str | None], SyncClient] = {}  # of this process
 
 
 @dataclass(frozen=True)
-class Log:
+class ClusterLogs:
     """The logs of a cluster. Goes to the executors, where each process has one client."""
 
     path: str

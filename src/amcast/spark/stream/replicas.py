@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from amcast.errors import AmcastError, UsageError
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.service import connect_sync
-from amcast.spark.stream.log import BEHIND_ALL, Log, Offset
+from amcast.spark.stream.log import BEHIND_ALL, ClusterLogs, Offset
 from amcast.spark.stream.source import Part, Wanted, limited, wanted
 
 SCHEMA: Final = (
@@ -39,9 +39,9 @@ ARROW: Final = pa.schema(
 SECONDS_TO_ANSWER: Final = 5.0
 
 
-def single(w: Wanted, process: str) -> Log:
+def single(w: Wanted, process: str) -> ClusterLogs:
     log = w.log
-    return Log(log.path, log.client_name, SECONDS_TO_ANSWER, log.on_loss, int(process.rpartition("/")[2]))
+    return ClusterLogs(log.path, log.client_name, SECONDS_TO_ANSWER, log.on_loss, int(process.rpartition("/")[2]))
 
 
 def positions(config: ClusterConfig, client_name: str | None) -> Offset:

@@ -20,10 +20,10 @@ from amcast.runtime.config import ClusterConfig
 from amcast.service import connect_sync, load
 
 ROW_BITS: Final = 24  # of a message number: the row; above it the micro-batch
-RUN_ROWS: Final = 256
-RUN_BYTES: Final = 64 * 1024
+BATCH_ROWS: Final = 256
+BATCH_BYTES: Final = 64 * 1024
 OPTIONS: Final = ("config", "client", "deadline", "checkpointlocation", "path")
-Run = tuple[tuple[int, ...], list[bytes]]
+ClientBatch = tuple[tuple[int, ...], list[bytes]]
 
 
 class Sink:
@@ -55,10 +55,10 @@ class Sink:
         with connect_sync(
             self.path, self.name, deadline=self.deadline, session=number, first=batch << ROW_BITS
         ) as client:
-            client.multicast_runs(runs(batches, config))
+            client.multicast_runs(client_batches(batches, config))
 
 
-def runs(batches: Iterator[pa.RecordBatch], config: ClusterConfig) -> Iterator[Run]:
+def client_batches(batches: Iterator[pa.RecordBatch], config: ClusterConfig) -> Iterator[ClientBatch]:
     """Rows that follow each other and go to the same groups, as messages that travel together."""
     known = {config.topology.group_name(g): g for g in range(len(config.topology.groups))}
     dest: tuple[int, ...] = ()
@@ -71,7 +71,7 @@ def runs(batches: Iterator[pa.RecordBatch], config: ClusterConfig) -> Iterator[R
             if payload is None or len(payload) > config.largest_message:
                 seen = "null" if payload is None else f"{len(payload)} bytes"
                 raise UsageError(f"payload of row {row}: {seen}, expected at most {config.largest_message} bytes")
-            if payloads and (wanted != dest or len(payloads) == RUN_ROWS or size + len(payload) > RUN_BYTES):
+            if payloads and (wanted != dest or len(payloads) == BATCH_ROWS or size + len(payload) > BATCH_BYTES):
                 yield dest, payloads
                 payloads, size = [], 0
             dest = wanted

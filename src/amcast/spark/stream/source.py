@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from amcast.errors import UsageError
 from amcast.service import load
-from amcast.spark.stream.log import BATCH_ROWS, Log, Offset
+from amcast.spark.stream.log import BATCH_ROWS, ClusterLogs, Offset
 from amcast.spark.stream.rows import SCHEMA, merged
 from amcast.spark.stream.sink import BatchWriter, StreamWriter
 
@@ -37,7 +37,7 @@ OPTIONS: Final = {
 
 @dataclass(frozen=True)
 class Wanted:
-    log: Log
+    log: ClusterLogs
     groups: tuple[str, ...]
     start: str
     rows: int
@@ -59,7 +59,7 @@ def wanted(options: MutableMapping[str, str]) -> Wanted:
             raise UsageError(f"group {group!r} of option groups: expected some of {', '.join(names)}")
     on_loss = _one_of(options, "on_loss", ("fail", "earliest"))
     deadline = _number(options, "deadline", 30.0)
-    log = Log(str(options["config"]), options.get("client"), deadline, on_loss)
+    log = ClusterLogs(str(options["config"]), options.get("client"), deadline, on_loss)
     rows = int(_number(options, "rows_per_batch", ROWS_PER_BATCH))
     merge = _one_of(options, "order", ("group", "merged")) == "merged"
     return Wanted(log, tuple(groups), options.get("start", "earliest"), rows, merge)

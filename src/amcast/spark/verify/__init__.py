@@ -1,7 +1,7 @@
 """Verification on Spark: the verdicts of `amcast.checks`, for traces that one machine does not want to hold.
 
-Small runs are judged one per task by the in-memory engine (`small_runs`), huge ones by operations on tables
-(`huge_runs`); both give the same verdicts as the in-memory engine on the whole trace would.
+Small runs are judged one per task by the in-memory engine (`in_tasks`), huge ones by operations on tables
+(`by_tables`); both give the same verdicts as the in-memory engine on the whole trace would.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,13 +14,13 @@ from pyspark.sql import functions as F
 from amcast.checks import Verdict, known_properties
 from amcast.errors import TraceError
 from amcast.spark.tables import read_rows, refuse_faults, spark_errors
-from amcast.spark.verify.by_tables import Plan, judge_huge_runs
-from amcast.spark.verify.in_tasks import ROWS_PER_TASK, judge_small_runs
+from amcast.spark.verify.by_tables import Plan, judge_by_tables
+from amcast.spark.verify.in_tasks import ROWS_PER_TASK, judge_in_tasks
 from amcast.tracefile.columns import Columns
 
-__all__ = ["ROWS_OF_A_SMALL_RUN", "Plan", "verify_rows", "verify_trace"]
+__all__ = ["MOST_ROWS_IN_A_TASK", "Plan", "verify_rows", "verify_trace"]
 
-ROWS_OF_A_SMALL_RUN: Final = 1_000_000
+MOST_ROWS_IN_A_TASK: Final = 1_000_000
 _BYTES_PER_BATCH: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
@@ -44,7 +44,7 @@ def verify_trace(
     return verify_rows(rows, Plan(path, asked, trust_nothing, watch=watch))
 
 
-def verify_rows(rows: DataFrame, plan: Plan, small: int = ROWS_OF_A_SMALL_RUN) -> list[Verdict]:
+def verify_rows(rows: DataFrame, plan: Plan, small: int = MOST_ROWS_IN_A_TASK) -> list[Verdict]:
     """The same for rows as `read_rows` gives them; runs of at most `small` rows are judged in one task each."""
     with spark_errors(plan.path), _batches_counted_in_rows(rows.sparkSession):
         sizes = {row["run"]: row["count"] for row in rows.groupBy("run").count().toArrow().to_pylist()}
@@ -55,7 +55,7 @@ def verify_rows(rows: DataFrame, plan: Plan, small: int = ROWS_OF_A_SMALL_RUN) -
         huge = [run for run, count in sizes.items() if count > small]
         verdicts: list[Verdict] = []
         if huge:
-            verdicts += judge_huge_runs(_of_runs(rows, huge, sizes), sum(sizes[run] for run in huge), plan)
+            verdicts += judge_by_tables(_of_runs(rows, huge, sizes), sum(sizes[run] for run in huge), plan)
         rest = sum(count for run, count in sizes.items() if count <= small)
         if rest:
             plan.watch(f"judging {len(sizes) - len(huge):,} small runs")
@@ -63,7 +63,7 @@ def verify_rows(rows: DataFrame, plan: Plan, small: int = ROWS_OF_A_SMALL_RUN) -
             refuse_faults(plan.path, few)
             cores = rows.sparkSession.sparkContext.defaultParallelism
             partitions = min(len(sizes), max(2 * cores, -(-rest // ROWS_PER_TASK)))
-            verdicts += judge_small_runs(few, plan.properties, partitions, plan.path)
+            verdicts += judge_in_tasks(few, plan.properties, partitions, plan.path)
     return sorted(verdicts, key=lambda verdict: verdict.run)
 
 

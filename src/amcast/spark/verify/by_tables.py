@@ -43,7 +43,7 @@ from amcast.spark.verify.gather import FACTS_BUCKET, gather
 from amcast.spark.verify.histories import SEQUENCED, Timestamps, judge_histories
 from amcast.spark.verify.optimistic import mistakes
 from amcast.spark.verify.order import disordered, runs_without_proof
-from amcast.spark.verify.participants import NONE, Facts, Survey, survey_of
+from amcast.spark.verify.participants import NONE, Participants, RunCounts, participants_of
 
 ALWAYS: Final = ("integrity", "validity", "order", "agreement", "termination")
 NEED_END: Final = marks.DUE
@@ -72,7 +72,7 @@ class Plan:
     places_per_block: int = PLACES_PER_BLOCK
     watch: Callable[[str], None] = field(default=lambda step: None)
 
-    def asked_of(self, facts: Facts) -> Sequence[str]:
+    def asked_of(self, facts: RunCounts) -> Sequence[str]:
         if self.properties is not None:
             return self.properties
         names = list(ALWAYS)
@@ -83,7 +83,7 @@ class Plan:
         return names
 
 
-def judge_huge_runs(rows: DataFrame, count: int, plan: Plan) -> list[Verdict]:
+def judge_by_tables(rows: DataFrame, count: int, plan: Plan) -> list[Verdict]:
     """The verdicts on all runs in these rows, of which there are `count`, by the name of the run. Raises TraceError."""
     buckets = _parts(rows, count, plan.rows_per_bucket)
     with_traffic = plan.properties is None or "genuine" in plan.properties
@@ -93,15 +93,15 @@ def judge_huge_runs(rows: DataFrame, count: int, plan: Plan) -> list[Verdict]:
         assert facts is not None, "there are rows, and there are none"
         if pc.sum(facts["faults"]).as_py():
             refuse_faults(plan.path, rows)
-        survey = survey_of(facts, plan.path)
-        ts = judge_histories(facts, rows, survey, plan.path)
-        if survey.too_long:
-            return judge_huge_runs(_numbered_again(rows), count, plan)
+        participants = participants_of(facts, plan.path)
+        ts = judge_histories(facts, rows, participants, plan.path)
+        if participants.too_long:
+            return judge_by_tables(_numbered_again(rows), count, plan)
         plan.watch("gathering what happened to each message")
-        certify = not plan.trust_nothing and any(facts.without_ts < facts.deliveries for facts in survey.facts)
-        table = marks.message_table(gathered, buckets, survey, ts if certify else None)
+        certify = not plan.trust_nothing and any(facts.without_ts < facts.deliveries for facts in participants.facts)
+        table = marks.message_table(gathered, buckets, participants, ts if certify else None)
         with _kept(table) as messages:
-            judgement = _Judgement(rows, survey, ts if certify else None, plan)
+            judgement = _Judgement(rows, participants, ts if certify else None, plan)
             judgement.read_marks(messages)
             gathered.unpersist()
             return judgement.verdicts(messages)
@@ -132,13 +132,13 @@ def _numbered_again(rows: DataFrame) -> DataFrame:
 class _Judgement:
     """Collects what is found about each run and property."""
 
-    def __init__(self, rows: DataFrame, survey: Survey, ts: Timestamps | None, plan: Plan) -> None:
-        self.rows, self.survey, self.ts, self.plan = rows, survey, ts, plan
-        self.asked = [plan.asked_of(facts) for facts in survey.facts]
+    def __init__(self, rows: DataFrame, participants: Participants, ts: Timestamps | None, plan: Plan) -> None:
+        self.rows, self.participants, self.ts, self.plan = rows, participants, ts, plan
+        self.asked = [plan.asked_of(facts) for facts in participants.facts]
         self.suspects: dict[tuple[int, str], Sequence[str]] = {}
         self.uncertified: set[int] = set()
         self.figures: dict[int, dict[str, int | float]] = {}
-        self.seen = [Evidence() for _ in survey.runs]
+        self.seen = [Evidence() for _ in participants.runs]
         self.compared: Counter[tuple[int, str]] = Counter()  # pairs, by run and property
         self.addressed: dict[int, set[int]] = defaultdict(set)  # groups, by run
         self.absent: dict[int, set[str]] = {}  # groups without a process, by run
@@ -151,15 +151,15 @@ class _Judgement:
         if self.is_asked("fifo") or self.is_asked("causal"):
             self.plan.watch("fifo and causal order")
             self.judge_fifo_and_causal(messages)
-        if self.is_asked("optimistic") and any(facts.guesses for facts in self.survey.facts):
+        if self.is_asked("optimistic") and any(facts.guesses for facts in self.participants.facts):
             self.plan.watch("optimistic delivery")
             self.judge_guesses(messages)
         self.plan.watch("fetching counter-examples")
         wanted = {key: found for key, found in self.suspects.items() if self.is_judged(*key)}
-        examples = verdicts_on(self.rows, self.survey, wanted)
+        examples = verdicts_on(self.rows, self.participants, wanted)
         return [
             self.verdict(run, name, examples.get((run, name)))
-            for run in range(len(self.survey.runs))
+            for run in range(len(self.participants.runs))
             for name in self.asked[run]
         ]
 
@@ -167,7 +167,7 @@ class _Judgement:
         return any(name in names for names in self.asked)
 
     def is_judged(self, run: int, name: str) -> bool:
-        return name in self.asked[run] and (name not in NEED_END or bool(self.survey.processes.ended[run]))
+        return name in self.asked[run] and (name not in NEED_END or bool(self.participants.processes.ended[run]))
 
     def read_marks(self, messages: DataFrame) -> None:
         """Note what is wrong with messages by themselves."""
@@ -190,14 +190,14 @@ class _Judgement:
 
     def evidence(self, counts: list[dict[str, Any]]) -> list[Evidence]:
         """What the verdicts on each run rest on."""
-        survey, processes = self.survey, self.survey.processes
+        participants, processes = self.participants, self.participants.processes
         multicasts: Counter[int] = Counter()
         for row in counts:
             multicasts[row["run"]] += row["multicasts"]
             for name in marks.COMPARED:
                 self.compared[row["run"], name] += row[name.replace("-", "_")]
             self.compared[row["run"], "causal"] += row["fifo"]
-        delivered = (survey.chains["deliver"].counts > 0) & (processes.group != NONE)
+        delivered = (participants.chains["deliver"].counts > 0) & (processes.group != NONE)
         found = np.diff(processes.member_start)
         expected = np.maximum(found, processes.sizes)
         run_of_group = processes.run[processes.members[processes.member_start[:-1]]]
@@ -210,24 +210,24 @@ class _Judgement:
                 deliveries=facts.deliveries,
                 faults=facts.crashes,
             )
-            for run, facts in enumerate(survey.facts)
+            for run, facts in enumerate(participants.facts)
         ]
 
     def absent_groups(self, runs: set[int]) -> dict[int, set[str]]:
         """The groups that messages of these runs are addressed to and that have no process in the trace."""
         if not runs:
             return {}
-        names = {self.survey.runs[run]: run for run in runs}
+        names = {self.participants.runs[run]: run for run in runs}
         sent = self.rows.where((F.col("kind") == "multicast") & F.col("run").isin(list(names)))
         found: dict[int, set[str]] = defaultdict(set)
         for row in sent.select("run", F.explode("dest").alias("name")).distinct().toArrow().to_pylist():
             run = names[row["run"]]
-            if (run, row["name"]) not in self.survey.processes.group_numbers:
+            if (run, row["name"]) not in self.participants.processes.group_numbers:
                 found[run].add(row["name"])
         return found
 
     def refuse_conflict(self, run: int, message: str) -> None:
-        events = events_about(self.rows, {(self.survey.runs[run], message)})
+        events = events_about(self.rows, {(self.participants.runs[run], message)})
         try:
             check([event for of_message in events.values() for event in of_message], ["integrity"])
         except TraceError as error:
@@ -235,33 +235,33 @@ class _Judgement:
         raise AssertionError(f"{message} is multicast twice, and is not")
 
     def judge_order(self, messages: DataFrame) -> None:
-        runs = runs_without_proof(self.survey, self.ts, self.uncertified)
-        partitions = _parts(self.rows, sum(self.survey.facts[run].deliveries for run in runs), PLACES_PER_SEARCH)
-        found, self.cuts = disordered(messages, self.survey, runs, self.plan.places_per_block, partitions)
+        runs = runs_without_proof(self.participants, self.ts, self.uncertified)
+        partitions = _parts(self.rows, sum(self.participants.facts[run].deliveries for run in runs), PLACES_PER_SEARCH)
+        found, self.cuts = disordered(messages, self.participants, runs, self.plan.places_per_block, partitions)
         self.note("order", found)
 
     def judge_fifo_and_causal(self, messages: DataFrame) -> None:
-        chains, senders = self.survey.chains["deliver"], self.survey.chains["multicast"]
-        partitions = _parts(self.rows, sum(facts.deliveries for facts in self.survey.facts), PLACES_PER_SEARCH)
+        chains, senders = self.participants.chains["deliver"], self.participants.chains["multicast"]
+        partitions = _parts(self.rows, sum(facts.deliveries for facts in self.participants.facts), PLACES_PER_SEARCH)
         broken = overtaken(messages, senders, chains, partitions)
         self.note("fifo", broken)
         if self.is_asked("causal"):
-            runs = runs_with_chains(self.survey) - set(broken)
-            found = past_ignored(messages, self.survey, runs, self.plan.places_per_block, partitions, self.cuts)
+            runs = runs_with_chains(self.participants) - set(broken)
+            found = past_ignored(messages, self.participants, runs, self.plan.places_per_block, partitions, self.cuts)
             self.note("causal", {**found, **broken})
 
     def judge_guesses(self, messages: DataFrame) -> None:
-        chains, senders = self.survey.chains["optdeliver"], self.survey.chains["multicast"]
-        partitions = _parts(self.rows, sum(facts.guesses for facts in self.survey.facts), PLACES_PER_SEARCH)
+        chains, senders = self.participants.chains["optdeliver"], self.participants.chains["multicast"]
+        partitions = _parts(self.rows, sum(facts.guesses for facts in self.participants.facts), PLACES_PER_SEARCH)
         self.note("optimistic", overtaken(messages, senders, chains, partitions, guesses=True))
-        self.figures = mistakes(messages, self.survey, partitions)
+        self.figures = mistakes(messages, self.participants, partitions)
 
     def note(self, name: str, found: dict[int, list[str]]) -> None:
         for run, messages in found.items():
             self.suspects.setdefault((run, name), messages)
 
     def verdict(self, run: int, name: str, violated: Verdict | None) -> Verdict:
-        facts, of_run, seen = self.survey.facts[run], self.survey.runs[run], self.seen[run]
+        facts, of_run, seen = self.participants.facts[run], self.participants.runs[run], self.seen[run]
         if name == "genuine" and not facts.traffic_about:
             some = [Event(of_run, "send", "", None, 2)] if facts.traffic else []
             return replace(unknown(name, of_run, *some), evidence=seen)
@@ -289,7 +289,7 @@ class _Judgement:
         return ""
 
     def why_not_live(self, run: int, name: str) -> str:
-        processes, seen = self.survey.processes, self.seen[run]
+        processes, seen = self.participants.processes, self.seen[run]
         if not processes.ended[run]:
             return CUT_OFF
         if gone := self.absent.get(run):

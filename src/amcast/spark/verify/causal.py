@@ -19,34 +19,39 @@ from amcast.checks import check
 from amcast.core.trace import Event
 from amcast.spark.verify.arrays import Ints, Lists, one_array
 from amcast.spark.verify.cuts import Steps, find_cuts, no_steps
-from amcast.spark.verify.cycles import Judge, find_in_blocks
+from amcast.spark.verify.cycles import JudgePart, find_in_blocks
 from amcast.spark.verify.graph import Line, Relation, line_of
 from amcast.spark.verify.messages import of_runs
-from amcast.spark.verify.participants import NONE, Survey
+from amcast.spark.verify.participants import NONE, Participants
 
 
-def runs_with_chains(survey: Survey) -> set[int]:
+def runs_with_chains(participants: Participants) -> set[int]:
     """The runs in which a process delivered something before a multicast of its own."""
-    delivered, multicast = survey.chains["deliver"], survey.chains["multicast"]
+    delivered, multicast = participants.chains["deliver"], participants.chains["multicast"]
     mixed = (delivered.counts > 0) & (multicast.counts > 0) & (delivered.first < multicast.last)
-    return set(survey.processes.run[mixed].tolist())
+    return set(participants.processes.run[mixed].tolist())
 
 
 def past_ignored(
-    messages: DataFrame, survey: Survey, runs: set[int], per_block: int, partitions: int, start: Steps | None
+    messages: DataFrame,
+    participants: Participants,
+    runs: set[int],
+    per_block: int,
+    partitions: int,
+    start: Steps | None,
 ) -> dict[int, list[str]]:
     """For each of these runs that breaks causal order: messages that show it."""
     if not runs:
         return {}
-    line = line_of(survey.processes.run, survey.chains["deliver"], survey.chains["multicast"])
-    rows = of_runs(messages, runs, len(survey.runs))
+    line = line_of(participants.processes.run, participants.chains["deliver"], participants.chains["multicast"])
+    rows = of_runs(messages, runs, len(participants.runs))
     if start is not None:
         start = no_steps(line).raised(line, start.place, start.level)
     cuts = find_cuts(rows, line, per_block, start)
-    return find_in_blocks(rows, line, cuts, partitions, _judge(survey.processes.group), all_components=True)
+    return find_in_blocks(rows, line, cuts, partitions, _judge(participants.processes.group), all_components=True)
 
 
-def _judge(group: Ints) -> Judge:
+def _judge(group: Ints) -> JudgePart:
     def violation(part: Relation, rows: pa.Table, line: Line) -> Sequence[int]:
         """The messages of a counter-example to causal order among these messages, if there is one."""
         (verdict,) = check(_events(rows, line, group), ["causal"])

@@ -31,11 +31,11 @@ _REACHED: Final = "chain long, place long, message string, via long"
 _FAR: Final = np.iinfo(np.int64).max
 
 # What to make of a strongly connected part: the messages that break the property, or nothing.
-Judge = Callable[[Relation, pa.Table, Line], Sequence[int]]
+JudgePart = Callable[[Relation, pa.Table, Line], Sequence[int]]
 
 
 def find_in_blocks(
-    messages: DataFrame, line: Line, cuts: Cuts, partitions: int, judge: Judge, all_components: bool
+    messages: DataFrame, line: Line, cuts: Cuts, partitions: int, judge: JudgePart, all_components: bool
 ) -> dict[int, list[str]]:
     """For each run in which `judge` finds something: the names of the messages, as few as possible.
 
@@ -59,7 +59,7 @@ def find_in_blocks(
     return best
 
 
-def _found_in(table: pa.Table, line: Line, judge: Judge, all_components: bool) -> dict[int, list[str]]:
+def _found_in(table: pa.Table, line: Line, judge: JudgePart, all_components: bool) -> dict[int, list[str]]:
     relation = relation_of(table, line)
     best: dict[int, list[str]] = {}
     tried: dict[int, int] = {}

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from amcast.checks import Verdict, check
 from amcast.core.trace import COLUMNS, Event
-from amcast.spark.verify.participants import NONE, Survey
+from amcast.spark.verify.participants import NONE, Participants
 
 # What the Spark engine found out about a run: a name of a property, and messages that break it.
 Suspects = Mapping[tuple[int, str], Sequence[str]]
@@ -22,20 +22,20 @@ Suspects = Mapping[tuple[int, str], Sequence[str]]
 _KINDS_OF_MESSAGES: Final = ("multicast", "deliver", "optdeliver")
 
 
-def verdicts_on(rows: DataFrame, survey: Survey, suspects: Suspects) -> dict[tuple[int, str], Verdict]:
+def verdicts_on(rows: DataFrame, participants: Participants, suspects: Suspects) -> dict[tuple[int, str], Verdict]:
     """The verdict on each run and property that has suspects."""
     if not suspects:
         return {}
-    wanted = {(survey.runs[run], name) for (run, _), names in suspects.items() for name in names}
+    wanted = {(participants.runs[run], name) for (run, _), names in suspects.items() for name in names}
     events = events_about(rows, wanted)
     traffic = _traffic(
-        rows, {(survey.runs[run], m) for (run, name), ms in suspects.items() if name == "genuine" for m in ms}
+        rows, {(participants.runs[run], m) for (run, name), ms in suspects.items() if name == "genuine" for m in ms}
     )
-    crashes = _crashes(rows, {survey.runs[run] for run, _ in suspects})
-    members = _members(survey, {run for run, _ in suspects})
+    crashes = _crashes(rows, {participants.runs[run] for run, _ in suspects})
+    members = _members(participants, {run for run, _ in suspects})
     found: dict[tuple[int, str], Verdict] = {}
     for (run, name), messages in suspects.items():
-        of_run = survey.runs[run]
+        of_run = participants.runs[run]
         about = [event for message in messages for event in events[of_run, message]]
         if name == "genuine":
             about += traffic[of_run]
@@ -94,14 +94,14 @@ def _crashes(rows: DataFrame, runs: set[str]) -> dict[str, list[Event]]:
     return found
 
 
-def _members(survey: Survey, runs: Iterable[int]) -> dict[int, list[Event]]:
+def _members(participants: Participants, runs: Iterable[int]) -> dict[int, list[Event]]:
     """A row for each process of a group, so that one which does nothing else is known too."""
-    processes = survey.processes
+    processes = participants.processes
     names = {number: name for (_, name), number in processes.group_numbers.items()}
     found: dict[int, list[Event]] = {run: [] for run in runs}
     for process, (run, group) in enumerate(zip(processes.run.tolist(), processes.group.tolist(), strict=True)):
         if run in found and group != NONE:
-            found[run].append(Event(survey.runs[run], "start", processes.names[process], names[group], 0))
+            found[run].append(Event(participants.runs[run], "start", processes.names[process], names[group], 0))
     return found
 
 

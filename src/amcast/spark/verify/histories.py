@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from amcast.errors import TraceError
 from amcast.spark.verify.arrays import Bools, Ints, ints, one_array
 from amcast.spark.verify.gather import NEVER
-from amcast.spark.verify.participants import Survey
+from amcast.spark.verify.participants import Participants
 
 SEQUENCED: Final = ("multicast", "deliver", "optdeliver", "crash", "restart")
 MOST_ROWS_TO_SEND_AROUND: Final = 3_000_000
@@ -31,24 +31,26 @@ class Timestamps:
     ties: bool  # whether some times are equal, so that the ties had to be compared
 
 
-def judge_histories(facts: pa.Table, rows: DataFrame, survey: Survey, path: str) -> Timestamps:
+def judge_histories(facts: pa.Table, rows: DataFrame, participants: Participants, path: str) -> Timestamps:
     """Raises TraceError where two events of a process are in one place."""
     segments = facts.filter(pc.is_in(facts["kind"], pa.array(SEQUENCED))).combine_chunks()
-    process = _process_numbers(segments, survey)
+    process = _process_numbers(segments, participants)
     kind = ints(pc.index_in(segments["kind"], pa.array(SEQUENCED)))
     first, last = ints(segments["first"]), ints(segments["last"])
     order = np.lexsort((last, first, kind, process))
     same = (process[order[1:]] == process[order[:-1]]) & (kind[order[1:]] == kind[order[:-1]])
     overlap = same & (last[order[:-1]] >= first[order[1:]])
-    unordered = np.zeros(len(survey.processes), dtype=np.bool_)
+    unordered = np.zeros(len(participants.processes), dtype=np.bool_)
     unordered[process[order[1:][overlap]]] = True
     unordered[process[~one_array(segments["increasing"]).to_numpy(zero_copy_only=False)]] = True
-    _look_again(rows, survey, path, unordered, _mixed(process, first, last, len(survey.processes)) & ~unordered)
+    _look_again(
+        rows, participants, path, unordered, _mixed(process, first, last, len(participants.processes)) & ~unordered
+    )
     return _timestamps(segments.take(pa.array(order)), process[order], kind[order], unordered)
 
 
-def _process_numbers(segments: pa.Table, survey: Survey) -> Ints:
-    numbers = survey.processes.numbers
+def _process_numbers(segments: pa.Table, participants: Participants) -> Ints:
+    numbers = participants.processes.numbers
     pairs = zip(segments["run"].to_pylist(), segments["process"].to_pylist(), strict=True)
     return np.array([numbers[pair] for pair in pairs], dtype=np.int64)
 
@@ -87,26 +89,29 @@ def _timestamps(segments: pa.Table, process: Ints, kind: Ints, unordered: Bools)
 # ---------------------------------------------------------------- rows again
 
 
-def _look_again(rows: DataFrame, survey: Survey, path: str, unordered: Bools, mixed: Bools) -> None:
-    others = sum(int(survey.chains[kind].counts[mixed].sum()) for kind in ("multicast", "optdeliver"))
+def _look_again(rows: DataFrame, participants: Participants, path: str, unordered: Bools, mixed: Bools) -> None:
+    others = sum(int(participants.chains[kind].counts[mixed].sum()) for kind in ("multicast", "optdeliver"))
     if others > MOST_ROWS_TO_SEND_AROUND:
         unordered, mixed = unordered | mixed, np.zeros(len(mixed), dtype=np.bool_)
     if unordered.any():
-        events = _first_events(rows, survey, unordered)
+        events = _first_events(rows, participants, unordered)
         _refuse(events.groupBy("run", "process", "seq").count().where("count > 1").head(1), path)
     if mixed.any():
-        events = _first_events(rows, survey, mixed)
+        events = _first_events(rows, participants, mixed)
         few = events.where("kind != 'deliver'").select("run", "process", "seq")
         _refuse(few.groupBy("run", "process", "seq").count().where("count > 1").head(1), path)
         delivered = events.where("kind = 'deliver'").select("run", "process", "seq")
         _refuse(delivered.join(F.broadcast(few), ["run", "process", "seq"]).head(1), path)
 
 
-def _first_events(rows: DataFrame, survey: Survey, chosen: Bools) -> DataFrame:
+def _first_events(rows: DataFrame, participants: Participants, chosen: Bools) -> DataFrame:
     """What counts as an event of these processes: of a multicast that is repeated, the first."""
     rows = rows.where(F.col("kind").isin(*SEQUENCED)).select("run", "process", "kind", "seq", "message")
     if not chosen.all():
-        names = [(survey.runs[survey.processes.run[p]], survey.processes.names[int(p)]) for p in np.flatnonzero(chosen)]
+        names = [
+            (participants.runs[participants.processes.run[p]], participants.processes.names[int(p)])
+            for p in np.flatnonzero(chosen)
+        ]
         table = pa.table({"run": [run for run, _ in names], "process": [name for _, name in names]})
         rows = rows.join(F.broadcast(rows.sparkSession.createDataFrame(table)), ["run", "process"])
     multicasts = rows.where("kind = 'multicast'").groupBy("run", "process", "message").agg(F.min("seq").alias("seq"))

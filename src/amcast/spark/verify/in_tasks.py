@@ -24,7 +24,7 @@ ROWS_PER_TASK: Final = 500_000
 _ANSWER: Final = "run string, verdicts string, error string"
 
 
-def judge_small_runs(rows: DataFrame, properties: Sequence[str] | None, partitions: int, path: str) -> list[Verdict]:
+def judge_in_tasks(rows: DataFrame, properties: Sequence[str] | None, partitions: int, path: str) -> list[Verdict]:
     """The verdicts on all runs in these rows, by the name of the run. Raises TraceError."""
     if properties is not None and "genuine" not in properties:
         rows = _without_traffic(rows)

@@ -28,7 +28,7 @@ from amcast.spark.verify.arrays import Bools, Ints, Lists, ints, is_in, one_arra
 from amcast.spark.verify.blocks import SCHEMA, Batches, pack, unpack, whole
 from amcast.spark.verify.gather import DELIVER, FACTS_BUCKET, GUESS, MULTICAST, TOOK_PART
 from amcast.spark.verify.histories import Timestamps
-from amcast.spark.verify.participants import NONE, Chains, Processes, Survey
+from amcast.spark.verify.participants import NONE, Chains, Participants, Processes
 
 INTEGRITY: Final = 1  # delivered twice by a process, or never multicast
 VALIDITY: Final = 2
@@ -56,13 +56,15 @@ COLUMNS: Final = pa.schema(
 )  # fmt: skip
 
 
-def message_table(gathered: DataFrame, buckets: int, survey: Survey, ts: Timestamps | None) -> DataFrame:
+def message_table(gathered: DataFrame, buckets: int, participants: Participants, ts: Timestamps | None) -> DataFrame:
     """Blocks of COLUMNS. With `ts`, messages whose timestamps prove nothing are marked."""
 
     def build(batches: Batches) -> Batches:
         table = whole(batches)
         if table is not None:
-            messages = _messages(table, survey.processes, survey.chains["deliver"], survey.chains["optdeliver"], ts)
+            messages = _messages(
+                table, participants.processes, participants.chains["deliver"], participants.chains["optdeliver"], ts
+            )
             for start in range(0, len(messages), MESSAGES_PER_BLOCK):
                 yield pack([(0, messages.slice(start, MESSAGES_PER_BLOCK))])
 

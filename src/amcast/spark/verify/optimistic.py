@@ -13,15 +13,15 @@ from pyspark.sql import DataFrame
 
 from amcast.spark.verify.arrays import Ints, Lists, ints, stretches
 from amcast.spark.verify.blocks import SCHEMA, Batches, pack, split, unpack, whole
-from amcast.spark.verify.participants import Survey
+from amcast.spark.verify.participants import Participants
 
 _SUMS: Final = "process long, delivered long, right long"
 _NEVER: Final = 2**63 - 1
 
 
-def mistakes(messages: DataFrame, survey: Survey, partitions: int) -> dict[int, dict[str, int | float]]:
+def mistakes(messages: DataFrame, participants: Participants, partitions: int) -> dict[int, dict[str, int | float]]:
     """The figure of each run that has optimistic deliveries."""
-    delivered, guessed = survey.chains["deliver"], survey.chains["optdeliver"]
+    delivered, guessed = participants.chains["deliver"], participants.chains["optdeliver"]
 
     def pairs(batches: Batches) -> Batches:
         for piece in unpack(batches):
@@ -38,7 +38,7 @@ def mistakes(messages: DataFrame, survey: Survey, partitions: int) -> dict[int, 
 
     blocks = messages.mapInArrow(pairs, SCHEMA).repartitionById(partitions, "bucket")
     sums = blocks.mapInArrow(count, _SUMS).toArrow().to_pylist()
-    run_of = survey.processes.run
+    run_of = participants.processes.run
     figures: dict[int, dict[str, int | float]] = {
         int(run): {"mistakes": 0, "delivered": 0} for run in np.unique(run_of[guessed.counts > 0])
     }

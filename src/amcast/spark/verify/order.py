@@ -13,32 +13,32 @@ from amcast.spark.verify.cycles import cycles_through, find_in_blocks, shortest_
 from amcast.spark.verify.graph import line_of
 from amcast.spark.verify.histories import Timestamps
 from amcast.spark.verify.messages import of_runs
-from amcast.spark.verify.participants import Survey
+from amcast.spark.verify.participants import Participants
 
 
-def runs_without_proof(survey: Survey, ts: Timestamps | None, uncertified: set[int]) -> set[int]:
+def runs_without_proof(participants: Participants, ts: Timestamps | None, uncertified: set[int]) -> set[int]:
     """The runs whose timestamps do not prove that they are in order."""
-    runs = set(range(len(survey.runs)))
+    runs = set(range(len(participants.runs)))
     if ts is None:
         return runs
-    delivers = survey.chains["deliver"].counts > 0
-    unsteady = set(survey.processes.run[delivers & ~ts.increase].tolist())
-    without = {run for run in runs if survey.facts[run].without_ts}
+    delivers = participants.chains["deliver"].counts > 0
+    unsteady = set(participants.processes.run[delivers & ~ts.increase].tolist())
+    without = {run for run in runs if participants.facts[run].without_ts}
     return uncertified | unsteady | without
 
 
 def disordered(
-    messages: DataFrame, survey: Survey, runs: set[int], per_block: int, partitions: int
+    messages: DataFrame, participants: Participants, runs: set[int], per_block: int, partitions: int
 ) -> tuple[dict[int, list[str]], Steps | None]:
     """For each of these runs that is out of order: the messages of a cycle. And the cuts, for who can use them."""
     if not runs:
         return {}, None
-    line = line_of(survey.processes.run, survey.chains["deliver"])
-    chosen = of_runs(messages, runs, len(survey.runs))
+    line = line_of(participants.processes.run, participants.chains["deliver"])
+    chosen = of_runs(messages, runs, len(participants.runs))
     cuts = find_cuts(chosen, line, per_block)
     found = cycles_through(chosen, line, cuts.on_cycles) if len(cuts.on_cycles) else {}
     rest = runs - set(found)
     if rest:
-        chosen = of_runs(messages, rest, len(survey.runs))
+        chosen = of_runs(messages, rest, len(participants.runs))
         found |= find_in_blocks(chosen, line, cuts, partitions, shortest_cycle, all_components=False)
     return found, cuts.steps

@@ -85,7 +85,7 @@ class Processes:
 
 
 @dataclass(frozen=True)
-class Facts:
+class RunCounts:
     """How many rows of what a run holds; a multicast that is repeated counts each time."""
 
     multicasts: int = 0
@@ -98,15 +98,15 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Survey:
+class Participants:
     runs: Sequence[str]
-    facts: Sequence[Facts]
+    facts: Sequence[RunCounts]
     processes: Processes
     chains: Mapping[str, Chains]  # of multicast, deliver and optdeliver
     too_long: bool  # `seq` is so widespread that histories must be numbered again
 
 
-def survey_of(facts: pa.Table, path: str) -> Survey:
+def participants_of(facts: pa.Table, path: str) -> Participants:
     """From the summaries of all batches. Raises TraceError for a process in two groups."""
     lines: list[dict[str, Any]] = facts.group_by(["run", "process", "group", "kind"]).aggregate(_SUMS).to_pylist()
     lines.sort(key=lambda line: (line["run"], line["process"], line["group"] or "", line["kind"]))
@@ -115,7 +115,7 @@ def survey_of(facts: pa.Table, path: str) -> Survey:
     numbers: dict[tuple[str, str], int] = {}
     group_of: dict[int, str] = {}
     extent: dict[str, dict[int, tuple[int, int, int]]] = {kind: {} for kind in (*CHAINED, "crash", "restart")}
-    tally = [dict.fromkeys(Facts.__annotations__, 0) for _ in runs]
+    tally = [dict.fromkeys(RunCounts.__annotations__, 0) for _ in runs]
     started, ended = (np.zeros(len(runs), dtype=np.bool_) for _ in range(2))
     stated: dict[int, int] = {}  # by process: the members of its group
     for line in lines:
@@ -136,8 +136,8 @@ def survey_of(facts: pa.Table, path: str) -> Survey:
     processes = _processes(numbers, number_of_run, group_of, extent, stated, started, ended)
     chains = {kind: _chains(len(numbers), extent[kind]) for kind in CHAINED}
     too_long = any(is_long for _, is_long in chains.values())
-    return Survey(
-        runs, [Facts(**of_run) for of_run in tally], processes, {k: c for k, (c, _) in chains.items()}, too_long
+    return Participants(
+        runs, [RunCounts(**of_run) for of_run in tally], processes, {k: c for k, (c, _) in chains.items()}, too_long
     )
 
 
