@@ -368,7 +368,7 @@ def kv_table() -> Table | None:
         with cluster(3, durable=durable, secure=secure, app="kv") as config, Children() as children:
             port = free_ports(1, None)
             gateway = children.start(
-                sys.executable, "-P", "-m", "amcast", "kv", "--config", str(config.path), "--port", str(port)
+                sys.executable, "-P", "-m", "amcast", "kv", str(config.path), "--port", str(port)
             )  # fmt: skip
             assert gateway.stdout is not None
             gateway.stdout.readline()  # it listens

@@ -32,7 +32,7 @@ def live(books: ClusterConfig) -> Iterator[tuple[ClusterConfig, dict[str, Node]]
 
 
 def ledger(config: ClusterConfig, *words: str) -> int:
-    return run(["ledger", words[0], "--config", str(config.path), *words[1:]])
+    return run(["ledger", words[0], str(config.path), *words[1:]])
 
 
 def log(payloads: list[bytes]) -> History:

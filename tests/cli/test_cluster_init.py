@@ -15,7 +15,9 @@ def test_a_cluster_can_be_run_as_it_is_written(amcast: Amcast, tmp_path: Path) -
     done = amcast("cluster", "init", folder, "--groups", 2)
     assert (done.code, done.err) == (0, "")
     config = load_config(folder / "cluster.toml")
-    assert config.name in done.out and "2 groups of 3 replicas" in done.out and "amcast cluster up --dir" in done.out
+    assert (
+        config.name in done.out and "2 groups of 3 replicas" in done.out and f"amcast cluster up {folder}" in done.out
+    )
     assert (config.protocol, config.app, config.durable) == ("white_box", "kv", True)
     assert config.topology.groups == ((0, 1, 2), (3, 4, 5))
     assert all(member.data.is_dir() and member.data.is_relative_to(folder) for member in config.members)
@@ -85,18 +87,21 @@ MISTAKES = {
     "init NEW --app kw": "--app",
     "init NEW --base-port 0": "--base-port",
     "init NEW --base-port 65535": "too many from 65535",
-    "up": "cluster.toml: cannot be read",
-    "up --dir NOTHING": "'amcast cluster init DIR' makes a cluster",
-    "up --dir BROKEN": "unknown key 'protcol': did you mean protocol?",
-    "status --dir NOTHING": "cannot be read",
-    "logs g7/0 --dir OLD": "no replica 'g7/0'",
-    "logs --lines -1 --dir OLD": "--lines",
-    "kill --dir OLD": "Missing argument 'ID'",
-    "kill g0/0 --dir OLD": "g0/0 is not running; start it with",
-    "kill g0/0 --dir OLD --signal HURT": "there is no signal 'HURT'",
-    "kill g7/0 --dir OLD": "no replica 'g7/0'",
-    "restart g7/0 --dir OLD": "no replica 'g7/0'",
-    "down --dir NOTHING": "cannot be read",
+    "up": "Missing argument 'CLUSTER'",
+    "up .": "cluster.toml: cannot be read",
+    "up OLD/cluster.tom": "cluster.tom: cannot be read",
+    "up FILE": "there is no [cluster]; add it",
+    "up NOTHING": "'amcast cluster init DIR' makes a cluster",
+    "up BROKEN": "unknown key 'protcol': did you mean protocol?",
+    "status NOTHING": "cannot be read",
+    "logs OLD g7/0": "no replica 'g7/0'",
+    "logs OLD --lines -1": "--lines",
+    "kill OLD": "Missing argument 'ID'",
+    "kill OLD g0/0": "g0/0 is not running; start it with",
+    "kill OLD g0/0 --signal HURT": "there is no signal 'HURT'",
+    "kill OLD g7/0": "no replica 'g7/0'",
+    "restart OLD g7/0": "no replica 'g7/0'",
+    "down NOTHING": "cannot be read",
     "nonsense": "No such command 'nonsense'",
 }
 
@@ -122,12 +127,12 @@ def test_spare_replicas(amcast: Amcast, tmp_path: Path) -> None:
     assert [member.name for member in config.members if config.is_spare(member)] == ["g0/4", "g0/5"]
     done = amcast("cluster", "init", tmp_path / "b", "--spare", 1)
     assert done.code == 2 and "white_box has fixed members" in done.err and not (tmp_path / "b").exists()
-    done = amcast("cluster", "join", "g0/1", "--dir", tmp_path / "a")
+    done = amcast("cluster", "join", tmp_path / "a", "g0/1")
     assert done.code == 2 and "g0/1 is a member from the start" in done.err
-    done = amcast("cluster", "leave", "g0/1", "--dir", tmp_path / "a")
+    done = amcast("cluster", "leave", tmp_path / "a", "g0/1")
     assert done.code == 2 and "g0/1 is not running" in done.err
     amcast("cluster", "init", tmp_path / "c", "--groups", 1)
-    done = amcast("cluster", "leave", "g0/1", "--dir", tmp_path / "c")
+    done = amcast("cluster", "leave", tmp_path / "c", "g0/1")
     assert done.code == 2 and "white_box has fixed members" in done.err
-    done = amcast("cluster", "status", "--dir", tmp_path / "a")
+    done = amcast("cluster", "status", tmp_path / "a")
     assert done.code == 1 and done.out.count("stopped") == 4 and done.out.count("spare") == 2

@@ -33,8 +33,8 @@ async def main(config, member):
 
 if os.path.exists("refuse"):
     sys.exit("amcast: port 4100 is in use")
-config = load_config(sys.argv[2])
-asyncio.run(main(config, config.member(sys.argv[4])))
+config = load_config(sys.argv[1])
+asyncio.run(main(config, config.member(sys.argv[2])))
 """
 
 
@@ -44,7 +44,7 @@ def processes(amcast: Amcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert amcast("cluster", "init", tmp_path, "--groups", 1, "--insecure-dev").code == 0
     (tmp_path / "stand_in.py").write_text(STAND_IN)
     found = Processes(load_config(tmp_path / "cluster.toml"), (sys.executable, str(tmp_path / "stand_in.py")))
-    monkeypatch.setattr(sys.modules["amcast.cli.cluster"], "processes_of", lambda folder: found)
+    monkeypatch.setattr(sys.modules["amcast.cli.cluster"], "processes_of", lambda cluster: found)
     yield found
     for process in found.children.values():
         process.kill()
@@ -52,46 +52,48 @@ def processes(amcast: Amcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_up_status_logs_kill_restart_down(amcast: Amcast, processes: Processes) -> None:
-    done = amcast("cluster", "up")
+    done = amcast("cluster", "up", ".")
     assert done.code == 0 and done.err == "" and done.out.count("ready") == 3
     pids = [processes.running(member) for member in processes.config.members]
     assert None not in pids and len(set(pids)) == 3
     assert all(os.getsid(pid) == pid for pid in pids if pid), "not in the session of the terminal"
 
-    done = amcast("cluster", "up")
+    done = amcast("cluster", "up", ".")
     assert done.code == 0 and [processes.running(member) for member in processes.config.members] == pids
 
-    done = amcast("cluster", "status", "--json")
+    done = amcast("cluster", "status", ".", "--json")
     rows = json.loads(done.out)["nodes"]
     assert done.code == 0 and [row["lag"] for row in rows] == [2, 1, 0] and [row["pid"] for row in rows] == pids
-    done = amcast("cluster", "status")
+    done = amcast("cluster", "status", ".")
     assert done.code == 0 and all(part in done.out for part in ("1:02:05", "1,002", " 1/2 "))
 
-    done = amcast("cluster", "kill", "g0/1")
+    done = amcast("cluster", "kill", ".", "g0/1")
     assert done.code == 0 and done.out == f"g0/1: SIGKILL to {pids[1]}\n"
-    done = amcast("cluster", "status")
+    done = amcast("cluster", "status", ".")
     assert done.code == 1 and "stopped" in done.out
 
-    done = amcast("cluster", "restart", "g0/1")
+    done = amcast("cluster", "restart", ".", "g0/1")
     assert done.code == 0 and processes.running(processes.config.members[1]) not in (None, *pids)
-    done = amcast("cluster", "logs", "g0/1")
+    done = amcast("cluster", "logs", ".", "g0/1")
     assert done.out == "g0/1 serves\ng0/1 serves\n"
-    done = amcast("cluster", "logs", "-n", 1)
+    done = amcast("cluster", "logs", ".", "-n", 1)
     assert done.out == "".join(f"g0/{n}  g0/{n} serves\n" for n in range(3))
 
-    amcast("cluster", "kill", "g0/2", "--signal", "sigstop")
-    done = amcast("cluster", "down")
+    amcast("cluster", "kill", ".", "g0/2", "--signal", "sigstop")
+    done = amcast("cluster", "down", ".")
     assert (done.code, done.out, done.err) == (0, "stopped 3 nodes\n", "")
-    assert amcast("cluster", "logs", "g0/2", "-n", 1).out == "g0/2 stops\n", "one that was paused stops in order too"
+    assert amcast("cluster", "logs", ".", "g0/2", "-n", 1).out == "g0/2 stops\n", (
+        "one that was paused stops in order too"
+    )
     assert not list((processes.folder / "run").glob("*.pid"))
-    assert amcast("cluster", "down").out == "no node is running\n"
+    assert amcast("cluster", "down", ".").out == "no node is running\n"
 
 
 def test_a_node_that_does_not_start_says_why(amcast: Amcast, processes: Processes) -> None:
     (processes.folder / "refuse").touch()
-    done = amcast("cluster", "up")
+    done = amcast("cluster", "up", ".")
     assert done.code == 1 and done.out.count("stopped: amcast: port 4100 is in use") == 3
-    assert done.err == "amcast: 3 nodes of 3 not ready; see 'amcast cluster logs g0/0 --dir .'\n"
+    assert done.err == "amcast: 3 nodes of 3 not ready; see 'amcast cluster logs . g0/0'\n"
 
 
 def test_a_pid_that_was_given_to_another_process_is_left_alone(amcast: Amcast, processes: Processes) -> None:
@@ -107,7 +109,7 @@ def test_a_pid_that_was_given_to_another_process_is_left_alone(amcast: Amcast, p
             file.write_text(json.dumps(ours | changed))
             assert processes.running(member) is None
             assert not processes.signal(member, signal.SIGKILL)
-            assert amcast("cluster", "kill", "g0/0").code == 2
+            assert amcast("cluster", "kill", ".", "g0/0").code == 2
         for junk in ("", "[]", "{}", '{"pid": "x"}'):
             file.write_text(junk)
             assert processes.running(member) is None

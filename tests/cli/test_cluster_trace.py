@@ -50,12 +50,12 @@ MISSING = {
 def test_missing_members_are_named(amcast: Amcast, config: ClusterConfig, what: str) -> None:
     for name in MISSING[what]:
         Path(f"bank/trace/{name}.jsonl").unlink()
-    done = amcast("cluster", "trace", "--dir", "bank", "--out", "out", "--ended")
+    done = amcast("cluster", "trace", "bank", "--out", "out", "--ended")
     names = ", ".join(name.replace("-", "/") for name in MISSING[what])
     assert done.code == 2 and done.out == "" and done.err.count("\n") == 1 and not Path("out").exists()
     assert f"no start row of {names}; expected files of all 6 members" in done.err and "--partial" in done.err
 
-    done = amcast("cluster", "trace", "--dir", "bank", "--out", "out", "--partial")
+    done = amcast("cluster", "trace", "bank", "--out", "out", "--partial")
     assert done.code == 3 and f"of {6 - len(MISSING[what])} of 6 replicas in out" in done.out
     assert f"no end row, so agreement and termination stay unknown: no start row of {names}; copy their" in done.err
     starts = [event for event in read_events("out") if event.kind == "start"]
@@ -67,27 +67,27 @@ def test_missing_members_are_named(amcast: Amcast, config: ClusterConfig, what: 
 def test_a_file_that_begins_in_the_middle_is_missing(amcast: Amcast, config: ClusterConfig) -> None:
     file = Path("bank/trace/g0-1.jsonl")
     file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
-    done = amcast("cluster", "trace", "--dir", "bank", "--out", "out", "--ended")
+    done = amcast("cluster", "trace", "bank", "--out", "out", "--ended")
     assert done.code == 2 and "no start row of g0/1;" in done.err
 
 
 @pytest.mark.parametrize(("file", "name"), [("g0-1", "g0/1"), ("client", "c1")])
 def test_a_file_that_is_there_twice_is_named(amcast: Amcast, config: ClusterConfig, file: str, name: str) -> None:
     Path("bank/trace/zz.jsonl").write_bytes(Path(f"bank/trace/{file}.jsonl").read_bytes())
-    done = amcast("cluster", "trace", "--dir", "bank", "--out", "out", "--ended")
+    done = amcast("cluster", "trace", "bank", "--out", "out", "--ended")
     assert done.code == 2 and done.out == "" and done.err.count("\n") == 1 and not Path("out").exists()
     assert f"bank/trace: two files hold rows of {name}: {file}.jsonl and zz.jsonl; expected one" in done.err
 
 
 def test_whether_stopped_nodes_were_done_only_the_user_knows(amcast: Amcast, config: ClusterConfig) -> None:
-    done = amcast("cluster", "trace", "--dir", "bank", "--out", "out")
+    done = amcast("cluster", "trace", "bank", "--out", "out")
     assert done.code == 3 and done.out == "34 events of 6 of 6 replicas in out; now: amcast verify out\n"
     assert done.err == (
         "amcast: no end row, so agreement and termination stay unknown: no node answers; "
         "gather again when all are up and idle, or use --ended if you know that nothing was under way\n"
     )
     assert "end" not in kinds("out") and amcast("verify", "out").code == 3
-    done = amcast("cluster", "trace", "--dir", "bank", "--out", "out", "--ended", "--force")
+    done = amcast("cluster", "trace", "bank", "--out", "out", "--ended", "--force")
     assert (done.code, done.err) == (0, "") and kinds("out").count("end") == 1
     assert amcast("verify", "out").code == 0
 
@@ -129,14 +129,14 @@ def test_a_cluster_that_is_not_at_rest_gets_no_end(
     amcast: Amcast, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     monkeypatch.setattr("amcast.local.level.ask", answering(config, RESTLESS[reason]))
-    done = amcast("cluster", "trace", "--dir", "bank", "--out", "out")
+    done = amcast("cluster", "trace", "bank", "--out", "out")
     assert done.code == 3 and f"stay unknown: {reason}" in done.err and done.err.count("\n") == 1
     assert "end" not in kinds("out")
 
 
 def test_a_cluster_at_rest_gets_an_end(amcast: Amcast, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("amcast.local.level.ask", answering(config, lambda name, nth, said: None))
-    done = amcast("cluster", "trace", "--dir", "bank", "--out", "out")
+    done = amcast("cluster", "trace", "bank", "--out", "out")
     assert (done.code, done.err) == (0, "") and kinds("out").count("end") == 1
     assert amcast("verify", "out").code == 0
 
@@ -150,17 +150,18 @@ def test_spares_are_members_once_they_began(amcast: Amcast, tmp_path: Path, monk
         writer = TraceWriter(Path(f"books/trace/{file_name(member.name)}.jsonl"), config.name, member.name, "g0")
         writer.begin(4)
         writer.close()
-    assert amcast("cluster", "trace", "--dir", "books", "--out", "out").code == 3
+    assert amcast("cluster", "trace", "books", "--out", "out").code == 3
     assert [event.detail for event in read_events("out") if event.kind == "start"] == ['{"members": 5}'] * 5
 
 
 MISTAKES = {
-    "--out out": "cluster.toml: cannot be read",
-    "--dir bank": "--out",
-    "--dir bank --out out --from nowhere": "nowhere: no such folder; say with --from",
-    "--dir bank --out out --from empty": "empty: no .jsonl file there",
-    "--dir bank --out out --ended --partial": "--ended and --partial exclude each other",
-    "--dir other --out out --from bank/trace": "rows of ",
+    "--out out": "Missing argument 'CLUSTER'",
+    "nowhere --out out": "nowhere: cannot be read",
+    "bank": "--out",
+    "bank --out out --from nowhere": "nowhere: no such folder; say with --from",
+    "bank --out out --from empty": "empty: no .jsonl file there",
+    "bank --out out --ended --partial": "--ended and --partial exclude each other",
+    "other --out out --from bank/trace": "rows of ",
 }
 
 

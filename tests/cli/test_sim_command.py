@@ -133,6 +133,7 @@ def test_what_cannot_run_replaces_nothing(amcast: Amcast, tmp_path: Path) -> Non
 def test_a_stalled_run_says_what_is_missing(amcast: Amcast) -> None:
     crashes = ("--crash", "g0/1@5ms", "--crash", "g0/2@5ms")
     done = amcast("sim", "white_box", "--messages", 50, *crashes, "--json")
+    assert done.code == 3, "neither well nor violated"
     warning, stalled = done.err.splitlines()
     assert warning.startswith("amcast: warning: 2 of 3 processes of g0 crash, it tolerates 1")
     assert "stalled at" in stalled and "not delivered everywhere" in stalled and "missing at g0/0" in stalled

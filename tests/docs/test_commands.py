@@ -122,7 +122,7 @@ class Session:
         if words[:2] == ["cluster", "up"]:
             self.clusters.append(words[-1])
         if words[:1] == ["kv"]:
-            words = [*words[:3], "--port", "0"]  # Redis may have the usual one, or the test of another page
+            words = [*words[:2], "--port", "0"]  # Redis may have the usual one, or the test of another page
         if words[:1] == ["node"]:
             self.run_nodes(words)
         else:
@@ -165,10 +165,9 @@ class Session:
 
     def run_nodes(self, words: list[str]) -> None:
         """Instead of one node all of its cluster, as the page says; with something to deliver."""
-        config = load(self.folder / words[words.index("--config") + 1])
-        place = words.index("--id") + 1
+        config = load(self.folder / words[1])
         self.stop(config.path.parent.name)
-        commands = [["amcast", *words[:place], member.name, *words[place + 1 :]] for member in config.members]
+        commands = [["amcast", *words[:2], member.name, *words[3:]] for member in config.members]
         nodes = [self.start(command) for command in commands]
         for node in nodes:
             assert node.stdout is not None
@@ -201,14 +200,14 @@ class Session:
 
     def cluster(self, name: str) -> None:
         self.run(f"amcast cluster init {name} --groups 3 --replicas 3")
-        self.run(f"amcast cluster up -d {name}")
+        self.run(f"amcast cluster up {name}")
 
     def end(self) -> None:
         for name in self.clusters:
             self.stop(name)
 
     def stop(self, name: str) -> None:
-        subprocess.run(["amcast", "cluster", "down", "-d", name], cwd=self.folder, env=self.environment, check=True)
+        subprocess.run(["amcast", "cluster", "down", name], cwd=self.folder, env=self.environment, check=True)
 
 
 def wait_for_rest(config: ClusterConfig) -> None:

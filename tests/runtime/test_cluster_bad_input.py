@@ -33,7 +33,7 @@ def node(capsys: pytest.CaptureFixture[str]) -> Amcast:
 
     def call(path: Path, name: str = "g0/0") -> tuple[int, str]:
         capsys.readouterr()
-        code = run(["node", "--config", str(path), "--id", name, "--level", "error"])
+        code = run(["node", str(path), name, "--level", "error"])
         return code, capsys.readouterr().err
 
     return call
@@ -67,7 +67,7 @@ def test_a_port_in_use(node: Amcast, tmp_path: Path, listener: str) -> None:
 def test_the_real_program_has_no_traceback_either(tmp_path: Path) -> None:
     config = cluster(tmp_path, replicas=1)
     address = config.members[0].client
-    command = [sys.executable, "-m", "amcast", "node", "--config", str(config.path), "--id", "g0/0", "--level", "error"]
+    command = [sys.executable, "-m", "amcast", "node", str(config.path), "g0/0", "--level", "error"]
     with socket.create_server((address.host, address.port)):
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
@@ -124,7 +124,7 @@ def test_data_of_another_cluster(node: Amcast, tmp_path: Path) -> None:
 
 def test_data_that_another_process_uses(tmp_path: Path) -> None:
     config = cluster(tmp_path, replicas=1)
-    command = [sys.executable, "-m", "amcast", "node", "--config", str(config.path), "--id", "g0/0", "--level", "error"]
+    command = [sys.executable, "-m", "amcast", "node", str(config.path), "g0/0", "--level", "error"]
     with running(config):
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 2 and done.stderr.count("\n") == 1

@@ -142,10 +142,10 @@ def test_the_exit_codes_of_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[
     config = cluster(tmp_path, replicas=1)
     (config.members[0].data / "history").touch()  # a folder cannot be made there
     for options, code, complaint in (
-        ("--id g0/7", 2, "no replica 'g0/7'"),
-        ("--id g0/0 --level loud", 2, "--level loud: expected one of debug"),
-        ("--id g0/0", 1, "g0/0 stopped: "),
+        ("g0/7", 2, "no replica 'g0/7'"),
+        ("g0/0 --level loud", 2, "--level loud: expected one of debug"),
+        ("g0/0", 1, "g0/0 stopped: "),
     ):
-        assert run(["node", "--config", str(config.path), *options.split()]) == code, options
+        assert run(["node", str(config.path), *options.split()]) == code, options
         out, err = capsys.readouterr()
         assert complaint in err.splitlines()[-1] and "Traceback" not in out + err, err

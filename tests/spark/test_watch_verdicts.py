@@ -50,12 +50,12 @@ def all_deliver(messages: str = "abc", first: int = 0, by: tuple[str, ...] = ALL
 
 def test_a_clean_watch_says_what_it_rests_on(watched: Watched, config: Path) -> None:
     watched.answers(LEVEL)
-    code, said = watched("--config", config, "--once", batches=[all_deliver()])
+    code, said = watched(config, "--once", batches=[all_deliver()])
     assert (code, said[-1]) == (
         0,
         "order, integrity, validity ok: 9 deliveries of 3 of 3 replicas, 9 pairs compared",
     )
-    code, said = watched("--config", config, batches=[all_deliver("de", 3)])
+    code, said = watched(config, batches=[all_deliver("de", 3)])
     assert code == 0 and "6 deliveries of 3 of 3 replicas, 6 pairs" in said[-1], "and only of its own time"
 
 
@@ -69,7 +69,7 @@ def test_a_clean_watch_says_what_it_rests_on(watched: Watched, config: Path) -> 
 )
 def test_whatever_is_wrong_is_exit_code_1(watched: Watched, config: Path, rows: Rows, said: str) -> None:
     watched.answers(LEVEL)
-    code, lines = watched("--config", config, "--once", batches=[rows])
+    code, lines = watched(config, "--once", batches=[rows])
     assert code == 1 and any(line.startswith(said) for line in lines)
     assert sum("VIOLATED in batch 0" in line for line in lines) > 0
 
@@ -78,13 +78,13 @@ def test_positions_that_a_replica_has_not_are_a_violation(watched: Watched, conf
     """Also if all of them have the same gap, so that their orders agree."""
     watched.answers(LEVEL)
     gap = [row for process in ALL for row in delivered(process, "ab") + delivered(process, "c", 7)]
-    code, said = watched("--config", config, "--once", batches=[gap])
+    code, said = watched(config, "--once", batches=[gap])
     assert code == 1 and "order violated: 3 times, first: g0/0 has nothing at positions 2 to 6" in said[-2]
 
 
 def test_the_dead_are_named(watched: Watched, config: Path) -> None:
     watched.answers({"g0/0": 3})
-    code, said = watched("--config", config, "--once", batches=[delivered("g0/0", "abc")])
+    code, said = watched(config, "--once", batches=[delivered("g0/0", "abc")])
     assert code == 3
     assert said[-2:] == [
         "order unknown: g0/1 and g0/2 gave no rows: they do not answer; no delivery was compared with one of another "
@@ -93,13 +93,13 @@ def test_the_dead_are_named(watched: Watched, config: Path) -> None:
     ]
     watched.states.clear()
     watched.answers({"g0/0": 3, "g0/2": 3})
-    code, said = watched("--config", config, "--once", batches=[all_deliver(by=("g0/0", "g0/2"))])
+    code, said = watched(config, "--once", batches=[all_deliver(by=("g0/0", "g0/2"))])
     assert code == 3 and "g0/1 gave no rows: it does not answer (6 deliveries of 2 of 3 replicas, 6 pairs" in said[-1]
 
 
 def test_who_dies_during_the_watch_is_named(watched: Watched, config: Path) -> None:
     watched.answers(LEVEL, {"g0/0": 3, "g0/1": 3})
-    code, said = watched("--config", config, batches=[all_deliver()])
+    code, said = watched(config, batches=[all_deliver()])
     assert code == 3 and "order, integrity, validity unknown: g0/2 does not answer any more (9 deliveries" in said[-1]
 
 
@@ -107,37 +107,37 @@ def test_who_lives_and_gives_nothing_is_named(watched: Watched, config: Path) ->
     for end in (0, 3):
         watched.states.clear()
         watched.answers({**LEVEL, "g0/2": end})
-        code, said = watched("--config", config, "--once", batches=[all_deliver(by=ALL[:2])])
+        code, said = watched(config, "--once", batches=[all_deliver(by=ALL[:2])])
         assert code == 3 and "g0/2 gave no rows, others of its group did (6 deliveries of 2 of 3" in said[-1]
 
 
 def test_a_group_that_has_nothing_to_deliver(watched: Watched, tmp_path: Path) -> None:
     watched.answers({**LEVEL, **dict.fromkeys(("g1/0", "g1/1", "g1/2"), 0)})
-    code, said = watched("--config", cluster(tmp_path / "c", 2), "--once", batches=[all_deliver()])
+    code, said = watched(cluster(tmp_path / "c", 2), "--once", batches=[all_deliver()])
     assert code == 0 and said[-2] == "g1 delivered nothing" and "9 deliveries of 3 of 6 replicas" in said[-1]
 
 
 def test_a_group_of_which_nobody_answers_is_an_error(watched: Watched, tmp_path: Path) -> None:
     watched.answers(LEVEL)
-    code, said = watched("--config", cluster(tmp_path / "c", 2), "--once", batches=[all_deliver()])
+    code, said = watched(cluster(tmp_path / "c", 2), "--once", batches=[all_deliver()])
     assert code == 2 and "no replica of g1 answers (g1/0, g1/1, g1/2)" in said[-1]
 
 
 def test_a_spare_is_expected_when_it_has_joined(watched: Watched, tmp_path: Path) -> None:
     spare = cluster(tmp_path / "c", spare=1)
     watched.answers(LEVEL)
-    code, said = watched("--config", spare, "--once", batches=[all_deliver()])
+    code, said = watched(spare, "--once", batches=[all_deliver()])
     assert code == 0 and "9 deliveries of 3 of 3 replicas" in said[-1]
     watched.states.clear()
     watched.answers({**LEVEL, "g0/3": 3})
-    code, said = watched("--config", spare, "--once", batches=[all_deliver()])
+    code, said = watched(spare, "--once", batches=[all_deliver()])
     assert code == 3 and "g0/3 gave no rows, others of its group did (9 deliveries of 3 of 4 replicas" in said[-1]
 
 
 def test_an_idle_cluster(watched: Watched, config: Path) -> None:
     watched.answers(dict.fromkeys(ALL, 0))
     for once in (["--once"], []):
-        code, said = watched("--config", config, *once)
+        code, said = watched(config, *once)
         assert code == 3
         assert said[-1] == "order, integrity, validity unknown: nothing was delivered (0 deliveries of 0 of 3 replicas)"
 
@@ -146,29 +146,27 @@ def test_rows_that_could_not_be_read(watched: Watched, config: Path) -> None:
     """They are no violation, and not forgotten."""
     watched.answers(dict.fromkeys(ALL, 9))
     hole = [*delivered("g0/2", "abc"), event("lost", "g0/2", 3), *delivered("g0/2", "hi", 7)]
-    code, said = watched("--config", config, "--once", batches=[all_deliver("abcdefghi", by=ALL[:2]) + hole])
+    code, said = watched(config, "--once", batches=[all_deliver("abcdefghi", by=ALL[:2]) + hole])
     assert code == 3
     assert "order, integrity, validity unknown: g0/2 has rows that could not be read (23 deliveries of 3" in said[-1]
 
 
 def test_what_was_there_and_not_read(watched: Watched, config: Path) -> None:
     watched.answers(dict.fromkeys(ALL, 7))
-    code, said = watched("--config", config, "--once", batches=[all_deliver()])
+    code, said = watched(config, "--once", batches=[all_deliver()])
     assert code == 3 and "unknown: g0/0 was read up to 3 of 7; g0/1 was read up to 3 of 7" in said[-1]
 
 
 def test_who_is_behind_does_not_hide_what_others_did(watched: Watched, config: Path) -> None:
     watched.answers({**LEVEL, "g0/0": 1})
     rows = delivered("g0/0", "a")
-    code, _ = watched(
-        "--config", config, "--once", batches=[rows + delivered("g0/1", "abc") + delivered("g0/2", "acb")]
-    )
+    code, _ = watched(config, "--once", batches=[rows + delivered("g0/1", "abc") + delivered("g0/2", "acb")])
     assert code == 1
     watched.states.clear()
-    code, said = watched("--config", config, "--once", batches=[rows + all_deliver(by=ALL[1:])])
+    code, said = watched(config, "--once", batches=[rows + all_deliver(by=ALL[1:])])
     assert code == 0 and "7 deliveries of 3 of 3 replicas, 7 pairs" in said[-1]
     watched.states.clear()
-    code, said = watched("--config", config, batches=[rows + all_deliver(by=ALL[1:])])
+    code, said = watched(config, batches=[rows + all_deliver(by=ALL[1:])])
     assert said[-2] == "4 deliveries still wait for those of others, and are not compared"
     assert code == 0 and "7 deliveries of 3 of 3 replicas, 3 pairs" in said[-1]
 
@@ -193,7 +191,7 @@ def test_a_query_that_ends_too_early(
     watched: Watched, config: Path, once: bool, active: bool, error: str, said: str
 ) -> None:
     watched.answers(LEVEL)
-    arguments = ["--config", config, *(["--once", "--seconds", "0"] if once else [])]
+    arguments = [config, *(["--once", "--seconds", "0"] if once else [])]
     code, lines = watched(*arguments, batches=[all_deliver()], active=active, error=error)
     assert code == 3 and f"order, integrity, validity unknown: {said}" in lines[-1]
     wrong = all_deliver(by=ALL[:2]) + delivered("g0/2", "bac")
@@ -204,7 +202,7 @@ def test_a_query_that_ends_too_early(
 
 def test_the_cause_is_found_in_what_spark_says() -> None:
     assert (
-        cause("[STREAM_FAILED] x\n  at y\namcast.core.errors.AmcastError: no\n+- ~Scan[run#0]\n")
+        cause("[STREAM_FAILED] x\n  at y\namcast.errors.AmcastError: no\n+- ~Scan[run#0]\n")
         == "amcast.errors.AmcastError: no"
     )
     assert cause("one line") == "one line"
@@ -215,7 +213,7 @@ def test_the_cause_is_found_in_what_spark_says() -> None:
 
 def test_what_an_earlier_watch_saw_is_no_evidence(watched: Watched, config: Path, tmp_path: Path) -> None:
     watched.answers(LEVEL)
-    again = ["--config", config, "--once", "--checkpoint", tmp_path / "p"]
+    again = [config, "--once", "--checkpoint", tmp_path / "p"]
     assert watched(*again, batches=[all_deliver()])[0] == 0
     code, said = watched(*again)
     assert code == 3 and "nothing was read in this watch, though g0/2 has 3 deliveries" in said[-1]
@@ -226,7 +224,7 @@ def test_what_an_earlier_watch_saw_is_no_evidence(watched: Watched, config: Path
 
 def test_an_order_that_was_broken_before_is_not_ok(watched: Watched, config: Path, tmp_path: Path) -> None:
     watched.answers(LEVEL)
-    again = ["--config", config, "--once", "--checkpoint", tmp_path / "p"]
+    again = [config, "--once", "--checkpoint", tmp_path / "p"]
     assert watched(*again, batches=[all_deliver(by=ALL[:2]) + delivered("g0/2", "bac")])[0] == 1
     watched.answers(dict.fromkeys(ALL, 4))
     code, said = watched(*again, batches=[all_deliver("d", 3)])
@@ -250,9 +248,9 @@ def test_a_folder_without_traces(watched: Watched, tmp_path: Path, names: list[s
     for name in names:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).touch()
-    code, said = watched("--files", folder, "--once")
+    code, said = watched(folder, "--once")
     assert code == 2 and seen in " ".join(said)
-    code, said = watched("--files", folder)
+    code, said = watched(folder)
     assert code == 3 and "waiting for .jsonl files" in " ".join(said[:3])
     assert said[-1] == "order, integrity, validity unknown: nothing was delivered (0 deliveries)"
 
@@ -278,21 +276,21 @@ def test_what_looks_like_a_trace_is_not_passed_over(
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
     for once in (["--once"], []):
-        code, said = watched("--files", folder, *once, batches=[all_deliver()])
+        code, said = watched(folder, *once, batches=[all_deliver()])
         assert code == 2 and seen in " ".join(said)
 
 
 def test_what_comes_later_and_is_not_read(watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = iter(["", "b.csv"])
     monkeypatch.setattr(watch, "unread", lambda folder, parquet: next(found))
-    code, said = watched("--files", tmp_path, batches=[all_deliver()])
+    code, said = watched(tmp_path, batches=[all_deliver()])
     assert code == 3 and "order, integrity, validity unknown: b.csv came and was not read (9 deliveries" in said[-1]
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
     (tmp_path / "g0-0.jsonl").touch()
-    return ["--files", str(tmp_path), "--once"]
+    return [str(tmp_path), "--once"]
 
 
 def started(*processes: str, members: int = 3) -> Rows:
@@ -385,10 +383,10 @@ def test_what_still_waits_is_not_ok(watched: Watched, files: list[str]) -> None:
     assert code == 3 and said[-2].startswith(f"order unknown: {waits} (8 deliveries of 2 of 4 replicas, 2 pairs")
     assert said[-1].startswith("integrity, validity ok") and said[-3] == "g1 delivered nothing"
     watched.states.clear()
-    code, said = watched(*files[:2], batches=[rows])
+    code, said = watched(*files[:1], batches=[rows])
     assert code == 0 and waits in said, "they may be under way"
     watched.states.clear()
-    code, said = watched(*files[:2], batches=[[*rows, event("end", "driver", 0)]])
+    code, said = watched(*files[:1], batches=[[*rows, event("end", "driver", 0)]])
     assert code == 3 and said[-2].startswith(f"order unknown: {waits}"), "the run is over"
 
 
@@ -418,7 +416,7 @@ def test_a_busy_cluster_that_is_read_once_has_something_under_way(watched: Watch
     for time, code in ((1, 3), (2**62, 0)):
         watched.states.clear()
         rows = [{**row, "dest": ["g0", "g1"], "time": time} if row["message"] == "c" else row for row in all_deliver()]
-        found, said = watched("--config", config, "--once", batches=[rows + others])
+        found, said = watched(config, "--once", batches=[rows + others])
         assert found == code and any("3 deliveries still wait" in line for line in said)
 
 

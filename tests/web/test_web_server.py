@@ -81,10 +81,10 @@ def test_few_prepared_runs_are_kept() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ((), "expected a trace or --cluster"),
-        (("x.jsonl", "--cluster", "cluster.toml"), "expected a trace or --cluster"),
+        ((), "Missing argument 'TRACE|CLUSTER'"),
+        (("x.toml", "--since", "1s"), "--since is for a trace"),
         (("x.jsonl",), "x.jsonl: does not exist"),
-        (("--cluster", "x.toml"), "x.toml"),
+        (("x.toml",), "x.toml"),
         ((TRACES / "good.jsonl", "--since", "soon"), "time 'soon'"),
         ((TRACES / "good.jsonl", "--verdicts", "x.json"), "x.json: cannot be read"),
         ((TRACES / "good.jsonl", "--verdicts", TRACES / "good.jsonl"), "good.jsonl: holds no verdicts"),

@@ -7,6 +7,8 @@ type what it saw. A check that saw nothing has found nothing out: its verdict is
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
+from amcast.core.plural import count
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -56,8 +58,3 @@ NOTHING = Evidence()
 def total(parts: Iterable[Evidence]) -> Evidence:
     """Return the sum of what several runs showed."""
     return sum(parts, NOTHING)
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    """Return `1 run`, `2,000 runs`: a number with its noun."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

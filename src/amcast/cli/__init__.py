@@ -15,12 +15,12 @@ import typer
 from amcast import __version__, compiled
 from amcast.cli.certs import certs
 from amcast.cli.claims import claims
-from amcast.cli.cluster import cluster
+from amcast.cli.cluster import cluster_commands
 from amcast.cli.demo import demo
 from amcast.cli.explore import explore
 from amcast.cli.export import export
 from amcast.cli.kv import kv
-from amcast.cli.ledger import ledger
+from amcast.cli.ledger import ledger_commands
 from amcast.cli.maelstrom import maelstrom
 from amcast.cli.metrics import metrics
 from amcast.cli.node import node
@@ -42,7 +42,6 @@ __all__ = ["main", "run"]
 app = typer.Typer(
     help="Atomic multicast protocols: simulate them, verify what happened, measure it.",
     epilog="'amcast COMMAND --help' says more about a command.",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -52,8 +51,8 @@ for command in (
     maelstrom, certs, watch, view, export,
 ):  # fmt: skip
     app.command(no_args_is_help=False)(command)
-app.add_typer(cluster, name="cluster")
-app.add_typer(ledger, name="ledger")
+app.add_typer(cluster_commands, name="cluster")
+app.add_typer(ledger_commands, name="ledger")
 
 
 def show_version(wanted: bool) -> None:

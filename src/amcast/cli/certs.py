@@ -1,25 +1,25 @@
 """`amcast certs`: the certificates of a cluster."""
 
-from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
+from amcast.cli.naming import Cluster, cluster_at
 from amcast.errors import UsageError
 
 
 def certs(
-    folder: Annotated[Path, Argument(metavar="DIR", help="Where cluster.toml is.")] = Path("."),
+    cluster: Cluster,
     renew: Annotated[bool, Option("--renew", help="Make all of them anew, whatever their age.")] = False,
     client: Annotated[str | None, Option(metavar="NAME", help="Only that of this client.")] = None,
     days: Annotated[int, Option(min=1, max=3650, help="How long new ones are valid.")] = 365,
 ) -> int:
     """Make the certificates that are missing or about to expire, of every replica and client in cluster.toml."""
     from amcast.runtime.certificates import make_certificates
-    from amcast.runtime.config import file_name, load_config
+    from amcast.runtime.config import file_name
     from amcast.runtime.tls import names_of
 
-    config = load_config(folder / "cluster.toml")
+    config = cluster_at(cluster)
     if config.tls is None:
         raise UsageError(f"{config.path}: there is no [tls]; add it with ca and folder to use certificates")
     if config.tls.ca.resolve() != (config.tls.folder / "ca.crt").resolve():

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from amcast.checks.evidence import count
-from amcast.cli.naming import protocol_named
+from amcast.cli.naming import protocol_named, protocols_like
 from amcast.cli.output import plain_table, print_json, report_console
+from amcast.core.plural import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def claims(
     protocol: Annotated[
-        list[str] | None, typer.Argument(metavar="[PROTOCOL]...", help="Default: all that have claims.")
+        list[str] | None,
+        typer.Argument(metavar="[PROTOCOL]...", help="Default: all that have claims.", autocompletion=protocols_like),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:

@@ -11,26 +11,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from amcast.checks.evidence import count
-from amcast.cli.naming import protocol_named
+from amcast.cli.naming import Cluster, ReplicaId, cluster_at, protocol_named, protocols_like, replicas_like
 from amcast.cli.output import complain, plain_table, print_json, report_console
+from amcast.core.plural import count
 from amcast.errors import UsageError
 
 if TYPE_CHECKING:
     from amcast.local.processes import Processes
     from amcast.runtime.config import Member
 
-cluster = typer.Typer(
+cluster_commands = typer.Typer(
     help="A cluster of real processes on this machine: init, up, status, logs, kill, restart, join, leave, down.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Dir = Annotated[Path, Option("--dir", "-d", metavar="DIR", help="Where cluster.toml is.")]
 Timeout = Annotated[float, Option(min=0, help="Seconds to wait until nodes serve.")]
 Wait = Annotated[bool, Option("--wait/--no-wait", help="Wait until nodes serve.")]
-Id = Annotated[str, Argument(metavar="ID", help="A replica, such as g0/1.")]
-HERE = Path(".")
 FOLLOW_EVERY = 0.2  # seconds
 
 
@@ -41,20 +38,18 @@ class App(StrEnum):
     ledger = "ledger"
 
 
-def processes_of(folder: Path) -> "Processes":
+def processes_of(cluster: Path) -> "Processes":
     from amcast.local.processes import Processes
-    from amcast.protocols import PROTOCOLS
-    from amcast.runtime.config import load_config
 
-    return Processes(load_config(folder / "cluster.toml", PROTOCOLS))
+    return Processes(cluster_at(cluster))
 
 
-@cluster.command()
+@cluster_commands.command()
 def init(
     folder: Annotated[Path, Argument(metavar="DIR", help="A folder without a cluster; made if missing.")],
     groups: Annotated[int, Option(min=1, max=1000, help="Number of groups.")] = 3,
     replicas: Annotated[int, Option(min=1, max=99, help="Replicas per group, odd.")] = 3,
-    protocol: Annotated[str, Option(help="See 'amcast protocols'.")] = "white_box",
+    protocol: Annotated[str, Option(help="See 'amcast protocols'.", autocompletion=protocols_like)] = "white_box",
     app: Annotated[App, Option(help="What the nodes run.")] = App.kv,
     insecure_dev: Annotated[bool, Option("--insecure-dev", help="Plaintext instead of TLS.")] = False,
     memory_only: Annotated[bool, Option("--memory-only", help="No disk: a replica that stops is lost.")] = False,
@@ -69,27 +64,27 @@ def init(
     security = "plaintext, loopback only" if insecure_dev else f"mutual TLS, certificates in {folder / 'certs'}"
     more = f" and {spare} to join" if spare else ""
     print(f"{made.path}: {made.name}, {count(groups, 'group')} of {count(replicas, 'replica')}{more}, {security}")
-    print(f"start it with: amcast cluster up --dir {folder}")
+    print(f"start it with: amcast cluster up {folder}")
     return 0
 
 
-@cluster.command()
-def up(folder: Dir = HERE, wait: Wait = True, timeout: Timeout = 60.0) -> int:
+@cluster_commands.command()
+def up(cluster: Cluster, wait: Wait = True, timeout: Timeout = 60.0) -> int:
     """Start every node that does not run, and wait until all serve."""
-    processes = processes_of(folder)
+    processes = processes_of(cluster)
     config = processes.config
     members = tuple(m for m in config.members if not config.is_spare(m) or processes.running(m) is not None)
     with processes.alone():
         for member in members:
             if processes.running(member) is None:
                 processes.start(member)
-    return show_started(processes, members, folder, wait, timeout)
+    return show_started(processes, members, cluster, wait, timeout)
 
 
-@cluster.command()
+@cluster_commands.command()
 def restart(
-    name: Id,
-    folder: Dir = HERE,
+    cluster: Cluster,
+    name: ReplicaId,
     rejoin: Annotated[
         bool, Option("--rejoin", help="Set its data aside, and start from what the others of its group know.")
     ] = False,
@@ -97,31 +92,31 @@ def restart(
     timeout: Timeout = 60.0,
 ) -> int:
     """Start a node again; one that runs is stopped first."""
-    processes = processes_of(folder)
+    processes = processes_of(cluster)
     member = processes.config.member(name)
     with processes.alone():
         processes.stop([member])
         processes.start(member, *(["--rejoin"] if rejoin else []))
-    return show_started(processes, (member,), folder, wait, timeout)
+    return show_started(processes, (member,), cluster, wait, timeout)
 
 
-@cluster.command()
-def join(name: Id, folder: Dir = HERE, wait: Wait = True, timeout: Timeout = 60.0) -> int:
+@cluster_commands.command()
+def join(cluster: Cluster, name: ReplicaId, wait: Wait = True, timeout: Timeout = 60.0) -> int:
     """Start a spare replica: it fetches what was delivered, and becomes a member."""
-    processes = processes_of(folder)
+    processes = processes_of(cluster)
     member = processes.config.member(name)
     if not processes.config.is_spare(member):
         raise UsageError(f"{name} is a member from the start; 'amcast cluster init --spare N' makes some that may join")
     with processes.alone():
         if processes.running(member) is None:
             processes.start(member)
-    return show_started(processes, (member,), folder, wait, timeout)
+    return show_started(processes, (member,), cluster, wait, timeout)
 
 
-@cluster.command()
-def leave(name: Id, folder: Dir = HERE, timeout: Timeout = 60.0) -> int:
+@cluster_commands.command()
+def leave(cluster: Cluster, name: ReplicaId, timeout: Timeout = 60.0) -> int:
     """Let a member go: it stops when the others have agreed to go on without it."""
-    processes = processes_of(folder)
+    processes = processes_of(cluster)
     member = processes.config.member(name)
     if not protocol_named(processes.config.protocol).joins:
         raise UsageError(f"{processes.config.protocol} has fixed members; expected a protocol of the AllConcur family")
@@ -129,14 +124,14 @@ def leave(name: Id, folder: Dir = HERE, timeout: Timeout = 60.0) -> int:
         if not processes.signal(member, signal.SIGUSR1):
             raise UsageError(f"{name} is not running")
         if processes.wait_until_gone([member], timeout):
-            complain(f"{name} is still a member after {timeout:g} s; see 'amcast cluster logs {name} --dir {folder}'")
+            complain(f"{name} is still a member after {timeout:g} s; see 'amcast cluster logs {cluster} {name}'")
             return 1
     print(f"{name}: left")
     return 0
 
 
 def show_started(
-    processes: "Processes", members: "tuple[Member, ...]", folder: Path, wait: bool, timeout: float
+    processes: "Processes", members: "tuple[Member, ...]", cluster: Path, wait: bool, timeout: float
 ) -> int:
     state = processes.wait_until_ready(members, timeout) if wait else {member.name: "started" for member in members}
     table = plain_table("id", "pid", "clients at", "state", right=("pid",))
@@ -146,19 +141,19 @@ def show_started(
     report_console().print(table)
     waited = [name for name, reason in state.items() if wait and reason is not None]
     if waited:
-        see = f"amcast cluster logs {waited[0]} --dir {folder}"
+        see = f"amcast cluster logs {cluster} {waited[0]}"
         complain(f"{count(len(waited), 'node')} of {len(members)} not ready; see '{see}'")
     return 1 if waited else 0
 
 
-@cluster.command()
+@cluster_commands.command()
 def status(
-    folder: Dir = HERE, as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False
+    cluster: Cluster, as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False
 ) -> int:
     """Show what every node says of itself; exit code 1 if one does not serve."""
     from concurrent.futures import ThreadPoolExecutor
 
-    processes = processes_of(folder)
+    processes = processes_of(cluster)
     members = processes.config.members
     with ThreadPoolExecutor(max_workers=16) as pool:
         rows = list(pool.map(lambda member: state_of(processes, member), members))
@@ -218,17 +213,19 @@ def shown(heading: str, value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and heading != "pid" else str(value)
 
 
-@cluster.command()
+@cluster_commands.command()
 def logs(
-    name: Annotated[str | None, Argument(metavar="[ID]", help="A replica. Default: all.")] = None,
-    folder: Dir = HERE,
+    cluster: Cluster,
+    name: Annotated[
+        str | None, Argument(metavar="[ID]", help="A replica. Default: all.", autocompletion=replicas_like)
+    ] = None,
     follow: Annotated[bool, Option("--follow", "-f", help="Go on as they are written, until Ctrl-C.")] = False,
     lines: Annotated[int, Option("--lines", "-n", min=0, help="How many of the last lines of each.")] = 20,
 ) -> int:
     """Print the end of the nodes' logs."""
     from amcast.local.processes import last_lines
 
-    processes = processes_of(folder)
+    processes = processes_of(cluster)
     config = processes.config
     members = config.members if name is None else (config.member(name),)
     prefix = {member.name: f"{member.name}  " if name is None else "" for member in members}
@@ -264,20 +261,20 @@ def new_lines(path: Path, places: dict[str, int], name: str) -> list[str]:
     return whole.decode(errors="replace").splitlines()
 
 
-@cluster.command()
+@cluster_commands.command()
 def kill(
-    name: Id,
-    folder: Dir = HERE,
+    cluster: Cluster,
+    name: ReplicaId,
     send: Annotated[str, Option("--signal", metavar="NAME", help="KILL, TERM, STOP, CONT, …")] = "KILL",
 ) -> int:
     """Send a signal to a node, SIGKILL unless told otherwise."""
     wanted = signal_named(send)
-    processes = processes_of(folder)
+    processes = processes_of(cluster)
     member = processes.config.member(name)
     with processes.alone():
         pid = processes.running(member)
         if not processes.signal(member, wanted):
-            raise UsageError(f"{name} is not running; start it with 'amcast cluster restart {name} --dir {folder}'")
+            raise UsageError(f"{name} is not running; start it with 'amcast cluster restart {cluster} {name}'")
         if wanted is signal.SIGKILL:
             processes.wait_until_gone([member], patience=5.0)
     print(f"{name}: {wanted.name} to {pid}")
@@ -291,10 +288,10 @@ def signal_named(name: str) -> signal.Signals:
         raise UsageError(f"there is no signal {name!r}; expected a name such as KILL, TERM, STOP or CONT") from None
 
 
-@cluster.command()
-def down(folder: Dir = HERE) -> int:
+@cluster_commands.command()
+def down(cluster: Cluster) -> int:
     """Stop every node: SIGTERM, and SIGKILL after 10 seconds."""
-    processes = processes_of(folder)
+    processes = processes_of(cluster)
     with processes.alone():
         running = [member for member in processes.config.members if processes.running(member) is not None]
         late = processes.stop(running)
@@ -304,12 +301,13 @@ def down(folder: Dir = HERE) -> int:
     return 0
 
 
-@cluster.command()
+@cluster_commands.command()
 def trace(
+    cluster: Cluster,
     out: Annotated[Path, Option(metavar="DIR", help="For the trace, as 'amcast verify' takes it.")],
-    folder: Dir = HERE,
     source: Annotated[
-        Path | None, Option("--from", metavar="DIR", help="What nodes and clients wrote. Default: DIR/trace.")
+        Path | None,
+        Option("--from", metavar="DIR", help="What nodes and clients wrote. Default: trace, in its folder."),
     ] = None,
     ended: Annotated[bool, Option("--ended", help="You know that nothing was under way at the end.")] = False,
     partial: Annotated[bool, Option("--partial", help="Gather although files of some members are missing.")] = False,
@@ -322,11 +320,10 @@ def trace(
     """
     from amcast.local.gather import Gathered, gather
     from amcast.local.level import statuses_of, why_not_at_rest
-    from amcast.service import load
 
     if ended and partial:
         raise UsageError("--ended and --partial exclude each other: what is missing may have been under way")
-    config = load(folder / "cluster.toml")
+    config = cluster_at(cluster)
     source = source or config.path.parent / "trace"
     if not source.is_dir():
         raise UsageError(f"{source}: no such folder; say with --from where nodes and clients wrote with --trace")

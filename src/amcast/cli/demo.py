@@ -83,7 +83,7 @@ def demo(
     show(console, takings, happened)
     problems = check_books(console, trial, takings, list(read_events(out / "trace")))
     verdicts = verify_and_report(console, out / "trace")
-    console.print(Text(f"Start the cluster again with: amcast cluster up --dir {out / 'cluster'}"))
+    console.print(Text(f"Start the cluster again with: amcast cluster up {out / 'cluster'}"))
     return outcome(problems, verdicts)
 
 

@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from typer import Option
 
-from amcast.checks.evidence import count
-from amcast.cli.naming import protocol_named
+from amcast.cli.naming import ProtocolName, protocol_named
 from amcast.cli.output import complain, plain_table, print_json, progress_bar, report_console
+from amcast.core.plural import count
 from amcast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def explore(
-    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="See 'amcast protocols'.")],
+    protocol: ProtocolName,
     scope: Annotated[str, Option(metavar="NAME", help="What is explored, or all; --list shows them.")] = "small",
     states: Annotated[int | None, Option(min=1, help="Stop after so many states.")] = None,
     depth: Annotated[int | None, Option(min=1, help="No schedule of more moves.")] = None,

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from amcast.checks.evidence import count
 from amcast.cli.output import complain
 from amcast.cli.view import TRACE
+from amcast.core.plural import count
 from amcast.errors import UsageError
 
 

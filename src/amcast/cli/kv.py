@@ -1,15 +1,15 @@
 """`amcast kv`: the Redis protocol in front of a cluster that runs the key-value store."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from amcast.cli.naming import Cluster, cluster_at
 from amcast.errors import UsageError
 
 
 def kv(
-    config: Annotated[Path, typer.Option(help="The file that describes the cluster.")],
+    cluster: Cluster,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where Redis clients connect; 0: any free port.")] = 6379,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     client: Annotated[str | None, typer.Option(metavar="NAME", help="Which client of the cluster to be.")] = None,
@@ -18,12 +18,14 @@ def kv(
     ] = False,
 ) -> None:
     """Serve a cluster's key-value store to any Redis client, until SIGTERM or Ctrl-C."""
-    from amcast.service import load, serve_kv
+    from amcast.service import serve_kv
 
-    loaded = load(config)
-    if loaded.app != "kv":
-        raise UsageError(f"{config}: its nodes run {loaded.app!r}, expected 'kv'; make one with 'amcast cluster init'")
-    serve_kv(config, client, host, port, two_rounds=not one_round, ready=announce)
+    config = cluster_at(cluster)
+    if config.app != "kv":
+        raise UsageError(
+            f"{config.path}: its nodes run {config.app!r}, expected 'kv'; make one with 'amcast cluster init'"
+        )
+    serve_kv(config.path, client, host, port, two_rounds=not one_round, ready=announce)
 
 
 def announce(host: str, port: int) -> None:

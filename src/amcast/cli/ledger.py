@@ -1,10 +1,10 @@
 """`amcast ledger`: a hash-chained ledger on a cluster whose nodes run it."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from amcast.cli.naming import Cluster, cluster_at
 from amcast.cli.output import plain_table, report_console
 from amcast.errors import AmcastError, UsageError
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
     from amcast.local.level import Statuses
     from amcast.runtime.client import SyncClient
+    from amcast.runtime.config import ClusterConfig
 
-Config = Annotated[Path, typer.Option(help="The file that describes the cluster.")]
-ledger = typer.Typer(help="A hash-chained ledger on a cluster.", no_args_is_help=True)
-
-
-def open_ledger(config: Path) -> "SyncClient":
-    from amcast.service import connect_sync, load
-
-    loaded = load(config)
-    if loaded.app != "ledger":
-        raise UsageError(f"{config}: its nodes run {loaded.app!r}, expected 'ledger': amcast cluster init --app ledger")
-    return connect_sync(config)
+ledger_commands = typer.Typer(help="A hash-chained ledger on a cluster.", no_args_is_help=True)
 
 
-@ledger.command()
-def append(config: Config, transactions: Annotated[list[str], typer.Argument(metavar="TEXT...")]) -> int:
+def open_ledger(config: "ClusterConfig") -> "SyncClient":
+    from amcast.service import connect_sync
+
+    if config.app != "ledger":
+        seen = f"{config.path}: its nodes run {config.app!r}"
+        raise UsageError(f"{seen}, expected 'ledger'; make one with 'amcast cluster init DIR --app ledger'")
+    return connect_sync(config.path)
+
+
+@ledger_commands.command()
+def append(cluster: Cluster, transactions: Annotated[list[str], typer.Argument(metavar="TEXT...")]) -> int:
     """Append transactions of up to 250 bytes, one after the other; print height and hash of each."""
     import msgspec
 
@@ -38,7 +38,7 @@ def append(config: Config, transactions: Annotated[list[str], typer.Argument(met
     for payload in payloads:
         if not is_transaction(payload):
             raise UsageError(f"a transaction of {len(payload)} bytes: expected 1 to {LONGEST}")
-    with open_ledger(config) as client:
+    with open_ledger(cluster_at(cluster)) as client:
         for payload in payloads:
             answer = client.multicast(["g0"], payload)["g0"]
             height, head = msgspec.msgpack.decode(answer, type=tuple[int, bytes])
@@ -46,11 +46,12 @@ def append(config: Config, transactions: Annotated[list[str], typer.Argument(met
     return 0
 
 
-@ledger.command()
-def tail(config: Config, last: Annotated[int, typer.Option(min=1, help="How many.")] = 10) -> int:
+@ledger_commands.command()
+def tail(cluster: Cluster, last: Annotated[int, typer.Option(min=1, help="How many.")] = 10) -> int:
     """Print the last transactions: height, hash, text."""
     from amcast.apps.ledger import GENESIS, is_transaction, link
 
+    config = cluster_at(cluster)
     with open_ledger(config) as client:
         payloads = first_log(client, len(servers(config)))
     head = GENESIS
@@ -64,16 +65,16 @@ def tail(config: Config, last: Annotated[int, typer.Option(min=1, help="How many
     return 0
 
 
-@ledger.command()
-def verify(config: Config) -> int:
+@ledger_commands.command()
+def verify(cluster: Cluster) -> int:
     """Compute the chain of every server anew, and compare them.
 
     Exit code 1 if one differs, 3 if there are not two or a member does not answer.
     """
     from amcast.apps.ledger import chain
     from amcast.local.level import statuses_of
-    from amcast.service import load
 
+    config = cluster_at(cluster)
     logs, silent = logs_of(config)
     table = plain_table("server", "height", "hash", right=("height",))
     heights: dict[str, int] = {}
@@ -84,7 +85,7 @@ def verify(config: Config) -> int:
         heights[name], head = chain(logs[name])
         table.add_row(name, str(heights[name]), head.hex())
     report_console().print(table)
-    out = outsiders(servers(config), list(heights), statuses_of(load(config))) if silent else set()
+    out = outsiders(servers(config), list(heights), statuses_of(config)) if silent else set()
     seen = {name: logs[name] for name, height in heights.items() if height}
     code = compared(seen, len(servers(config)) - len(out))
     unheard = [name for name in silent if name not in out]
@@ -118,7 +119,7 @@ def compared(logs: dict[str, list[bytes]], expected: int) -> int:
     return 0
 
 
-def logs_of(config: Path) -> tuple[dict[str, list[bytes]], dict[str, str]]:
+def logs_of(config: "ClusterConfig") -> tuple[dict[str, list[bytes]], dict[str, str]]:
     """Return what each server has delivered, and why those that are missing are."""
     logs: dict[str, list[bytes]] = {}
     silent: dict[str, str] = {}
@@ -159,8 +160,5 @@ def first_log(client: "SyncClient", count: int) -> list[bytes]:
     raise AmcastError("no server of the ledger answers")
 
 
-def servers(config: Path) -> list[str]:
-    from amcast.service import load
-
-    topology = load(config).topology
-    return [topology.name(pid) for pid in topology.groups[0]]
+def servers(config: "ClusterConfig") -> list[str]:
+    return [config.topology.name(pid) for pid in config.topology.groups[0]]

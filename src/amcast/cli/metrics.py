@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from amcast.checks.evidence import count
 from amcast.cli.output import complain, duration, plain_table, print_json, progress_bar, report_console
 from amcast.cli.sweep import Master, Settings
+from amcast.core.plural import count
 
 if TYPE_CHECKING:
     from rich.console import Console

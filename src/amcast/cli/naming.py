@@ -1,13 +1,25 @@
-"""Names that users type, looked up with a hint at what they may have meant."""
+"""Names that users type: of protocols, clusters and replicas; looked up, completed, and hinted at if they are wrong."""
 
+import os
+from collections.abc import Iterator
 from difflib import get_close_matches
+from glob import escape, glob
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from amcast.core.process import Protocol
+from typer import Argument, Context
+
 from amcast.errors import UsageError
 
+if TYPE_CHECKING:
+    from amcast.core.process import Protocol
+    from amcast.runtime.config import ClusterConfig
 
-def protocol_named(name: str) -> Protocol:
-    """The protocol with this name; UsageError, with the closest names, if there is none."""
+CLUSTER = "Its folder, or its cluster.toml."
+
+
+def protocol_named(name: str) -> "Protocol":
+    """Return the protocol with this name; UsageError, with the closest names, if there is none."""
     from amcast.protocols import PROTOCOLS
 
     found = PROTOCOLS.get(name)
@@ -16,3 +28,45 @@ def protocol_named(name: str) -> Protocol:
     close = get_close_matches(name.lower().replace("-", "_"), PROTOCOLS, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(PROTOCOLS)};"
     raise UsageError(f"unknown protocol {name!r}: {hint} 'amcast protocols' lists them")
+
+
+def cluster_at(path: Path) -> "ClusterConfig":
+    """Return the cluster in this folder, or that this file describes."""
+    from amcast.protocols import PROTOCOLS
+    from amcast.runtime.config import load_config
+
+    return load_config(path, PROTOCOLS)
+
+
+def is_cluster(path: Path) -> bool:
+    """Tell whether a path that may also be a trace names a cluster."""
+    return path.suffix == ".toml" or (path / "cluster.toml").exists()
+
+
+# Completion, in the shell: quick, and silent about whatever is wrong.
+
+
+def protocols_like(start: str) -> list[str]:
+    from amcast.protocols import PROTOCOLS
+
+    return [name for name in PROTOCOLS if name.startswith(start)]
+
+
+def clusters_like(start: str) -> list[str]:
+    """Return the folders with a cluster.toml; where there is none the shell completes the names of files."""
+    return sorted(os.path.dirname(file) for file in glob(f"{escape(start)}*/cluster.toml"))
+
+
+def replicas_like(context: Context, start: str) -> Iterator[str]:
+    try:
+        members = cluster_at(context.params["cluster"]).members
+    except (UsageError, KeyError, TypeError):
+        return
+    yield from (member.name for member in members if member.name.startswith(start))
+
+
+ProtocolName = Annotated[
+    str, Argument(metavar="PROTOCOL", help="See 'amcast protocols'.", autocompletion=protocols_like)
+]
+Cluster = Annotated[Path, Argument(metavar="CLUSTER", help=CLUSTER, autocompletion=clusters_like)]
+ReplicaId = Annotated[str, Argument(metavar="ID", help="A replica, such as g0/1.", autocompletion=replicas_like)]

@@ -2,19 +2,22 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from amcast.core.application import StateMachine
+from amcast.cli.naming import Cluster, ReplicaId, cluster_at
 from amcast.errors import UsageError
+
+if TYPE_CHECKING:
+    from amcast.core.application import StateMachine
 
 LEVELS = ("debug", "info", "warning", "error")
 
 
 def node(
-    config: Annotated[Path, typer.Option(help="The file that describes the cluster.")],
-    id: Annotated[str, typer.Option(help="Which of its replicas this is, such as g0/1.")],
+    cluster: Cluster,
+    name: ReplicaId,
     new: Annotated[bool, typer.Option("--new", help="Its first start: the data folder is empty.")] = False,
     rejoin: Annotated[
         bool, typer.Option("--rejoin", help="Its disk is lost or damaged: start from what its group knows.")
@@ -24,15 +27,16 @@ def node(
 ) -> None:
     """Run one replica of a cluster: it serves until SIGTERM or Ctrl-C."""
     from amcast.runtime.config import file_name
-    from amcast.service import load, run_node
+    from amcast.service import run_node
 
     if level not in LEVELS:
         raise UsageError(f"--level {level}: expected one of {', '.join(LEVELS)}")
-    file = trace / f"{file_name(id)}.jsonl" if trace is not None else None
-    run_node(config, id, machine_of(load(config).app), trace=file, level=level, new=new, rejoin=rejoin)
+    file = trace / f"{file_name(name)}.jsonl" if trace is not None else None
+    config = cluster_at(cluster)
+    run_node(config.path, name, machine_of(config.app), trace=file, level=level, new=new, rejoin=rejoin)
 
 
-def machine_of(name: str) -> Callable[[int, int], StateMachine] | None:
+def machine_of(name: str) -> "Callable[[int, int], StateMachine] | None":
     """The state machine with this name in a configuration."""
     if name == "kv":
         from amcast.apps.kv import KV

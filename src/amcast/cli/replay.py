@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from amcast.checks.evidence import count
 from amcast.cli.naming import protocol_named
 from amcast.cli.output import plain_table, report_console
+from amcast.core.plural import count
 from amcast.errors import UsageError
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from amcast.checks.evidence import count
 from amcast.cli.output import complain, plain_table, print_json, report_console, three_digits
 from amcast.cli.sweep import Master, Settings, rows_bar, terminated_as_interrupted
+from amcast.core.plural import count
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -70,7 +70,7 @@ def run_world(
     if stop.signal:
         return Run(world, summary, "interrupted", 128 + stop.signal)
     all_is_done = not world.stalled and not world.pending and world.workload.finished(world)
-    return Run(world, summary, "quiescent" if all_is_done else "stalled", 0)
+    return Run(world, summary, "quiescent", 0) if all_is_done else Run(world, summary, "stalled", 3)
 
 
 def drive(world: World, simulation: Simulation) -> None:

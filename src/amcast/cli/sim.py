@@ -4,10 +4,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Option
 
-from amcast.cli.naming import protocol_named
+from amcast.cli.naming import ProtocolName, protocol_named
 from amcast.cli.output import complain, print_json, report_console
 from amcast.errors import InvariantViolation, UsageError
 
@@ -34,7 +33,7 @@ class TraceLevel(StrEnum):
 
 
 def sim(
-    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="See 'amcast protocols'.")],
+    protocol: ProtocolName,
     setup: Annotated[str | None, Option(metavar="NAME", help=SETUP)] = None,
     groups: Annotated[int | None, Option(help=GROUPS)] = None,
     replicas: Annotated[int | None, Option(help=SINGLE)] = None,
@@ -58,7 +57,10 @@ def sim(
     force: Annotated[bool, Option("--force", help="Replace an older trace in DIR.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Simulate a protocol in virtual time until all is delivered; print throughput, latency and recovery."""
+    """Simulate a protocol in virtual time until all is delivered; print throughput, latency and recovery.
+
+    Exit code 3 if the run stalls: something was not delivered, and never will be.
+    """
     table = protocol_named(protocol)
     from amcast.cli.running import nothing_too_large, ready_world, run_world
     from amcast.cli.sim_report import command_line, print_report, run_document, too_many_crashes, unfinished

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from amcast.checks.evidence import count
 from amcast.cli.output import duration, plain_table, three_digits
 from amcast.cli.running import Run
+from amcast.core.plural import count
 from amcast.protocols import PROTOCOLS
 from amcast.sim.network import MILLISECOND
 from amcast.sim.obligations import Pending

@@ -6,12 +6,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from typer import Option
 
-from amcast.checks.evidence import count
-from amcast.cli.naming import protocol_named
+from amcast.cli.naming import ProtocolName, protocol_named
 from amcast.cli.output import complain, print_json, progress_bar, report_console
+from amcast.core.plural import count
 from amcast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ MOST_TRACES = 10  # of failing seeds
 
 
 def swarm(
-    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="See 'amcast protocols'.")],
+    protocol: ProtocolName,
     seeds: Annotated[int, Option(min=1, help="How many runs.")] = 100,
     first_seed: Annotated[int, Option(min=0, help="The seeds are this one and those after it.")] = 1,
     jobs: Annotated[int | None, Option(min=1, max=512, help="Processes. Default: one per core.")] = None,

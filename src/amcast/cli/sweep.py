@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from amcast.checks.evidence import count
 from amcast.cli.output import complain, duration, print_json, progress_bar, report_console
+from amcast.core.plural import count
 
 if TYPE_CHECKING:
     from amcast.spark.sweep import Sweep, Watch

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from amcast.checks.evidence import count
 from amcast.cli.output import plain_table, print_json, progress_bar, report_console
 from amcast.cli.sweep import Master, Settings
+from amcast.core.plural import count
 from amcast.errors import UsageError
 
 if TYPE_CHECKING:

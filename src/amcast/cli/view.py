@@ -8,16 +8,17 @@ from typing import Annotated
 import typer
 from typer import Option
 
+from amcast.cli.naming import clusters_like, is_cluster
 from amcast.errors import UsageError
 
 TRACE = "A Parquet folder, or a .parquet, .jsonl or .csv file."
+SOURCE = f"{TRACE} Or a running cluster: its folder or its cluster.toml."
 VERDICTS = "What 'amcast verify' wrote or printed with --json. Default: the trace is judged here."
 SINCE = "Only events from this time on, such as 1s."
 
 
 def view(
-    trace: Annotated[Path | None, typer.Argument(metavar="[TRACE]", help=TRACE)] = None,
-    cluster: Annotated[Path | None, Option(metavar="FILE", help="A running cluster: its cluster.toml.")] = None,
+    source: Annotated[Path, typer.Argument(metavar="TRACE|CLUSTER", help=SOURCE, autocompletion=clusters_like)],
     verdicts: Annotated[Path | None, Option(metavar="FILE", help=VERDICTS)] = None,
     since: Annotated[str | None, Option(metavar="TIME", help=SINCE)] = None,
     until: Annotated[str | None, Option(metavar="TIME", help="Only events up to this time.")] = None,
@@ -25,8 +26,6 @@ def view(
     browser: Annotated[bool, Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
 ) -> None:
     """Look at a trace, or at a running cluster, in a browser; until Ctrl-C."""
-    if (trace is None) == (cluster is None):
-        raise UsageError("expected a trace or --cluster, one of them; see 'amcast view --help'")
 
     def announce(url: str) -> None:
         print(f"{url}  (Ctrl-C ends it)", flush=True)
@@ -35,16 +34,19 @@ def view(
 
             webbrowser.open(url)
 
-    if cluster is not None:
+    if is_cluster(source):
         from amcast.web.live import view_cluster
 
-        view_cluster(cluster, port, ready=announce)
-    elif trace is not None:
+        given = [name for name, value in (("verdicts", verdicts), ("since", since), ("until", until)) if value]
+        if given:
+            raise UsageError(f"{source}: is a cluster, and --{given[0]} is for a trace; leave it out")
+        view_cluster(source, port, ready=announce)
+    else:
         from amcast.sim.network import nanoseconds
         from amcast.web.view import view_trace
 
         window = [None if text is None else nanoseconds(text) for text in (since, until)]
-        view_trace(trace, port, since=window[0], until=window[1], verdicts=verdicts, ready=announce)
+        view_trace(source, port, since=window[0], until=window[1], verdicts=verdicts, ready=announce)
 
 
 def has_screen() -> bool:

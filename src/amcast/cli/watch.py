@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from amcast.cli.naming import cluster_at, clusters_like, is_cluster
 from amcast.cli.output import plain_table, print_json, report_console
 from amcast.errors import UsageError
 
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
     from amcast.runtime.config import ClusterConfig
     from amcast.spark.stream.seen import Answers, Seen
 
+SOURCE = "A running cluster: its folder or its cluster.toml. Or a folder in which traces arrive."
 STYLES = {"ok": "green", "violated": "bold red", "unknown": "yellow"}
 
 
 def watch(
-    config: Annotated[Path | None, typer.Option(help="The cluster.toml of a running cluster.")] = None,
-    files: Annotated[Path | None, typer.Option(metavar="DIR", help="A folder in which traces arrive.")] = None,
+    source: Annotated[Path, typer.Argument(metavar="CLUSTER|DIR", help=SOURCE, autocompletion=clusters_like)],
     client: Annotated[str | None, typer.Option(help="Whom to be: a client in cluster.toml.")] = None,
     start: Annotated[str, typer.Option(help="earliest or latest.")] = "earliest",
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between looks.")] = 2.0,
@@ -41,8 +42,6 @@ def watch(
     Exit code: 0 all ok, 1 some violated, 2 unusable input, 3 none violated but some unknown, for example because a
     replica does not answer or nothing was delivered.
     """
-    if (config is None) == (files is None):
-        raise UsageError("say what to watch: --config cluster.toml, or --files DIR")
     if start not in ("earliest", "latest"):
         raise UsageError(f"--start {start!r}: expected earliest or latest")
     from amcast.checks.verdict import exit_code
@@ -51,20 +50,17 @@ def watch(
 
     out = report_console(sys.stderr if as_json else None)
     cluster: Cluster | None = None
-    if config is not None:
-        from amcast.service import load
-
-        cluster = Cluster(load(config), client)
+    if is_cluster(source):
+        cluster = Cluster(cluster_at(source), client)
         judge = stream.judge_of_cluster(cluster.answering(), once)
     else:
-        assert files is not None
-        nothing = stream.no_traces(files)
+        nothing = stream.no_traces(source)
         if nothing and once:
             raise UsageError(nothing)
         if nothing:
             out.print(f"{nothing}; waiting for .jsonl files")
         judge = stream.Judge(once=once)
-        parquet = stream.is_parquet(files)
+        parquet = stream.is_parquet(source)
     from rich.live import Live
 
     view = View(out, cluster)
@@ -74,12 +70,11 @@ def watch(
     ):
         stopped = threading.Event()
         before = on_interrupt(stopped.set)
-        if config is not None:
-            options = {"config": str(config.resolve()), "start": start, **({"client": client} if client else {})}
+        if cluster is not None:
+            options = {"config": str(cluster.config.path), "start": start, **({"client": client} if client else {})}
             rows = stream.from_cluster(spark, options)
         else:
-            assert files is not None
-            rows = stream.from_files(spark, files)
+            rows = stream.from_files(spark, source)
         query = stream.start(rows, judge, checkpoint or Path(scratch), every, view.report)
         until = time.monotonic() + seconds if seconds is not None else None
         try:
@@ -94,8 +89,8 @@ def watch(
             if before is not None:
                 signal.signal(signal.SIGINT, before)
     view.problem = why_ended(once, ran_on, None if error is None else str(error))
-    if files is not None and not view.problem:
-        others = stream.unread(files, parquet)
+    if cluster is None and not view.problem:
+        others = stream.unread(source, parquet)
         view.problem = f"{others} came and was not read" if others else ""
     verdicts = view.verdicts(once)
     if as_json:

@@ -28,13 +28,13 @@ LARGEST_ANSWER: Final = 2**20
 
 
 class Processes:
-    """The nodes of one cluster. `command` is what starts one, before --config and --id; `trace` is a folder."""
+    """The nodes of one cluster. `command` is what starts one, before cluster and replica; `trace` is a folder."""
 
     def __init__(self, config: ClusterConfig, command: Sequence[str] = NODE, trace: Path | None = None) -> None:
         if not Path("/proc/self/stat").exists():
             raise UsageError(
                 "there is no /proc here, without which processes are not told apart; start each node with "
-                f"'amcast node --config {config.path} --id ID'"
+                f"'amcast node {config.path} ID'"
             )
         self.config = config
         self.command = command
@@ -68,7 +68,7 @@ class Processes:
         traced = ["--trace", str(self.trace)] if self.trace is not None else []
         with open(self.log(member), "ab") as log:
             process = subprocess.Popen(
-                [*self.command, "--config", str(self.config.path), "--id", member.name, *traced, *options],
+                [*self.command, str(self.config.path), member.name, *traced, *options],
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -170,11 +170,14 @@ def file_name(name: str) -> str:
 
 
 def load_config(path: str | Path, protocols: Collection[str] = ()) -> ClusterConfig:
-    """The cluster that a file describes; UsageError, with the file and the key, for what it cannot mean.
+    """Return the cluster that a file, or the cluster.toml in a folder, describes.
 
+    Raises UsageError, with the file and the key, for what it cannot mean.
     `protocols` are the names that there are; where none are given, any name is taken.
     """
     path = Path(path).absolute()
+    if path.is_dir():
+        path = path / "cluster.toml"
     document = Table(str(path), read_toml(path), TABLES)
     cluster = document.table("cluster", CLUSTER_KEYS)
     name = cluster.text("name")

@@ -4,9 +4,10 @@ import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 
-from amcast.checks.evidence import NOTHING, Evidence, count
+from amcast.checks.evidence import NOTHING, Evidence
 from amcast.checks.refusals import least_delivered, too_few_delivered
 from amcast.checks.verdict import Status
+from amcast.core.plural import count
 from amcast.swarm.seeds import Outcome
 
 EXIT_CODES: dict[Status, int] = {"ok": 0, "violated": 1, "unknown": 3}
