@@ -5,6 +5,7 @@ snippet that it must reject and the nearest one that it must accept, so that no 
 """
 
 import ast
+import builtins
 import os
 import re
 import shutil
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+import amcast.errors
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "amcast"
@@ -324,6 +327,21 @@ def no_struct_where_compiled(file: File) -> Complaints:
             yield node.lineno, f"{node.name} is a msgspec.Struct in a package that mypyc compiles"
 
 
+def is_error(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, BaseException)
+
+
+ERRORS = frozenset(
+    name for module in (builtins, amcast.errors) for name, found in vars(module).items() if is_error(found)
+)
+
+
+def errors_in_one_tree(file: File) -> Complaints:
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.ClassDef) and any(head(base) in ERRORS for base in node.bases):
+            yield node.lineno, f"{node.name} is an exception: errors.py has all of them, as one tree"
+
+
 # ---------------------------------------------------------------- the rules on the sources
 
 DETERMINISTIC = ("core/", "protocols/")
@@ -341,6 +359,7 @@ RULES: dict[Rule, Callable[[str], bool]] = {
     no_iteration_over_sets: lambda path: path.startswith(DETERMINISTIC),
     no_struct_where_compiled: lambda path: path in COMPILED,
     no_code_from_data: everywhere,
+    errors_in_one_tree: lambda path: path != "errors.py",
     pyspark_only_in_spark: lambda path: not path.startswith("spark/"),
     asyncio_only_in_runtime_apps_web: lambda path: not path.startswith(("runtime/", "apps/", "web/", "local/")),
     small_files: everywhere,
@@ -448,6 +467,8 @@ EXAMPLES: list[tuple[Rule, str, str]] = [  # rule, rejected, accepted
     (no_code_from_data, "compile('1', '', 'eval')", "re.compile('1')"),
     (no_code_from_data, "import yaml\nyaml.load(f)", "import yaml\nyaml.safe_load(f)"),
     (no_code_from_data, "from yaml import load", "import yaml"),
+    (errors_in_one_tree, "class A(Exception): pass", "class A(Struct): pass"),
+    (errors_in_one_tree, "class A(errors.UsageError): pass", "class UsageError: pass"),
     (pyspark_only_in_spark, "from pyspark.sql import SparkSession", "import pyarrow"),
     (pyspark_only_in_spark, "def f():\n    import pyspark", "def f():\n    import numpy"),
     (asyncio_only_in_runtime_apps_web, "import asyncio", "import heapq"),

@@ -1,22 +1,48 @@
-"""Every exception that amcast raises on purpose.
+"""Every exception that amcast raises on purpose, as one tree.
 
-AmcastError
-├── UsageError              the caller's mistake: one clear line, exit code 2
-│   ├── TopologyError       groups, replicas or processes that cannot be
-│   ├── TraceError          a trace that cannot be read or written
-│   └── WireError           bytes that are not a message
-├── MulticastFailed         this multicast will not be delivered anywhere
-├── OutcomeUnknown          the deadline passed: this multicast may have been delivered, or may still be
-└── InvariantViolation      a protocol broke an invariant of its paper: a bug, never the user's fault
+AmcastError                     exit code 1, unless it says another
+├── UsageError                  yours: what was typed, called or configured cannot be used; exit code 2
+│   ├── TopologyError           groups, replicas, processes or destinations that cannot be
+│   └── TraceError              a trace that cannot be read or written
+│       └── LineFault           what is wrong with a line, before anybody says which line it is
+├── PeerError                   theirs: what another process sent, or who it is
+│   ├── WireError               bytes that are not a message
+│   ├── IdentityRefused         no certificate, or not that of the member who was expected
+│   ├── RespError               bytes that are not a request of the Redis protocol
+│   ├── CommandRefused          a command of the store that is answered with an error and changes nothing
+│   └── WorkloadRefused         a request of Maelstrom that the workload does not execute
+├── MulticastFailed             this multicast will not be delivered anywhere
+├── OutcomeUnknown              the deadline passed: this multicast may have been delivered, or may still be
+├── HistoryGone                 these rows of a group's log are no longer kept
+├── LostMessages                messages are lost that a protocol without recovery cannot do without
+├── StorageFailure              the disk refused a write: the node must stop
+├── StorageCorrupt              what had been durable is damaged; starting again does not help, so exit code 2
+├── OutOfTime                   a row of a sweep took longer than it may
+├── PropertyViolation           a property does not hold in a schedule that was explored
+└── InvariantViolation          a protocol broke an invariant of its paper: a bug, never the user's fault
+KeyboardInterrupt               Python's own: no `except Exception` may swallow it
+└── SweepInterrupted            Ctrl-C in a sweep, with how much is done; exit code 130
+
+Who catches `UsageError` shows its one line to whoever made the mistake. Who catches `PeerError` hangs up on that peer
+and goes on. Nobody but the command line catches the others, unless it knows what to do about that one.
 """
+
+from typing import ClassVar
 
 
 class AmcastError(Exception):
-    """Base of all errors raised by amcast."""
+    """Base of all errors that amcast raises on purpose."""
+
+    exit_code: ClassVar[int] = 1  # of a command that ends with it
+
+
+# Yours
 
 
 class UsageError(AmcastError):
     """Input that cannot be used: says what was seen, what was expected and what to do."""
+
+    exit_code = 2
 
 
 class TopologyError(UsageError):
@@ -27,8 +53,42 @@ class TraceError(UsageError):
     """A trace that cannot be read, is malformed, or cannot be written."""
 
 
-class WireError(UsageError):
+class LineFault(TraceError):
+    """What is wrong with a line of a trace, without saying where it stands."""
+
+
+# Theirs
+
+
+class PeerError(AmcastError):
+    """What another process sent or is cannot be accepted: the connection ends, this process goes on."""
+
+
+class WireError(PeerError):
     """Bytes that do not decode to a message."""
+
+
+class IdentityRefused(PeerError):
+    """The peer has no certificate, or not one of a member that was expected here."""
+
+
+class RespError(PeerError):
+    """Bytes that are not a request of the Redis protocol: the connection is beyond repair."""
+
+
+class CommandRefused(PeerError):
+    """A command of the store that is answered with this error and changes nothing."""
+
+
+class WorkloadRefused(PeerError):
+    """A request that this Maelstrom workload does not execute; `code` is Maelstrom's for the reason."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+# What became of a multicast, of a log, of a disk
 
 
 class MulticastFailed(AmcastError):
@@ -39,5 +99,48 @@ class OutcomeUnknown(AmcastError):
     """Nobody answered by the deadline: the multicast may have been delivered, or may be later."""
 
 
+class HistoryGone(AmcastError):
+    """The rows asked for are no longer kept."""
+
+
+class LostMessages(AmcastError):
+    """Messages are lost that a protocol without recovery cannot do without: the node must stop."""
+
+
+class StorageFailure(AmcastError):
+    """The disk refused a write: what was not yet durable is lost, and the node must stop."""
+
+
+class StorageCorrupt(AmcastError):
+    """Data that had been durable is damaged: starting again does not help."""
+
+    exit_code = 2
+
+
+class OutOfTime(AmcastError):
+    """A row of a sweep took longer than it may."""
+
+
+# What was found out about a protocol
+
+
+class PropertyViolation(AmcastError):
+    """A property does not hold in a schedule."""
+
+    def __init__(self, property: str, problem: str) -> None:
+        super().__init__(f"{property}: {problem}")
+        self.property = property
+        self.problem = problem
+
+
 class InvariantViolation(AmcastError):
     """A numbered invariant of a paper does not hold in a run."""
+
+
+class SweepInterrupted(KeyboardInterrupt):
+    """Ctrl-C in a sweep: says how much is done."""
+
+    def __init__(self, done: int, rows: int) -> None:
+        super().__init__(f"{done} of {rows} rows are done")
+        self.done = done
+        self.rows = rows

@@ -16,7 +16,8 @@ import pytest
 
 from amcast.apps.maelstrom import serve
 from amcast.apps.maelstrom.channels import Channel
-from amcast.apps.maelstrom.workloads import DEEPEST, WORKLOADS, Refused
+from amcast.apps.maelstrom.workloads import DEEPEST, WORKLOADS
+from amcast.errors import WorkloadRefused
 from tests.apps.maelstrom_driver import PROGRAM, Body, Network, network
 from tests.apps.maelstrom_histories import (
     check_broadcast,
@@ -233,7 +234,7 @@ def test_a_commit_never_goes_back() -> None:
 
 
 def test_a_request_of_another_workload_is_refused() -> None:
-    with pytest.raises(Refused, match="expected one of echo"):
+    with pytest.raises(WorkloadRefused, match="expected one of echo"):
         WORKLOADS["echo"]().parse("read", b'{"type":"read"}')
 
 

@@ -17,7 +17,7 @@ from amcast.core.process import Params
 from amcast.core.requests import ANSWERS, REQUESTS, Hint, Multicast, Reply, codec_of
 from amcast.core.topology import Topology, message_id
 from amcast.core.wire import AppMessage, Codec, Message, joined, pack_blob
-from amcast.errors import UsageError, WireError
+from amcast.errors import StorageCorrupt, UsageError, WireError
 from amcast.protocols import PROTOCOLS
 from amcast.protocols.ordering.fifo import ASKED, Again, Cast, Numbered
 from amcast.protocols.parts.leader_election import Heartbeat
@@ -30,7 +30,7 @@ from amcast.runtime.engine import Engine
 from amcast.runtime.frames import Failure, FrameReader, Hello, Read, Rows, Welcome, frame
 from amcast.runtime.history import History
 from amcast.runtime.rows import pack_rows, unpack_rows
-from amcast.runtime.storage import Storage, StorageCorrupt, decode_frame, encode_frame
+from amcast.runtime.storage import Storage, decode_frame, encode_frame
 
 GROUPS = 2
 SESSION = 2**40

@@ -8,9 +8,9 @@ import pytest
 
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
-from amcast.errors import AmcastError
+from amcast.errors import AmcastError, HistoryGone
 from amcast.runtime import history as module
-from amcast.runtime.history import History, HistoryGone
+from amcast.runtime.history import History
 from amcast.runtime.rows import unpack_rows
 
 ROWS = 300

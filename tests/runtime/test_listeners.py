@@ -13,6 +13,7 @@ from nodes import PATIENCE, SESSION, Raw, cluster, connected, greeting, logged, 
 from amcast.core.requests import NOTHING, REQUESTS, Multicast
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage, Codec
+from amcast.errors import LostMessages
 from amcast.runtime import frames, links, serving
 from amcast.runtime.config import ClusterConfig
 from amcast.runtime.frames import Read, frame
@@ -143,7 +144,7 @@ def test_frames_of_a_member_in_a_wrong_order(live: Running) -> None:
 
 def test_a_protocol_without_recovery_stops_when_messages_are_lost(tmp_path: Path) -> None:
     config = cluster(tmp_path, durable=False, protocol_name="fastcast")
-    with pytest.raises(links.LostMessages, match="g0/1 gave up"), running(config, ["g0/0"]) as nodes:
+    with pytest.raises(LostMessages, match="g0/1 gave up"), running(config, ["g0/0"]) as nodes:
         with Raw(config.members[0].peer) as raw:
             raw.send(greeting(config, PEER) + frame(frames.START, b"", 1) + frame(frames.BATCH, b"", 1))
             assert raw.receive() is not None and not nodes["g0/0"]._error

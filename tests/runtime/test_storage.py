@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amcast.errors import UsageError
-from amcast.runtime.storage import Storage, StorageCorrupt, StorageFailure
+from amcast.errors import StorageCorrupt, StorageFailure, UsageError
+from amcast.runtime.storage import Storage
 
 
 def recovered(folder: Path) -> list[bytes]:

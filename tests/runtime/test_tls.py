@@ -12,11 +12,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from amcast.errors import UsageError
+from amcast.errors import IdentityRefused, UsageError
 from amcast.runtime import certificates
 from amcast.runtime.certificates import make_certificates, ready_ca, write_pair
 from amcast.runtime.config import ClusterConfig, load_config
-from amcast.runtime.tls import IdentityRefused, client_context, identity_of, server_context
+from amcast.runtime.tls import client_context, identity_of, server_context
 
 NAMES = ("g0/0", "g0/1", "client/alice")
 FILE = """

@@ -35,7 +35,7 @@ from amcast.cli.sweep import sweep
 from amcast.cli.verify import verify
 from amcast.cli.view import view
 from amcast.cli.watch import watch
-from amcast.errors import AmcastError, UsageError
+from amcast.errors import AmcastError
 
 __all__ = ["main", "run"]
 
@@ -86,12 +86,9 @@ def run(arguments: Sequence[str]) -> int:
         finally:
             sys.stdout.flush()
         return int(code or 0)
-    except UsageError as error:
-        complain(str(error))
-        return 2
     except AmcastError as error:
         complain(str(error))
-        return 1
+        return error.exit_code
     except typer.TyperException as error:
         return usage_error(error)
     except KeyboardInterrupt:

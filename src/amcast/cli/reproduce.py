@@ -13,6 +13,7 @@ from typer import Option
 from amcast.cli.output import complain, plain_table, print_json, report_console, three_digits
 from amcast.cli.sweep import Master, Settings, rows_bar, terminated_as_interrupted
 from amcast.core.plural import count
+from amcast.errors import SweepInterrupted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,7 +46,6 @@ def reproduce(
     from amcast.report.figure import figure_names
     from amcast.report.reproduce import reproduce as run_figures
     from amcast.spark.session import settings_of
-    from amcast.spark.sweep import Interrupted
 
     if show_list:
         return print_list()
@@ -55,7 +55,7 @@ def reproduce(
         with terminated_as_interrupted() as stop, rows_bar() as watch_for:
             done = run_figures(names, scale.value, out, master=master, settings=settings, force=force, watch=watch_for)
     except KeyboardInterrupt as interrupt:
-        what = f"in a sweep of which {interrupt}" if isinstance(interrupt, Interrupted) else "before it began"
+        what = f"in a sweep of which {interrupt}" if isinstance(interrupt, SweepInterrupted) else "before it began"
         complain(f"interrupted {what}; the same command runs the rest")
         return 128 + (stop or [signal.SIGINT])[0]
     if as_json:

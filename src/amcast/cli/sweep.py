@@ -12,6 +12,7 @@ from typer import Option
 
 from amcast.cli.output import complain, duration, print_json, progress_bar, report_console
 from amcast.core.plural import count
+from amcast.errors import SweepInterrupted
 
 if TYPE_CHECKING:
     from amcast.spark.sweep import Sweep, Watch
@@ -36,7 +37,6 @@ def sweep(
     """Run every combination of a specification. Exit code: 0 all ok, 1 some failed, 3 some neither."""
     from amcast.spark.session import settings_of
     from amcast.spark.spec import load_spec
-    from amcast.spark.sweep import Interrupted
     from amcast.spark.sweep import sweep as run_sweep
 
     settings = settings_of(spark_conf or (), "--spark-conf")
@@ -44,7 +44,7 @@ def sweep(
     try:
         with terminated_as_interrupted() as stop, rows_bar() as watch_for:
             done = run_sweep(asked, out, force=force, master=master, settings=settings, watch=watch_for(asked.name))
-    except Interrupted as interrupted:
+    except SweepInterrupted as interrupted:
         complain(f"interrupted: {interrupted}; the same command runs the rest")
         return 128 + (stop or [signal.SIGINT])[0]
     if as_json:

@@ -9,7 +9,7 @@ from amcast.core.process import Effects, Params, Process, Protocol
 from amcast.core.requests import NOBODY
 from amcast.core.topology import Mid, Topology, message_id, sender_of
 from amcast.core.wire import AppMessage, Message
-from amcast.errors import AmcastError, InvariantViolation, UsageError
+from amcast.errors import AmcastError, InvariantViolation, PropertyViolation, UsageError
 from amcast.explorer.scope import Scope
 
 DELTA = 1_000_000
@@ -60,15 +60,6 @@ class Setting:
 
 
 BUGS = (AmcastError, AssertionError, KeyError, IndexError, ValueError, TypeError, AttributeError, NotImplementedError)
-
-
-class Violation(Exception):
-    """A property does not hold."""
-
-    def __init__(self, property: str, problem: str) -> None:
-        super().__init__(f"{property}: {problem}")
-        self.property = property
-        self.problem = problem
 
 
 # What can happen to a process: the first word says what. Messages are objects here, numbers in a search.
@@ -299,10 +290,10 @@ def watched(actor: Actor, act: Callable[[], Result]) -> Result:
     """How a broken protocol shows, as a violation."""
     try:
         return act()
-    except UsageError:
+    except (UsageError, PropertyViolation):
         raise
     except InvariantViolation as error:
-        raise Violation("invariant", str(error)) from error
+        raise PropertyViolation("invariant", str(error)) from error
     except BUGS as error:
         who = actor.setting.topology.names[actor.pid]
-        raise Violation("no exception", f"{who} raised {type(error).__name__}: {error}") from error
+        raise PropertyViolation("no exception", f"{who} raised {type(error).__name__}: {error}") from error

@@ -9,7 +9,8 @@ from amcast.checks.evidence import NOTHING, Evidence
 from amcast.checks.verdict import Status
 from amcast.core.process import Protocol
 from amcast.core.trace import ListRecorder, Recorder
-from amcast.explorer.actor import Setting, Violation
+from amcast.errors import PropertyViolation
+from amcast.explorer.actor import Setting
 from amcast.explorer.model import Move
 from amcast.explorer.properties import EVERYTHING, Properties
 from amcast.explorer.run import RealRun, parse_move, spell
@@ -110,7 +111,7 @@ def explore(
         go(setting, past)
         properties.model.go(past)
         found: Found | None = None
-    except Violation as violation:
+    except PropertyViolation as violation:
         found = Found(violation.property, violation.problem, past)
     if properties is not None and found is None:
         model = properties.model
@@ -167,7 +168,7 @@ def assert_invariants(
         try:
             for move in search.moves_to(end):
                 run.make(move)
-        except Violation as violation:
+        except PropertyViolation as violation:
             return Found(violation.property, violation.problem, tuple(run.moves))
         result.schedules += 1
         if result.schedules % 256 == 0:
@@ -185,7 +186,7 @@ def check_liveness(properties: Properties, search: Search, result: Exploration) 
             for move in moves[len(search.model.past) :]:
                 state, _ = search.model.after(state, search.model.number(move))
             properties.at_edge(state)
-        except Violation as violation:
+        except PropertyViolation as violation:
             return Found(violation.property, violation.problem, moves, calm=True)
         result.ended += 1
     return None
@@ -205,7 +206,7 @@ def judge_again(table: Protocol, schedule: Schedule) -> tuple[Status, str]:
         properties = Properties(setting)
         moves = [parse_move(setting, move) for move in schedule.moves]
         found = retrace(setting, moves, schedule.calm, properties.at_moment, properties.at_end)
-    except Violation as violation:
+    except PropertyViolation as violation:
         found = Found(violation.property, violation.problem, ())
     if found is not None:
         return "violated", f"{found.property}: {found.problem}"
@@ -231,6 +232,6 @@ def retell(table: Protocol, schedule: Schedule, recorder: Recorder) -> str:
         if schedule.calm:
             run.calm()
             run.end()
-    except Violation as violation:
+    except PropertyViolation as violation:
         return str(violation)
     return ""

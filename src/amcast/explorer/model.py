@@ -66,7 +66,7 @@ def may_detect(setting: Setting, crashed: bool, under_way: bool) -> bool:
 
 FAULTS = ("crash", "falter", "lose", "suspect", "detect")
 Outcome = tuple[int, tuple[tuple[int, int], ...], bool]  # local state, sends as (dest, message), whether the log grew
-Look = Callable[[int, Step], None]  # at what a process does in a step; raises Violation
+Look = Callable[[int, Step], None]  # at what a process does in a step; raises PropertyViolation
 
 
 class Model:

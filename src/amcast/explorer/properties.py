@@ -10,7 +10,8 @@ from amcast.core.topology import Mid, message_id, sender_of
 from amcast.core.trace import Event, ListRecorder
 from amcast.core.tracer import Tracer
 from amcast.core.wire import Codec
-from amcast.explorer.actor import Actor, LogEntry, Setting, Step, Violation
+from amcast.errors import PropertyViolation
+from amcast.explorer.actor import Actor, LogEntry, Setting, Step
 from amcast.explorer.liveness import Liveness
 from amcast.explorer.model import Model, State
 from amcast.explorer.run import record_entry
@@ -110,7 +111,9 @@ class Properties:
         for actor in actors:
             if actor.left and not self.setting.scope.whenever:
                 who = self.topology.names[actor.pid]
-                raise Violation("completion", f"{who} never learns that its {actor.seq}. multicast is delivered")
+                raise PropertyViolation(
+                    "completion", f"{who} never learns that its {actor.seq}. multicast is delivered"
+                )
 
     def look(self, pid: int, step: Step) -> None:
         """Only senders and destinations of a message have work with it."""
@@ -130,9 +133,9 @@ class Properties:
                 self.judge(recorder.events, ["genuine"])
 
     def judge(self, events: list[Event], properties: list[str]) -> int:
-        """Raise Violation if one of these does not hold; else return how many pairs were compared."""
+        """Raise PropertyViolation if one of these does not hold; else return how many pairs were compared."""
         if wrong := wrong_refusal(self.setting.protocol.name, events):
-            raise Violation("refusal", wrong)
+            raise PropertyViolation("refusal", wrong)
         events = without_refused(events)
         if not self.uniform:  # what a process delivered that crashed later does not count
             crashed = {e.process for e in events if e.kind == "crash"}
@@ -142,7 +145,7 @@ class Properties:
         verdicts = check(events, properties)
         for verdict in verdicts:
             if verdict.status == "violated":
-                raise Violation(verdict.property, verdict.reason)
+                raise PropertyViolation(verdict.property, verdict.reason)
         return sum(verdict.evidence.pairs for verdict in verdicts)
 
     def tracer(self, recorder: ListRecorder) -> Tracer:

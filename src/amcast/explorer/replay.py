@@ -6,7 +6,8 @@ from functools import partial
 
 from amcast.core.process import Protocol
 from amcast.core.topology import Mid
-from amcast.explorer.actor import Setting, Step, Violation
+from amcast.errors import PropertyViolation
+from amcast.explorer.actor import Setting, Step
 from amcast.explorer.run import RealRun, parse_move
 from amcast.explorer.schedule import Schedule
 from amcast.explorer.variables import Variable, show, variables
@@ -118,7 +119,7 @@ def make(act: Callable[[], object]) -> str:
     """Do this; what it violates."""
     try:
         act()
-    except Violation as violation:
+    except PropertyViolation as violation:
         return str(violation)
     return ""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from amcast.explorer.actor import Violation
+from amcast.errors import PropertyViolation
 from amcast.explorer.model import Model, Move, State
 
 
@@ -33,7 +33,7 @@ class Found:
 
 
 class Search:
-    """`at_state` and `at_rest` look at states; they raise Violation."""
+    """`at_state` and `at_rest` look at states; they raise PropertyViolation."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Search:
             self.transitions += 1
             try:
                 new, grew = model.after(state, move)
-            except Violation as violation:
+            except PropertyViolation as violation:
                 self.found = Found(violation.property, violation.problem, (*self.moves_to(index), model.moves[move]))
                 return
             new_sleep = sleep & ~model.dependent[move] if self.sleeping else 0
@@ -151,7 +151,7 @@ class Search:
                 self.rests += 1
                 calm = True
                 self.at_rest(state)
-        except Violation as violation:
+        except PropertyViolation as violation:
             self.found = Found(violation.property, violation.problem, self.moves_to(index), calm)
 
     def ends(self) -> list[int]:

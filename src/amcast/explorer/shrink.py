@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from amcast.explorer.actor import Actor, Setting, Violation
+from amcast.errors import PropertyViolation
+from amcast.explorer.actor import Actor, Setting
 from amcast.explorer.model import Move
 from amcast.explorer.run import RealRun
 from amcast.explorer.search import Found
@@ -14,7 +15,7 @@ def retrace(setting: Setting, moves: Sequence[Move], calm: bool, at_state: Judge
     """Make those of these moves that are possible, on real processes; what goes wrong, and after which of them."""
     try:
         run = RealRun(setting)
-    except Violation as violation:
+    except PropertyViolation as violation:
         return Found(violation.property, violation.problem, (), False)
     at_rest = False
     try:
@@ -25,7 +26,7 @@ def retrace(setting: Setting, moves: Sequence[Move], calm: bool, at_state: Judge
             at_rest = True
             run.calm()
             at_end(run.actors)
-    except Violation as violation:
+    except PropertyViolation as violation:
         return Found(violation.property, violation.problem, tuple(run.moves), at_rest)
     return None
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from random import Random
 
-from amcast.explorer.actor import Violation
+from amcast.errors import PropertyViolation
 from amcast.explorer.model import Model, Move, State
 from amcast.explorer.search import Found, Limits, key_of
 
@@ -12,7 +12,7 @@ CHANGE = 0.1  # how likely a channel becomes slow at a move
 
 
 class Walks:
-    """`at_state` and `at_rest` look at states, `at_end` at the moves of a walk; they raise Violation."""
+    """`at_state` and `at_rest` look at states, `at_end` at the moves of a walk; they raise PropertyViolation."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Walks:
                 self.transitions += 1
                 self.depth = max(self.depth, len(past) + len(moves))
                 state, grew = model.after(state, moves[-1])
-        except Violation as violation:
+        except PropertyViolation as violation:
             made = (*past, *[model.moves[move] for move in moves])
             self.found = Found(violation.property, violation.problem, made, calm)
 

@@ -16,17 +16,13 @@ from typing import Final
 from librt.strings import BytesWriter
 
 from amcast.core.wire import AppMessage
-from amcast.errors import AmcastError
+from amcast.errors import HistoryGone, StorageCorrupt
 from amcast.runtime.rows import pack_rows
 
 BLOCK: Final = Struct("<IIQI")  # length of the rows, checksum of the rows, first position, number of rows
 FILE_BYTES: Final = 64 * 2**20
 KEPT_IN_MEMORY: Final = 16 * 2**20
 KEPT_ON_DISK: Final = 4 * 2**30
-
-
-class HistoryGone(AmcastError):
-    """The rows asked for are no longer kept."""
 
 
 class History:
@@ -108,11 +104,11 @@ class History:
                 if len(rows) < length or (found and size + length > most_bytes):
                     break
                 if not length or zlib.crc32(rows) != checksum:
-                    raise AmcastError(f"{file.name}: damaged at position {start}; repair this node from its peers")
+                    raise StorageCorrupt(f"{file.name}: damaged at position {start}; repair this node from its peers")
                 found.append((start, count, rows))
                 size += length
         if not found:
-            raise AmcastError(f"{self._folder}: position {position} is missing; repair this node from its peers")
+            raise StorageCorrupt(f"{self._folder}: position {position} is missing; repair this node from its peers")
         return found
 
     # On disk. `write` and `sync` run in the thread that commits.

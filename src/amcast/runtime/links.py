@@ -13,12 +13,12 @@ from ssl import SSLContext
 from typing import Final, Protocol, cast
 
 from amcast.core.process import Protocol as Row
-from amcast.errors import AmcastError, WireError
+from amcast.errors import AmcastError, LostMessages, PeerError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
 from amcast.runtime.log import Log
-from amcast.runtime.tls import IdentityRefused, identity_of
+from amcast.runtime.tls import identity_of
 
 MOST_KEPT: Final = 64 * 2**20  # bytes for one member that does not acknowledge
 SECONDS_TO_GREET: Final = 5.0
@@ -27,10 +27,6 @@ ACK_EVERY: Final = 16  # batches …
 ACK_AFTER: Final = 0.03  # … or seconds
 FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0
-
-
-class LostMessages(AmcastError):
-    """What a protocol without recovery cannot do without."""
 
 
 class Host(Protocol):
@@ -249,7 +245,7 @@ class _Accepted(asyncio.Protocol):
                     raise WireError(f"frame {number} of kind {kind}, expected batch {self.next}")
                 else:
                     self.take(number, body)
-        except (WireError, IdentityRefused) as error:
+        except PeerError as error:
             self.refuse(str(error))
         except Exception as error:  # a bug: this node must not go on with half a step done
             self.host.fail(error)

@@ -25,7 +25,7 @@ from amcast.core.application import Speculator, StateMachine, delivery, place
 from amcast.core.process import Protocol
 from amcast.core.requests import Request
 from amcast.core.wire import AppMessage, Message, joined
-from amcast.errors import AmcastError, UsageError, WireError
+from amcast.errors import AmcastError, StorageFailure, UsageError, WireError
 from amcast.runtime import frames
 from amcast.runtime.admin import Admin
 from amcast.runtime.config import Address, ClusterConfig, Member
@@ -39,7 +39,7 @@ from amcast.runtime.metrics import Metrics
 from amcast.runtime.rows import rows_behind, unpack_rows
 from amcast.runtime.saved import Results, Saved
 from amcast.runtime.serving import Serving
-from amcast.runtime.storage import Storage, StorageFailure
+from amcast.runtime.storage import Storage
 from amcast.runtime.tls import Listener, client_context, listen, server_context
 from amcast.runtime.tracing import TraceWriter
 

@@ -11,14 +11,14 @@ from typing import Final, Protocol, cast
 from amcast.core.requests import Request
 from amcast.core.topology import seq_of
 from amcast.core.wire import Message
-from amcast.errors import AmcastError, WireError
+from amcast.errors import AmcastError, PeerError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Grant, Member
 from amcast.runtime.frames import Failure, FrameReader, Read, Rows, Welcome, frame
 from amcast.runtime.history import History
 from amcast.runtime.links import SECONDS_TO_GREET, check_cluster, read_hello
 from amcast.runtime.log import Log
-from amcast.runtime.tls import IdentityRefused, identity_of
+from amcast.runtime.tls import identity_of
 
 MOST_CLIENTS: Final = 1000
 MOST_STRANGERS: Final = 100
@@ -126,7 +126,7 @@ class _Served(asyncio.Protocol):
                     self.take_read(body)
                 else:
                     raise WireError(f"a frame of kind {kind}, expected requests or reads")
-        except (WireError, IdentityRefused) as error:
+        except PeerError as error:
             self.refuse(str(error))
         except Exception as error:  # a bug: this node must not go on with half a step done
             self.host.fail(error)

@@ -19,21 +19,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from amcast.errors import AmcastError, UsageError
+from amcast.errors import StorageCorrupt, StorageFailure, UsageError
 
 MAGIC = b"amf1"
 HEADER = struct.Struct("<4sIIQ")  # magic, checksum of what follows, length of the body, number of the frame
 LENGTH = struct.Struct("<I")
 SEGMENT_BYTES = 64 * 2**20
 LARGEST_FRAME = 2**30
-
-
-class StorageFailure(AmcastError):
-    """The disk refused a write: what was not yet durable is lost, and the node must stop."""
-
-
-class StorageCorrupt(UsageError):
-    """Data that had been durable is damaged."""
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,12 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-from amcast.errors import AmcastError, UsageError
+from amcast.errors import IdentityRefused, UsageError
 from amcast.runtime.certificates import check_certificate, identity_uri
 from amcast.runtime.config import ClusterConfig
 
 MOST_HANDSHAKES: Final = 64  # at a time, of one listener
 SECONDS_TO_SHAKE: Final = 5.0
-
-
-class IdentityRefused(AmcastError):
-    """The peer has no certificate, or not one of a member that was expected here."""
 
 
 def server_context(config: ClusterConfig, name: str) -> ssl.SSLContext:

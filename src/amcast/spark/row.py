@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from amcast.core.trace import KINDS, Event
-from amcast.errors import TraceError, UsageError
+from amcast.errors import OutOfTime, TraceError, UsageError
 from amcast.sim.network import SECOND
 from amcast.sim.simulation import Simulation
 from amcast.sim.steady import Steady
@@ -144,10 +144,6 @@ class LineRecorder(SummaryRecorder):
                     del self._left[event.message]
         elif event.kind == "multicast":
             self._left[event.message] = (event.time or 0, set(event.dest or ()))
-
-
-class OutOfTime(Exception):
-    """A row took longer than it may."""
 
 
 def run_batches(batches: Iterable[pa.RecordBatch], place: Place) -> Iterator[pa.RecordBatch]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from amcast.checks.evidence import NOTHING, Evidence
-from amcast.errors import AmcastError, UsageError
+from amcast.errors import AmcastError, SweepInterrupted, UsageError
 from amcast.sim.network import SECOND
 from amcast.spark.row import OK, RESULT_SCHEMA, UNWRITABLE, Place, run_batches
 from amcast.spark.seen import evidence_of
@@ -64,15 +64,6 @@ class Sweep:
         }
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C: says how much is done."""
-
-    def __init__(self, done: int, rows: int) -> None:
-        super().__init__(f"{done} of {rows} rows are done")
-        self.done = done
-        self.rows = rows
-
-
 def sweep(
     spec: Spec,
     out: Path,
@@ -101,7 +92,7 @@ def sweep(
             with open_session(f"amcast sweep {spec.name}", master=master, settings=settings, brief=True) as session:
                 run_rows(session, left, place, look)
         except KeyboardInterrupt:
-            raise Interrupted(count_done(folder, rows), len(rows)) from None
+            raise SweepInterrupted(count_done(folder, rows), len(rows)) from None
     finish(folder, rows)
     lines = read_runs(folder, ["status", "multicasts", "deliveries", "crashes_seen"]).to_pylist()
     statuses = Counter(line["status"] for line in lines)

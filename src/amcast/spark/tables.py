@@ -27,12 +27,12 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from amcast.core.trace import COLUMNS, KINDS, Event
-from amcast.errors import TraceError, UsageError
+from amcast.errors import LineFault, TraceError, UsageError
 from amcast.tracefile import read_events
 from amcast.tracefile.columns import Columns, keys_of, name_of, their_name
 from amcast.tracefile.reader import files_of_folder, parquet_columns
 from amcast.tracefile.schema import COLUMN_TYPES, IN_EVERY_ROW, fault_of, null_in_list, null_value
-from amcast.tracefile.text import MARK, LineFault, csv_lines, header_of, json_lines, refuse_unknown_keys
+from amcast.tracefile.text import MARK, csv_lines, header_of, json_lines, refuse_unknown_keys
 
 Batches = Iterator[pa.RecordBatch]
 

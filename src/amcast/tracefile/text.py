@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NoReturn
 import msgspec
 
 from amcast.core.trace import COLUMNS, REQUIRED_COLUMNS, Event
-from amcast.errors import TraceError, UsageError
+from amcast.errors import LineFault, TraceError, UsageError
 from amcast.tracefile.columns import Columns, keys_of, name_of, refuse_unknown, renamed
 from amcast.tracefile.schema import IN_EVERY_ROW, INT64_MAX, INT64_MIN, fault_of
 
@@ -51,10 +51,6 @@ class JsonRow(msgspec.Struct):
 
 
 _decode: Final = msgspec.json.Decoder(JsonRow).decode
-
-
-class LineFault(ValueError):
-    """What is wrong with a line, without saying where it is."""
 
 
 def read_jsonl(path: Path, columns: Columns) -> Iterator[Event]:

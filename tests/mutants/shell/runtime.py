@@ -142,13 +142,13 @@ APPS = [
 
 EXIT_CODES = [
     shell_mutant(
-        "a_users_mistake_exits_0", "amcast.cli",
-        ("        return 2\n    except AmcastError", "        return 0\n    except AmcastError"),
+        "a_users_mistake_exits_1", "amcast.errors",
+        ("and what to do.\"\"\"\n\n    exit_code = 2", "and what to do.\"\"\"\n\n    exit_code = 1"),
         caught_by="tests/cli/test_bad_input.py::test_a_mistake_is_one_line[sim whitebox]",
     ),
     shell_mutant(
         "an_error_exits_0", "amcast.cli",
-        ("        return 1\n    except typer", "        return 0\n    except typer"),
+        ("return error.exit_code", "return 0"),
         caught_by=f"{LIVE}::test_the_exit_codes_of_a_node",
     ),
     shell_mutant(

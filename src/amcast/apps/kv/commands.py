@@ -6,7 +6,8 @@ from enum import Enum
 from typing import Final
 
 from amcast.apps.kv.slots import group_of, group_of_slot
-from amcast.apps.kv.strings import OK, Command, Refused, Result, cursor_of
+from amcast.apps.kv.strings import OK, Command, Result, cursor_of
+from amcast.errors import CommandRefused
 
 
 class Keys(Enum):
@@ -72,7 +73,7 @@ def groups_of(command: Command, groups: int) -> tuple[int, ...]:
 def cursor_group(command: Command, groups: int) -> int:
     try:
         return group_of_slot(cursor_of(command[1]), groups)
-    except Refused:
+    except CommandRefused:
         return 0  # any group can say what is wrong with it
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from amcast.apps.kv.strings import Command
+from amcast.errors import RespError
 
 Reply: TypeAlias = "bytes | int | str | Sequence[Reply] | dict[bytes, Reply] | NilArray | None"
 
@@ -18,10 +19,6 @@ class NilArray:
 
 
 NIL_ARRAY: Final = NilArray()
-
-
-class ProtocolError(Exception):
-    """Bytes that are no request: the connection is beyond repair."""
 
 
 class Parser:
@@ -43,7 +40,7 @@ class Parser:
             try:
                 at = self._read(self._buffer, commands)
                 self._buffer = self._buffer[at:]
-            except ProtocolError as error:
+            except RespError as error:
                 self.error = str(error)
                 self._buffer, self._args = b"", []
         return commands
@@ -56,7 +53,7 @@ class Parser:
             end = find(b"\n" if inline else b"\r\n", at, at + LONGEST_LINE)
             if end < 0:
                 if size - at >= LONGEST_LINE:
-                    raise ProtocolError(f"too big {self._kind(inline)}")
+                    raise RespError(f"too big {self._kind(inline)}")
                 break
             if inline:
                 if words := split_inline(buffer[at:end]):
@@ -69,12 +66,12 @@ class Parser:
             else:
                 length = buffer[at + 1 : end]
                 if buffer[at] != 0x24:  # $
-                    raise ProtocolError(f"expected '$', got '{chr(buffer[at])}'")
+                    raise RespError(f"expected '$', got '{chr(buffer[at])}'")
                 if not length.isdigit() or len(length) > 10:
-                    raise ProtocolError("invalid bulk length")
+                    raise RespError("invalid bulk length")
                 stop = end + 2 + int(length)
                 if stop + 2 - at + self._size > self._largest:
-                    raise ProtocolError("invalid bulk length")
+                    raise RespError("invalid bulk length")
                 if size < stop + 2:
                     break
                 self._args.append(buffer[end + 2 : stop])
@@ -93,7 +90,7 @@ class Parser:
 def argument_count(text: bytes) -> int:
     digits = text.removeprefix(b"-")
     if not digits.isdigit() or len(digits) > 10 or int(text) > MOST_ARGUMENTS:
-        raise ProtocolError("invalid multibulk length")
+        raise RespError("invalid multibulk length")
     return max(0, int(text))
 
 
@@ -111,7 +108,7 @@ def split_inline(line: bytes) -> Command:
     while at < len(line):
         found = WORD.match(line, at)
         if found is None:
-            raise ProtocolError("unbalanced quotes in request")
+            raise RespError("unbalanced quotes in request")
         plain, double, single = found.groups()
         if double is not None:
             plain += ESCAPE.sub(unescape, double)

@@ -9,8 +9,8 @@ from amcast import __version__
 from amcast.apps.kv.commands import SPECS, Keys, arity_fits
 from amcast.apps.kv.glob import matcher
 from amcast.apps.kv.resp import LARGEST_REQUEST, Reply
-from amcast.apps.kv.strings import NOT_AN_INTEGER, OK, SYNTAX, Command, Refused, integer, wrong_arguments
-from amcast.errors import AmcastError, MulticastFailed
+from amcast.apps.kv.strings import NOT_AN_INTEGER, OK, SYNTAX, Command, integer, wrong_arguments
+from amcast.errors import AmcastError, CommandRefused, MulticastFailed
 
 if TYPE_CHECKING:
     from amcast.apps.kv.session import Session
@@ -70,7 +70,7 @@ def hello(session: "Session", command: Command) -> Reply:
     if len(command) > 1:
         try:
             version = integer(command[1])
-        except Refused:
+        except CommandRefused:
             return "-ERR Protocol version is not an integer or out of range"
         if version not in (2, 3):
             return "-NOPROTO unsupported protocol version"
@@ -124,7 +124,7 @@ def client(session: "Session", command: Command) -> Reply:
 def select(session: "Session", command: Command) -> Reply:
     try:
         number = integer(command[1])
-    except Refused:
+    except CommandRefused:
         return NOT_AN_INTEGER
     if not -(2**31) <= number < 2**31:
         return "-ERR value is out of range, value must between -2147483648 and 2147483647"

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from amcast.apps.kv.glob import matcher
 from amcast.apps.kv.slots import SLOTS
 from amcast.apps.kv.store import Store
+from amcast.errors import CommandRefused
 
 Result: TypeAlias = "bytes | int | str | list[Result] | None"
 Command: TypeAlias = list[bytes]  # the name in capitals, then the arguments
@@ -22,10 +23,6 @@ LARGEST_VALUE: Final = 2**20
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
-class Refused(Exception):
-    """A command that answers with this error and changes nothing."""
-
-
 def integer(text: bytes) -> int:
     """A decimal number of 64 bits as Redis reads it: no blanks, no plus, no leading zeros."""
     digits = text[1:] if text[:1] == b"-" else text
@@ -33,7 +30,7 @@ def integer(text: bytes) -> int:
         number = int(text)
         if LOWEST <= number <= HIGHEST:
             return number
-    raise Refused(NOT_AN_INTEGER)
+    raise CommandRefused(NOT_AN_INTEGER)
 
 
 def wrong_arguments(name: bytes) -> str:
@@ -75,10 +72,10 @@ def options_of(args: Command, start: int, allowed: tuple[bytes, ...]) -> tuple[s
         elif option in allowed:
             flags.add(option)
         else:
-            raise Refused(SYNTAX)
+            raise CommandRefused(SYNTAX)
         at += 1
     if {b"NX", b"XX"} <= flags or (expiry is not None and flags & {b"KEEPTTL", b"PERSIST"}):
-        raise Refused(SYNTAX)
+        raise CommandRefused(SYNTAX)
     return flags, expiry
 
 
@@ -100,7 +97,7 @@ def expiry_time(store: Store, name: bytes, option: bytes, text: bytes) -> int:
     unit, relative = EXPIRY_OPTIONS[option]
     time = integer(text)
     if time <= 0 or time > HIGHEST // unit or time * unit > HIGHEST - store.now * relative:
-        raise Refused(invalid_expiry(name))
+        raise CommandRefused(invalid_expiry(name))
     return time * unit + store.now * relative
 
 
@@ -324,14 +321,14 @@ def scan(store: Store, args: Command) -> Result:
 
 def cursor_of(text: bytes) -> int:
     if not text.isdigit() or len(text) > 20:
-        raise Refused("-ERR invalid cursor")
+        raise CommandRefused("-ERR invalid cursor")
     return min(int(text), SLOTS)
 
 
 def scan_options(args: Command) -> tuple[int, bytes, int, bytes]:
     cursor, pattern, count, kind = cursor_of(args[1]), b"*", 10, b""
     if len(args) % 2:
-        raise Refused(SYNTAX)
+        raise CommandRefused(SYNTAX)
     for option, value in zip(args[2::2], args[3::2], strict=True):
         match option.upper():
             case b"MATCH":
@@ -341,9 +338,9 @@ def scan_options(args: Command) -> tuple[int, bytes, int, bytes]:
             case b"TYPE":
                 kind = value.lower()
             case _:
-                raise Refused(SYNTAX)
+                raise CommandRefused(SYNTAX)
     if count < 1:
-        raise Refused(SYNTAX)
+        raise CommandRefused(SYNTAX)
     return cursor, pattern, count, kind
 
 
@@ -372,7 +369,7 @@ def execute(store: Store, command: Command) -> Result:
         return "-ERR unknown command"
     try:
         return run(store, command)
-    except Refused as refused:
+    except CommandRefused as refused:
         return str(refused)
     except IndexError:
         return wrong_arguments(command[0])

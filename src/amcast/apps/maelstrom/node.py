@@ -29,11 +29,11 @@ from amcast.apps.maelstrom.lines import (
     init_decoder,
     line,
 )
-from amcast.apps.maelstrom.workloads import Refused, Workload
+from amcast.apps.maelstrom.workloads import Workload
 from amcast.core.process import Params, Protocol
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage
-from amcast.errors import WireError
+from amcast.errors import WireError, WorkloadRefused
 from amcast.runtime.client_engine import ClientEngine
 from amcast.runtime.engine import Engine
 
@@ -139,8 +139,8 @@ class Node:
         body = bytes(envelope.body)
         try:
             self.workload.parse(head.type, body)
-        except Refused as refusal:
-            self._answer(envelope.src, head.msg_id, refusal.body)
+        except WorkloadRefused as refusal:
+            self._answer(envelope.src, head.msg_id, error(refusal.code, str(refusal)))
             return
         group.client.ask(EVERYBODY, body, (envelope.src, head.msg_id), math.inf)
         for run in group.client.begin(now):

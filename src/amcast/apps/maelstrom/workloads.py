@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from amcast.apps.maelstrom.lines import BAD, MALFORMED, NO_SUCH_KEY, NOT_SUPPORTED, PRECONDITION_FAILED, Body, error
+from amcast.errors import WorkloadRefused
 
 POLLED: Final = 100  # messages of a key in one answer
 DEEPEST: Final = 100  # arrays and objects in each other: what one node can decode, all must
@@ -20,14 +21,6 @@ STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 class Request(msgspec.Struct, tag_field="type", tag=str.lower):
     pass
-
-
-class Refused(Exception):
-    """The request is not one that this workload executes."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.body = error(code, text)
 
 
 def same(value: Raw) -> str:
@@ -59,16 +52,16 @@ class Workload:
         return union
 
     def parse(self, kind: str, body: bytes) -> Request:
-        """The request in this body; raises Refused."""
+        """The request in this body; raises WorkloadRefused."""
         if kind not in self._known:
-            raise Refused(NOT_SUPPORTED, f"request {kind!r}: expected one of {', '.join(sorted(self._known))}")
+            raise WorkloadRefused(NOT_SUPPORTED, f"request {kind!r}: expected one of {', '.join(sorted(self._known))}")
         try:
             found: Request = self._decoder.decode(body)
             if depth(body) > DEEPEST:
                 raise ValueError(f"nested more than {DEEPEST} deep")
             self.check(found)
         except BAD as problem:
-            raise Refused(MALFORMED, f"{kind}: {problem}") from None
+            raise WorkloadRefused(MALFORMED, f"{kind}: {problem}") from None
         return found
 
     def check(self, request: Request) -> None:
