@@ -1,20 +1,76 @@
 """The public names that other people's code may rely on: adding one is a decision, losing one a breaking change."""
 
 import inspect
+import re
+
+import pytest
 
 import amcast
 import amcast.checks
+import amcast.errors
 import amcast.protocols
 import amcast.tracefile
 from amcast.core.process import Effects, Process
 from amcast.core.trace import COLUMNS, KINDS
+from amcast.study import SETTINGS
+
+SIGNATURES = {
+    "connect": "(cluster: str | Path, name: str | None = None, *, deadline: float = 30.0, session: int | None = None, "
+    "trace: str | Path | None = None) -> Client",
+    "connect_sync": "(cluster: str | Path, name: str | None = None, *, deadline: float = 30.0, "
+    "session: int | None = None, first: int = 0, trace: str | Path | None = None) -> SyncClient",
+    "run_node": "(cluster: str | Path, name: str, app: Callable[[int, int], StateMachine] | None = None, *, "
+    "trace: str | Path | None = None, level: str = 'info', new: bool = False, rejoin: bool = False) -> None",
+    "simulate": "(protocol: str, *, setup: str | None = None, full: bool = False, **settings: Any) -> SimulatedRun",
+    "check": "(trace: str | Path | Iterable[Event], properties: Sequence[str] | None = None) -> list[Verdict]",
+    "explore": "(protocol: str, scope: str | Scope = 'small', *, states: int | None = None, depth: int | None = None, "
+    "seconds: float | None = None, walks: int = 0, seed: int = 1) -> Exploration",
+    "compiled": "() -> bool",
+}
+METHODS = {
+    "Client": ["close", "deliveries", "multicast", "read", "submit", "submit_run"],
+    "SyncClient": ["close", "deliveries", "multicast", "multicast_runs", "read"],
+    "StateMachine": ["apply", "restore", "snapshot"],
+    "Delivery": ["dest", "group", "message", "payload", "position", "sender", "ts"],
+}
 
 
 def test_package() -> None:
-    errors = {"AmcastError", "MulticastFailed", "OutcomeUnknown"}
-    programs = {"connect", "connect_sync", "run_node", "Delivery", "StateMachine"}
-    assert set(amcast.__all__) == {"__version__", "compiled", *errors, *programs}
-    assert all(getattr(amcast, name) for name in amcast.__all__)
+    errors = {name for name, found in vars(amcast.errors).items() if isinstance(found, type)}
+    assert set(amcast.__all__) == {"__version__", *errors, *SIGNATURES, *METHODS}
+    assert amcast.__all__ == sorted(amcast.__all__) and set(amcast.__all__) <= set(dir(amcast))
+    with pytest.raises(AttributeError, match="no attribute 'connected'"):
+        _ = amcast.connected  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signatures_are_frozen(name: str) -> None:
+    found = inspect.signature(getattr(amcast, name))
+    assert re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", str(found)) == SIGNATURES[name]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_are_frozen(name: str) -> None:
+    assert sorted(found for found in dir(getattr(amcast, name)) if not found.startswith("_")) == METHODS[name]
+
+
+def test_help_helps() -> None:
+    """Also in the compiled build, where a docstring may be lost."""
+    documented = [name for name in amcast.__all__ if name != "__version__"]
+    assert not [name for name in documented if len((getattr(amcast, name).__doc__ or "").split()) < 4]
+    for name, methods in METHODS.items():
+        found = getattr(amcast, name)
+        assert not [
+            method for method in methods if callable(getattr(found, method)) and not getattr(found, method).__doc__
+        ]
+    for name in ("connect", "connect_sync", "run_node", "simulate", "check", "explore"):
+        parameters = inspect.signature(getattr(amcast, name)).parameters
+        described = getattr(amcast, name).__doc__ or ""
+        if name != "connect_sync":  # which refers to connect
+            assert not [
+                one for one in parameters if f"`{one}`" not in described and one != "trace" and one != "protocol"
+            ]
+    assert not [setting for setting in SETTINGS if setting not in (amcast.simulate.__doc__ or "")]
 
 
 def test_protocol_interface() -> None:

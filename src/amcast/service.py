@@ -1,4 +1,4 @@
-"""What programs use of a cluster: `amcast.connect`, `amcast.connect_sync`, `amcast.run_node`."""
+"""What programs use to be part of a cluster: `amcast.connect`, `amcast.connect_sync`, `amcast.run_node`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,24 +13,28 @@ from amcast.runtime.node import Node, serve
 
 
 def connect(
-    config: str | Path,
+    cluster: str | Path,
     name: str | None = None,
     *,
     deadline: float = DEADLINE,
     session: int | None = None,
     trace: str | Path | None = None,
 ) -> Client:
-    """A client of the cluster that this file describes, to be used with `async with`.
+    """Return a client of a cluster, to be used with `async with`.
 
-    `name` is one of the file's clients, and may be left out if there is only one. `deadline` is in seconds, for each
-    call. A program that gives the same `session` again is the same sender, whose numbered messages are never delivered
-    twice. `trace` names a file for the trace of what this client multicasts.
+        async with amcast.connect("store") as client:
+            answers = await client.multicast(["g0", "g2"], b"payload")
+
+    `cluster` is its folder or its cluster.toml. `name` is one of the clients in that file, and may be left out if there
+    is only one. Every call ends by its `deadline`, in seconds. A program that gives the same `session` again is the
+    same sender, whose numbered messages are never delivered twice. What the client multicasts is recorded in the file
+    `trace`. Raises UsageError for an unknown cluster or client.
     """
-    return _client(load(config), name, deadline, session, trace)
+    return _client(load(cluster), name, deadline, session, trace)
 
 
 def connect_sync(
-    config: str | Path,
+    cluster: str | Path,
     name: str | None = None,
     *,
     deadline: float = DEADLINE,
@@ -38,13 +42,19 @@ def connect_sync(
     first: int = 0,
     trace: str | Path | None = None,
 ) -> SyncClient:
-    """The same without asyncio. `first` is the number of the first message of a `session` that goes on."""
-    loaded = load(config)
+    """Return a client of a cluster for programs without asyncio, to be used with `with`.
+
+        with amcast.connect_sync("store") as client:
+            answers = client.multicast(["g0", "g2"], b"payload")
+
+    The arguments are those of `connect`. `first` is the number of the first message of a `session` that goes on.
+    """
+    loaded = load(cluster)
     return SyncClient(lambda: _client(loaded, name, deadline, session, trace, first))
 
 
 def run_node(
-    config: str | Path,
+    cluster: str | Path,
     name: str,
     app: Callable[[int, int], StateMachine] | None = None,
     *,
@@ -53,17 +63,23 @@ def run_node(
     new: bool = False,
     rejoin: bool = False,
 ) -> None:
-    """Run one replica until it is told to stop; `app` makes its state machine from a group's number and their count.
+    """Run one replica until SIGTERM or SIGINT.
 
-    `new` is for its first start, when its data folder is empty; `rejoin` for one that lost its disk.
+        amcast.run_node("store", "g0/1", lambda group, groups: Counter())
+
+    `cluster` is its folder or its cluster.toml, `name` that of the replica. `app` makes the state machine of the
+    replica from its group's number and the number of groups; without it, messages are ordered, kept and read, but not
+    executed. What the replica delivers is recorded in the file `trace`. `level` is that of the log: debug, info,
+    warning or error. `new` is for the first start, when the data folder is empty; `rejoin` for a replica that lost its
+    disk. Raises UsageError for what cannot run, StorageFailure when the disk fails.
     """
-    loaded = load(config)
+    loaded = load(cluster)
     path = Path(trace) if trace else None
     serve(Node(loaded, name, protocol(loaded.protocol), app, path, Log(name, level), new=new, rejoin=rejoin))
 
 
 def serve_kv(
-    config: str | Path,
+    cluster: str | Path,
     name: str | None,
     host: str,
     port: int,
@@ -71,14 +87,15 @@ def serve_kv(
     two_rounds: bool = True,
     ready: Callable[[str, int], None] = lambda host, port: None,
 ) -> None:
-    """The Redis protocol in front of a cluster that runs the key-value store, until SIGTERM or SIGINT."""
+    """Serve the Redis protocol in front of a cluster that runs the key-value store, until SIGTERM or SIGINT."""
     from amcast.apps.kv.gateway import run
 
-    run(connect(config, name), host, port, two_rounds=two_rounds, ready=ready)
+    run(connect(cluster, name), host, port, two_rounds=two_rounds, ready=ready)
 
 
-def load(config: str | Path) -> ClusterConfig:
-    return load_config(config, PROTOCOLS)
+def load(cluster: str | Path) -> ClusterConfig:
+    """Return what a cluster's file says; its protocol is one that there is."""
+    return load_config(cluster, PROTOCOLS)
 
 
 def _client(

@@ -12,10 +12,11 @@ from amcast.core.trace import Event
 from amcast.errors import AmcastError, TraceError
 from amcast.local import trial as module
 from amcast.local.level import Statuses
-from amcast.local.trial import Trial, problems_of, promises
+from amcast.local.trial import Trial, problems_of
 from amcast.protocols import PROTOCOLS
 from amcast.runtime.config import file_name
 from amcast.runtime.tracing import TraceWriter
+from amcast.study import promises
 
 WHERE = {"c1:0": (0,), "c1:1": (0, 1), "c1:2": (1,)}
 
@@ -31,7 +32,7 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trial:
 
 def test_nodes_are_told_where_to_write_whatever_folder_they_run_in(trial: Trial, tmp_path: Path) -> None:
     """The trial was given a relative path, and nodes run in the folder of the cluster."""
-    (tmp_path / "shows.py").write_text("import sys; open(sys.argv[4].replace('/', '-'), 'w').write(' '.join(sys.argv))")
+    (tmp_path / "shows.py").write_text("import sys; open(sys.argv[2].replace('/', '-'), 'w').write(' '.join(sys.argv))")
     trial.processes.command = (sys.executable, str(tmp_path / "shows.py"))
     member = trial.config.members[0]
     with trial.processes.alone():

@@ -10,7 +10,6 @@ from pathlib import Path
 from amcast.apps.teller import Outcomes
 from amcast.checks import check
 from amcast.checks.evidence import Evidence
-from amcast.core.process import Protocol
 from amcast.core.trace import Event
 from amcast.errors import AmcastError
 from amcast.local.files import create_cluster
@@ -29,6 +28,7 @@ from amcast.runtime.client import Client
 from amcast.runtime.config import ClusterConfig, Member, file_name
 from amcast.runtime.tracing import TraceWriter
 from amcast.service import connect
+from amcast.study import promises
 from amcast.tracefile import read_events
 
 SECONDS_TO_START = 60.0
@@ -186,12 +186,6 @@ class Trial:
             more = f" (and {len(problems) - MOST_PROBLEMS} more)" if len(problems) > MOST_PROBLEMS else ""
             raise AmcastError("; ".join(problems[:MOST_PROBLEMS]) + more)
         return replace(evidence, faults=self.injected.total())
-
-
-def promises(table: Protocol) -> list[str]:
-    """What a cluster keeps. Its clients are no members: the fifo order that some promise is one between members."""
-    order = "order" if "total" in table.order else table.order
-    return ["integrity", "validity", order, "agreement" if table.uniform else "agreement-nonuniform", "termination"]
 
 
 def problems_of(

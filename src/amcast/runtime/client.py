@@ -426,6 +426,7 @@ class SyncClient:
         self._run(self._client.__aenter__())
 
     def multicast(self, dest: Iterable[str], payload: bytes, deadline: float | None = None) -> dict[str, bytes]:
+        """Deliver the payload to these groups; return what the application of each group answers, by its name."""
         return self._run(self._client.multicast(dest, payload, deadline))
 
     def deliveries(self, group: str, start: int | str = 0) -> Iterator[Delivery]:
@@ -460,6 +461,7 @@ class SyncClient:
         await self._client.submit_run(dest, payloads)
 
     def close(self) -> None:
+        """End. The outcome of what is still open is unknown."""
         self._run(self._client.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
