@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from amcast.cli.naming import ProtocolName, protocol_named
-from amcast.cli.output import complain, plain_table, print_json, progress_bar, report_console
+from amcast.cli.output import complain, plain_table, print_json, progress_bar, refuse_used_folder, report_console
 from amcast.core.plural import count
 from amcast.errors import UsageError
 
@@ -50,8 +50,7 @@ def explore(
         console.print(rows)
         return 0
     chosen = list(scopes_of(table).values()) if scope == "all" else [scope_named(table, scope)]
-    if out is not None and not force and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out}: is not an empty folder; expected a new or empty one; use --force or another --out")
+    refuse_used_folder(out, force)
     past = past_of(after, table, chosen) if after is not None else ()
     documents: list[dict[str, object]] = []
     found_out: set[str] = set()

@@ -5,7 +5,10 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
+
+from amcast.errors import UsageError
 
 if TYPE_CHECKING:  # rich takes longer to import than most commands need to say what is wrong
     from rich.console import Console
@@ -61,6 +64,19 @@ def progress_bar(*columns: "ProgressColumn | str") -> Iterator["Progress"]:
     )
     with bar:
         yield bar
+
+
+def refuse_file(out: Path | None) -> None:
+    """Raise UsageError for a file where a folder is to be written."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise UsageError(f"{out}: is a file; expected a folder, or a name for a new one")
+
+
+def refuse_used_folder(out: Path | None, force: bool) -> None:
+    """Raise UsageError for a folder that holds something, unless it may be replaced."""
+    refuse_file(out)
+    if out is not None and not force and out.exists() and any(out.iterdir()):
+        raise UsageError(f"{out}: is not an empty folder; expected a new or empty one; use --force or another --out")
 
 
 def duration(ms: float) -> str:

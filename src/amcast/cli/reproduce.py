@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from amcast.cli.output import complain, plain_table, print_json, report_console, three_digits
+from amcast.cli.output import complain, plain_table, print_json, refuse_file, report_console, three_digits
 from amcast.cli.sweep import Master, Settings, rows_bar, terminated_as_interrupted
 from amcast.core.plural import count
 from amcast.errors import SweepInterrupted
@@ -50,6 +50,7 @@ def reproduce(
     if show_list:
         return print_list()
     settings = settings_of(spark_conf or (), "--spark-conf")
+    refuse_file(out)
     names = list(dict.fromkeys(figures or figure_names()))
     try:
         with terminated_as_interrupted() as stop, rows_bar() as watch_for:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from amcast.cli.naming import ProtocolName, protocol_named
-from amcast.cli.output import complain, print_json, progress_bar, report_console
+from amcast.cli.output import complain, print_json, progress_bar, refuse_used_folder, report_console
 from amcast.core.plural import count
 from amcast.errors import UsageError
 
@@ -38,8 +38,7 @@ def swarm(
     name = protocol_named(protocol).name
     from amcast.swarm.tally import Tally, describe, document, result_line
 
-    if out is not None and not force and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out}: is not an empty folder; expected a new or empty one; use --force or another --out")
+    refuse_used_folder(out, force)
     tally = Tally(seeds)
     console = report_console()
     with progress_bar("{task.completed:,.0f}/{task.total:,.0f} seeds", "{task.fields[found]}") as bar:

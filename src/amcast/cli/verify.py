@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from amcast.cli.output import plain_table, print_json, progress_bar, report_console
+from amcast.cli.output import plain_table, print_json, progress_bar, refuse_file, report_console
 from amcast.cli.sweep import Master, Settings
 from amcast.core.plural import count
 from amcast.errors import UsageError
@@ -79,6 +79,7 @@ def verify(
         from amcast.tracefile.columns import parse_columns
 
         theirs = parse_columns(columns)
+    refuse_file(out)
     # Taken before it is judged: verdicts on a trace that changes meanwhile are then of another one.
     digest = digest_of(trace, theirs) if as_json or out is not None else None
     if engine is Engine.spark or (engine is Engine.auto and is_large(trace)):
@@ -173,15 +174,18 @@ def judge_on_spark(
 ) -> "list[Verdict]":
     """The verdicts of the Spark engine, which are those of the other one."""
     from amcast.spark.session import open_session, settings_of
+    from amcast.spark.tables import refuse_what_is_no_trace
     from amcast.spark.verify import verify_trace
 
+    settings = settings_of(spark_conf, "--spark-conf")
+    refuse_what_is_no_trace(trace, columns)
     with progress_bar() as bar:
         task = bar.add_task("starting Spark", total=None)
 
         def watch(step: str) -> None:
             bar.update(task, description=step)
 
-        with open_session("amcast verify", master=master, settings=settings_of(spark_conf, "--spark-conf")) as spark:
+        with open_session("amcast verify", master=master, settings=settings) as spark:
             return verify_trace(spark, trace, properties, columns=columns, trust_nothing=black_box, watch=watch)
 
 

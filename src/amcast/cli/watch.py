@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from amcast.cli.naming import cluster_at, clusters_like, is_cluster
-from amcast.cli.output import plain_table, print_json, report_console
+from amcast.cli.output import plain_table, print_json, refuse_file, report_console
 from amcast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def watch(
     """
     if start not in ("earliest", "latest"):
         raise UsageError(f"--start {start!r}: expected earliest or latest")
+    refuse_file(checkpoint)
     from amcast.checks.verdict import exit_code
     from amcast.spark.session import open_session
     from amcast.spark.stream import watch as stream

@@ -164,8 +164,9 @@ def collect_from(
 ) -> Collected:
     """The tables of the trace at `path`, in a session of its own unless one is open. Raises UsageError."""
     from amcast.spark.session import open_session
-    from amcast.spark.tables import read_rows, spark_errors
+    from amcast.spark.tables import read_rows, refuse_what_is_no_trace, spark_errors
 
+    refuse_what_is_no_trace(path, columns)
     brief = _is_small(Path(path))
     with open_session("amcast metrics", master=master, settings=settings, brief=brief) as spark, spark_errors(path):
         return collect(spark, read_rows(spark, path, columns), bin_ns=bin_ns, name=path)

@@ -66,7 +66,7 @@ def read_trace(spark: SparkSession, path: str, columns: Columns | None = None) -
 def read_rows(spark: SparkSession, path: str, columns: Columns | None = None) -> DataFrame:
     """The same with the column BAD_LINE: null, or what is wrong with the text of the row."""
     columns = columns or {}
-    _refuse_what_is_no_trace(path, columns)
+    refuse_what_is_no_trace(path, columns)
     with spark_errors(path):
         if JSON_SUFFIXES.search(path) and not Path(path).is_dir():
             return _read_json(spark, path, columns)
@@ -131,8 +131,8 @@ def _reason(error: Exception) -> str:
     return " ".join(text.strip().partition("\n")[0].split())[:300] or type(error).__name__
 
 
-def _refuse_what_is_no_trace(path: str, columns: Columns) -> None:
-    """For a path on this machine the complaints are those of the in-memory reader, which looks at the first rows."""
+def refuse_what_is_no_trace(path: str, columns: Columns | None) -> None:
+    """Raise what the in-memory reader would about the first rows of a path on this machine; no Spark is needed."""
     if "://" in path:
         return
     if any(sign in path for sign in "*?[{"):

@@ -90,9 +90,7 @@ def unread(folder: Path, parquet: bool) -> str:
 def no_traces(folder: Path) -> str:
     """Say what is in a folder that holds no trace; empty if it holds one. Raise an error if it holds something else."""
     if not folder.is_dir():
-        raise UsageError(
-            f"{folder}: expected a cluster (its folder or cluster.toml), or a folder in which traces arrive"
-        )
+        raise UsageError(f"{folder}: no such folder; expected a cluster, or a folder in which traces arrive")
     strays = unread(folder, is_parquet(folder))
     if strays:
         raise UsageError(
