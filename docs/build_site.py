@@ -18,7 +18,7 @@ from amcast.core.trace import ListRecorder
 from amcast.protocols import PROTOCOLS
 from amcast.report.page import STYLE
 from amcast.sim.simulation import Simulation
-from amcast.web.runs import Rows, about_message, picture_of
+from amcast.web.runs import RunRows, about_message, picture_of
 from amcast.web.svg import draw_svg
 
 ROOT = Path(__file__).parent.parent
@@ -163,7 +163,9 @@ def life_of_a_message(table: Protocol) -> str:
     run = Simulation(table.name, groups=groups, replicas=replicas, clients=1, messages=1, dest_groups=groups)
     run.world(recorder).run()
     message = next(event.message for event in recorder.events if event.kind == "multicast")
-    return draw_svg(picture_of(about_message(Rows(recorder.events, 0), message or "")), f"{table.title}: one message")
+    return draw_svg(
+        picture_of(about_message(RunRows(recorder.events, 0), message or "")), f"{table.title}: one message"
+    )
 
 
 def sources(table: Protocol) -> list[Path]:
