@@ -44,6 +44,7 @@ PAGES = {  # file -> what the list of pages calls it
 for document in sorted((ROOT / "docs").glob("*.md")):  # what is not in the list comes last, by its heading
     PAGES.setdefault(f"docs/{document.name}", document.read_text(encoding="utf-8").splitlines()[0].lstrip("# "))
 PSEUDOCODE = ROOT / "docs" / "pseudocode"
+PROTOCOL_SOURCES = ROOT / "src" / "amcast" / "protocols"
 NAMED = re.compile(r'(#\s*|""")(l\.\d+(?:-\d+)?(?:, l\.\d+(?:-\d+)?)*)[,:]?\s*(.*)$')  # lines of the paper, in code
 LABELLED = re.compile(r"(l\.\d+)  (.+)")  # a line of them, in docs/pseudocode
 MORE_STYLE = """
@@ -176,10 +177,11 @@ def sources(table: Protocol) -> list[Path]:
 
 
 def code_of(source: Path) -> str:
-    file = PSEUDOCODE / f"{source.stem}.txt"
+    module = source.relative_to(PROTOCOL_SOURCES).with_suffix("").as_posix()
+    file = PSEUDOCODE / f"{module}.txt"
     if not file.is_file():
         raise WrongPseudocode(f"{source.name}: has no pseudocode, expected {file.relative_to(ROOT)}")
-    return beside(source.stem, file.read_text("utf-8"), source.read_text("utf-8"))
+    return beside(module, file.read_text("utf-8"), source.read_text("utf-8"))
 
 
 def code_lines(text: str) -> list[tuple[list[str], str]]:

@@ -15,7 +15,17 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
 
-from build_site import PAGES, PSEUDOCODE, BrokenLink, WrongPseudocode, beside, build, rendered, sources  # noqa: E402
+from build_site import (  # noqa: E402
+    PAGES,
+    PROTOCOL_SOURCES,
+    PSEUDOCODE,
+    BrokenLink,
+    WrongPseudocode,
+    beside,
+    build,
+    rendered,
+    sources,
+)
 
 from amcast.claims.table import run_claims  # noqa: E402
 from amcast.cli import app  # noqa: E402
@@ -74,15 +84,16 @@ def test_a_protocol_has_its_picture_its_claims_and_its_lines(site: Path) -> None
     skeen = (site / "protocol-skeen.html").read_text(encoding="utf-8")
     assert "latency at worst, convoy of Figure 2" in skeen
     assert re.search(r"<td>l\.9</td><td> *raise clock by one</td><td> *self\.clock \+= 1</td>", skeen)
-    assert "<h2>white_box_client.py</h2>" in (site / "protocol-white_box.html").read_text(encoding="utf-8")
+    assert "<h2>white_box/client.py</h2>" in (site / "protocol-white_box.html").read_text(encoding="utf-8")
     lcr = (site / "protocol-lcr.html").read_text(encoding="utf-8")
     assert "<h2>Pseudocode</h2><pre>C, the vector clock" in lcr and "<table" not in lcr.partition("lcr.py")[2]
 
 
 def test_pseudocode_is_of_a_protocol_and_short() -> None:
-    shown = {file.stem for table in PROTOCOLS.values() for file in sources(table)}
-    assert {file.stem for file in PSEUDOCODE.iterdir()} == shown
-    for file in PSEUDOCODE.iterdir():
+    files = sorted(PSEUDOCODE.rglob("*.txt"))
+    shown = {file.relative_to(PROTOCOL_SOURCES).with_suffix(".txt") for t in PROTOCOLS.values() for file in sources(t)}
+    assert {file.relative_to(PSEUDOCODE) for file in files} == shown
+    for file in files:
         lines = file.read_text(encoding="utf-8").splitlines()
         assert lines, file.name
         for line in lines:

@@ -76,7 +76,7 @@ REFUSING = [  # too much, and everybody agrees: only the reason of each refusal 
 def table(name: str, broken: Mutant) -> Protocol:
     module = load(broken, *MODULES)
     replica = module.Optimistic if name == "optimistic" else module.Baseline
-    messages = __import__(f"mutant_{broken.name}_oam_messages").MESSAGES
+    messages = __import__(f"mutant_{broken.name}_messages").MESSAGES
     client = __import__(f"mutant_{broken.name}_baseline").OamClient
     return replace(protocol(name), replica=replica, client=client, messages=messages)
 

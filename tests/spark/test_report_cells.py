@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from amcast.checks.verdict_file import ALWAYS, OTHER_TRACE, Verdicts
-from amcast.cli import report as report_page
 from amcast.cli import run
 from amcast.report import page
 from amcast.report import report as report_module
@@ -318,7 +317,6 @@ def test_the_exit_code_is_that_of_what_is_shown(
         monkeypatch.setattr(report_module, "report", lambda *_, **__: written(tmp_path, tables, verdicts))
         return run(["report", str(tmp_path)]), *capsys.readouterr()
 
-    assert report_page.report.__name__ == "report"
     good = [verdict(name) for name in PROPERTIES]
     code, out, err = exit_code(tables_of_one(), good)
     assert (code, err) == (0, "") and "it shows 1,350 deliveries of 6 of 6 replicas" in out and "verified ok" in out
