@@ -85,13 +85,13 @@ def test_verify_says_what_it_compared(
     config, nodes = live
     for what, (*logs, line, code) in LOGS.items():
         for node, payloads in zip(nodes.values(), logs, strict=True):
-            node.history = log(payloads)
+            node.durability.history = log(payloads)
         assert (ledger(config, "verify"), last_line(capsys)) == (code, line), what
 
 
 def test_servers_that_do_not_answer_are_named(books: ClusterConfig, capsys: pytest.CaptureFixture[str]) -> None:
     with running(books, ["g0/1"], app=Ledger) as nodes:
-        nodes["g0/1"].history = log(PAYMENTS)
+        nodes["g0/1"].durability.history = log(PAYMENTS)
         assert ledger(books, "verify") == 3
         _, first, second, third, end = capsys.readouterr().out.splitlines()
     assert (first.split(), third.split()) == (["g0/0", "-", "no", "answer"], ["g0/2", "-", "no", "answer"])
@@ -102,7 +102,7 @@ def test_servers_that_do_not_answer_are_named(books: ClusterConfig, capsys: pyte
 def test_a_server_that_does_not_answer_may_differ(books: ClusterConfig, capsys: pytest.CaptureFixture[str]) -> None:
     with running(books, ["g0/0", "g0/1"], app=Ledger) as nodes:
         for payloads, line, code in ((PAYMENTS, AGREE.format(24, 2), 3), (OTHER, DIFFER.format("g0/1", "g0/0"), 1)):
-            nodes["g0/0"].history, nodes["g0/1"].history = log(PAYMENTS), log(payloads)
+            nodes["g0/0"].durability.history, nodes["g0/1"].durability.history = log(PAYMENTS), log(payloads)
             assert ledger(books, "verify") == code
             said = capsys.readouterr().out.splitlines()[4:]
             assert said == [line, "unknown: g0/2 does not answer"][: 1 + (code == 3)]

@@ -156,7 +156,7 @@ def test_damaged_data_is_refused_again_and_again_and_left_as_it_is(node: Amcast,
     data = config.members[0].data
     with running(config) as nodes:
         if what == "the log":
-            nodes["g0/0"]._settle = nothing  # type: ignore[method-assign]
+            nodes["g0/0"].durability.settle = nothing  # type: ignore[method-assign]
         for _ in range(3):
             assert multicast_works(config)
     damage(what, data)

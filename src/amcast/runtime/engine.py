@@ -33,7 +33,7 @@ class Tick:
         self.records: list[bytes] = []
         self.urgent = False
         self.batches: list[tuple[int, bytes]] = []  # to members
-        self.patient = False  # there is more for members, which can wait for the next tick
+        self.holds = False  # there is more for members, which may wait for the next tick
         self.to_self: list[Message] = []
         self.answers: list[tuple[int, Message]] = []  # to clients: these depend on no record
         self.timers: list[tuple[str, int, int]] = []
@@ -127,10 +127,10 @@ class Engine:
     def timer(self, now: int, name: str) -> None:
         self.process.timer(now, name)
 
-    def drain(self, now: int, patience: bool = False) -> Tick:
-        """Everything that the steps so far want done. Without durability, to oneself included.
+    def drain(self, now: int, may_wait: bool = False) -> Tick:
+        """Return everything that the steps so far want done. Without durability, to oneself included.
 
-        With `patience`, what nobody waits for may stay behind for a while, to travel with something else.
+        With `may_wait`, messages that can travel with the next batch stay behind until there is one.
         """
         tick = Tick()
         self._sort(tick)
@@ -143,8 +143,8 @@ class Engine:
             w = self._writers[pid]
             if not len(w):
                 continue
-            if patience and not self._urgent[pid]:
-                tick.patient = True
+            if may_wait and not self._urgent[pid]:
+                tick.holds = True
                 continue
             tick.batches.append((pid, w.getvalue()))
             w.truncate(0)

@@ -59,10 +59,10 @@ class Welcome(msgspec.Struct, array_like=True):
     expects: int
 
 
-class State(msgspec.Struct, array_like=True):
+class StateForRejoin(msgspec.Struct, array_like=True):
     """What a member that comes back without its disk starts from, and the rows before that it asked for."""
 
-    saved: bytes
+    snapshot: bytes
     rows: bytes
 
 
@@ -89,7 +89,7 @@ class Rows(msgspec.Struct, array_like=True):
 encode = msgspec.msgpack.Encoder().encode
 hello_decoder: Final = msgspec.msgpack.Decoder(Hello)
 welcome_decoder: Final = msgspec.msgpack.Decoder(Welcome)
-state_decoder: Final = msgspec.msgpack.Decoder(State)
+state_decoder: Final = msgspec.msgpack.Decoder(StateForRejoin)
 read_decoder: Final = msgspec.msgpack.Decoder(Read)
 failure_decoder: Final = msgspec.msgpack.Decoder(Failure)
 rows_decoder: Final = msgspec.msgpack.Decoder(Rows)

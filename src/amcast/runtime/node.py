@@ -1,9 +1,15 @@
 """One replica as a process of its own: TCP to the other members and to clients, disk, admin page.
 
 All that arrives in one turn of the event loop is handled together, and then goes out together: one batch per member,
-one batch of answers per client, one commit to disk. Disk work is done by one thread; while it is busy, what depends on
-it piles up for the next commit. Answers to clients depend on no record of this replica: a message is delivered only
-when a quorum of each of its groups has it on disk.
+one batch of answers per client, one commit to disk. Who does what:
+
+    links, serving    move bytes, and call `on_batch` and `on_requests` for what arrives
+    engine            runs the protocol; `drain` gives all that its steps want done as one Tick
+    `flush`           acts on a Tick, once per turn: timers, notes, guesses, deliveries, answers, then the disk
+    durability        keeps the Tick until its records are on disk, then calls `release`
+
+Answers to clients wait for no record of this replica: a message is delivered only when a quorum of each of its groups
+has it on disk. All other messages wait, those of the replica to itself too.
 """
 
 import asyncio
@@ -13,7 +19,6 @@ import secrets
 import signal
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from ssl import SSLContext
@@ -21,7 +26,7 @@ from typing import Final
 
 import msgspec
 
-from amcast.core.application import Speculator, StateMachine, delivery, place
+from amcast.core.application import Speculator, StateMachine, delivery
 from amcast.core.process import Protocol
 from amcast.core.requests import Request
 from amcast.core.wire import AppMessage, Message, joined
@@ -29,25 +34,21 @@ from amcast.errors import AmcastError, StorageFailure, UsageError, WireError
 from amcast.runtime import frames
 from amcast.runtime.admin import Admin
 from amcast.runtime.config import Address, ClusterConfig, Member
+from amcast.runtime.durability import SECONDS_TO_STOP, Deliveries, Durability, Snapshot
 from amcast.runtime.engine import Engine, Tick
-from amcast.runtime.frames import State
+from amcast.runtime.frames import StateForRejoin
 from amcast.runtime.history import History
 from amcast.runtime.links import Incoming, Outgoing, ask_member
 from amcast.runtime.log import Log
 from amcast.runtime.loop import new_event_loop
 from amcast.runtime.metrics import Metrics
 from amcast.runtime.rows import rows_behind, unpack_rows
-from amcast.runtime.saved import Results, Saved
-from amcast.runtime.serving import Serving
-from amcast.runtime.storage import Storage
+from amcast.runtime.serving import Results, Serving
 from amcast.runtime.tls import Listener, client_context, listen, server_context
-from amcast.runtime.tracing import TraceWriter
+from amcast.runtime.tracing import ReplicaTrace
 
 CONGESTED: Final = 16 * 2**20  # bytes kept for members above which clients must wait
-PATIENCE: Final = 0.001  # seconds that what nobody waits for waits for company
-SNAPSHOT_EVERY: Final = 64 * 2**20  # bytes of records
-SYNC_AFTER: Final = 0.1  # seconds that records may wait for others before they are committed alone
-SECONDS_TO_STOP: Final = 5.0
+HOLD: Final = 0.001  # how long a message that may wait is held for the next batch, in seconds
 SECONDS_TO_FETCH: Final = 60.0
 ROWS_AT_ONCE: Final = 2**24
 STAMPS_SINCE: Final = 1_767_225_600 * 10**9  # 2026: timestamps that are taken from clocks fit 64 bits until 2044 …
@@ -55,7 +56,7 @@ STAMP_TICK: Final = 4096  # … with this resolution, in nanoseconds
 
 
 class Node:
-    """`app` is made anew for each start."""
+    """One replica, from its start to its end. `app` is made anew for each start."""
 
     def __init__(
         self,
@@ -69,15 +70,20 @@ class Node:
         new: bool = False,
         rejoin: bool = False,
     ) -> None:
-        """`new`: its first start. `rejoin`: without what is on its disk, from what the others of its group know."""
+        """Prepare a replica that has not started.
+
+        `new` says that this is its first start, `rejoin` that it starts without what is on its disk, from what the
+        others of its group know.
+        """
         self.config = config
         self.protocol = protocol
-        self.orders_all, self.me = not protocol.genuine, config.member(name)
+        self.me = config.member(name)
+        self.orders_all = not protocol.genuine
         if config.durable and not protocol.durable:
             raise UsageError(f"{protocol.name} keeps nothing on disk; set durable = false in {config.path}")
         if config.spare and not protocol.joins:
             raise UsageError(f"{protocol.name} has fixed members; set spare = 0 in {config.path}")
-        self.boot = secrets.randbits(62) | 1
+        self.boot = secrets.randbits(62) | 1  # tells this life of the process from those before; 0 is nobody's
         self.log = log if log is not None else Log(name)
         self.group_names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]
         self.app = app(self.me.group, len(self.group_names)) if app is not None else None
@@ -88,8 +94,7 @@ class Node:
         params.clock_tick = STAMP_TICK
         self.engine = Engine(protocol, self.me.pid, config.topology, params)
         self.results = Results()
-        self.history = History(None)
-        self.storage: Storage | None = None
+        self.durability = Durability(self)
         self.links: dict[int, Outgoing] = {}
         self.incoming = Incoming(self)
         self.serving = Serving(self)
@@ -99,26 +104,23 @@ class Node:
         self.ballot = ""
         self.ready = False
         self._trace_path = trace
-        self._trace: TraceWriter | None = None
-        self._passed = 0  # the position of the next delivery to be traced
+        self._trace: ReplicaTrace | None = None
         self._new = new
         self._rejoin = rejoin
         self._loop: asyncio.AbstractEventLoop
-        self._scheduled = False
-        self._patience: asyncio.TimerHandle | None = None  # until what nobody waits for is sent
-        self._waited = False
-        self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
-        self._committing = False
-        self._waiting: list[Tick] = []  # for the commit after this one
-        self._unsynced: list[bytes] = []  # records that nothing depends on yet …
-        self._untraced: list[tuple[AppMessage, int]] = []  # … and the deliveries that go with them
-        self._sync_at: asyncio.TimerHandle | None = None
-        self._since_snapshot = 0
+        self._scheduled = False  # a flush, for the end of this turn
+        self._holding: asyncio.TimerHandle | None = None  # until what may wait is sent after all
+        self._held_long_enough = False
         self._stopping: asyncio.Event
         self._error: BaseException | None = None
         self._ended = False  # nothing is done any more
         self._leaving = False
         self._halted = False  # the others go on without it
+
+    @property
+    def history(self) -> History:
+        """Return the ordered log of this replica, which clients read."""
+        return self.durability.history
 
     # Life
 
@@ -135,7 +137,7 @@ class Node:
                 self._loop.add_signal_handler(number, act)
         try:
             inside, outside = self._contexts()
-            await self._recover(outside)
+            await self._recover(outside)  # before anybody can reach this node: it must not speak of what it forgot
             servers.append(await self._listen(self.incoming.accept, self.me.peer, inside))
             servers.append(await self._listen(self.serving.accept, self.me.client, inside))
             await admin.start(self.me.admin)
@@ -159,12 +161,10 @@ class Node:
                 task.cancel()
             await admin.stop()
             if self._error is None and served:  # what could not be read must not be replaced by a snapshot
-                await self._settle()
+                self._ended = True
+                await self.durability.settle()
             self.serving.close()
-            self._disk.shutdown()
-            if self.storage is not None:
-                self.storage.close()
-            self.history.close()
+            self.durability.close()
             if self._trace is not None:
                 self._trace.close()
         if self._error is not None:
@@ -172,6 +172,7 @@ class Node:
         self.log.info("stopped")
 
     def stop(self) -> None:
+        """Stop in order: finish what is under way, and keep a snapshot."""
         self._stopping.set()
 
     def leave(self) -> None:
@@ -185,7 +186,7 @@ class Node:
             self._schedule()
 
     async def _say_goodbye(self) -> None:
-        """Others count on what was sent."""
+        """Wait until the others have what was sent: they count on it, and nobody sends it again."""
         deadline = self._loop.time() + SECONDS_TO_STOP
         links = [link for link in self.links.values() if link.connection is not None]
         while any(link.kept for link in links) and self._loop.time() < deadline:
@@ -197,22 +198,9 @@ class Node:
         """Something that must not happen did: say so and stop, before anything else leaves this node."""
         if self._error is None:
             self._error = error
+            self.durability.fail()
             self.log.error("stopping", error=f"{type(error).__name__}: {error}")
         self._stopping.set()
-
-    async def _settle(self) -> None:
-        """Finish the commit under way, and keep a snapshot so that the next start is quick."""
-        self._ended = True
-        deadline = self._loop.time() + SECONDS_TO_STOP
-        while self._committing and self._loop.time() < deadline:
-            await asyncio.sleep(0.005)
-        if self.storage is not None and not self._committing and self._error is None:
-            for tick in self._waiting:
-                self._unsynced += tick.records
-                self._untraced += tick.deliveries
-            blocks = self.history.take_unwritten()
-            await self._loop.run_in_executor(self._disk, self._write, self._unsynced, blocks, self._save())
-            self._trace_rows(self._untraced)
 
     def _contexts(self) -> tuple[SSLContext | None, SSLContext | None]:
         if self.config.tls is None:
@@ -231,55 +219,60 @@ class Node:
             ) from None
 
     async def _recover(self, context: SSLContext | None) -> None:
+        """Start the protocol with what is on disk, with what others know, or with nothing."""
         config = self.config
-        storage = Storage(self.me.data, f"{config.name} {self.me.name}", new=self._new or self._rejoin)
-        self.storage = storage
-        starts = storage.count_start()
+        starts = self.durability.open(new=self._new or self._rejoin)
         if starts > 1 and not self.protocol.durable:
             raise UsageError(
                 f"{self.me.name} has run before, and a replica of {self.protocol.name} that stops is lost for good: "
                 "the others go on without it; for all of them, make a new cluster"
             )
         if self._trace_path is not None:
-            self._trace = TraceWriter(self._trace_path, config.name, self.me.name, self.group_names[self.me.group])
-            self._trace.begin(len(config.topology.groups[self.me.group]) - config.spare)
+            self._trace = ReplicaTrace(self._trace_path, config, self.me)
         if self._rejoin or (not config.durable and starts > 1):
-            storage.set_aside()
-            storage.recover()
             await self._start_from_peers(context)
         elif config.durable:
-            self._start_from_disk(storage)
+            self._start_from_disk()
         else:
             self.engine.start(time.monotonic_ns(), None)
             if config.is_spare(self.me):
                 self.engine.process.join_group(time.monotonic_ns())
             if config.app == "ledger":
-                self.history = History(self.me.data / "history")
+                self.durability.open_history()
         if not config.durable:
-            storage.close()
-            self.storage = None
+            self.durability.keep_no_records()
 
-    def _start_from_disk(self, storage: Storage) -> None:
-        recovered = storage.recover()
+    def _start_from_disk(self) -> None:
+        assert self.durability.storage is not None
+        recovered = self.durability.storage.recover()
         position = 0
         records = recovered.records
         if recovered.snapshot is not None:
-            saved = self._restore(recovered.snapshot)
-            position = saved.position
-            records = saved.protocol + records
-        self.history = History(self.me.data / "history", position)
-        self._passed = position
+            snapshot = self._restore(recovered.snapshot)
+            position = snapshot.position
+            records = snapshot.protocol + records
+        self.durability.open_history(position)
+        if self._trace is not None:
+            self._trace.position = position
         self.engine.start(time.monotonic_ns(), records if records else None)
+        # What was delivered after the snapshot is delivered again: the application has not seen it in this life.
         again = self.engine.out.deliveries
         self.engine.out.deliveries = []
         self._deliver(again)
-        self._trace_rows(again)
+        self.delivered_for_good(again)
         if recovered.cut:
             self.log.warning("torn write cut off", bytes=recovered.cut)
         self.log.info("recovered", records=len(records), position=self.history.end)
 
     async def _start_from_peers(self, context: SSLContext | None) -> None:
-        """With the state of another member; on disk, with the fact that it is not ours, before anybody hears of us."""
+        """Start with the state of another member, without what may be on disk.
+
+        It is on disk, with the fact that it is not ours, before anybody hears of us: a replica that forgot what it
+        promised must not vote, and a crash in between must not make it think that it can.
+        """
+        assert self.durability.storage is not None
+        self.durability.storage.set_aside()
+        self.durability.storage.recover()
         position = self._trace.deliveries if self._trace is not None else -1
         peers = [member for member in self.config.members if member.group == self.me.group and member is not self.me]
         if not peers:
@@ -290,23 +283,21 @@ class Node:
             floor = max(floor, msgspec.msgpack.decode(answer, type=int))
         answer = await self._ask(peers[0], context, frames.STATE, position if position >= 0 else 2**62)
         state = frames.state_decoder.decode(answer)
-        saved = self._restore(state.saved)
-        self.history = History(self.me.data / "history" if self.config.durable else None, saved.position)
+        snapshot = self._restore(state.snapshot)
+        self.durability.open_history(snapshot.position, on_disk=self.config.durable)
         if self._trace is not None:
             rows = unpack_rows(state.rows, len(self.group_names))
-            self._passed = saved.position - len(rows)
-            for ts, index, _, m in rows:
-                self._trace_row(self._trace, m, ts, index)
-            self._trace.flush()
-        self._passed = saved.position
-        self.engine.rejoin(time.monotonic_ns(), saved.protocol, floor)
-        self.engine.out.deliveries.clear()
-        if self.config.durable and self.storage is not None:
-            self.storage.snapshot(self._save())
-        self.log.info("joining", state_of=peers[0].name, position=saved.position)
+            self._trace.position = snapshot.position - len(rows)
+            self._trace.deliver([(m, ts, index) for ts, index, _, m in rows])
+            self._trace.position = snapshot.position
+        self.engine.rejoin(time.monotonic_ns(), snapshot.protocol, floor)
+        self.engine.out.deliveries.clear()  # the application's part of the snapshot has them
+        if self.config.durable:
+            self.durability.storage.snapshot(self.snapshot().encoded())
+        self.log.info("joining", state_of=peers[0].name, position=snapshot.position)
 
     async def _ask(self, peer: Member, context: SSLContext | None, kind: int, number: int) -> bytes:
-        """Until it answers."""
+        """Ask another member until it answers."""
         while True:
             try:
                 async with asyncio.timeout(SECONDS_TO_FETCH):
@@ -316,35 +307,44 @@ class Node:
                 await asyncio.sleep(1.0)
 
     def absent(self, pid: int) -> int:
-        """A member of this group lost its disk."""
+        """Take note that a member of this group lost its disk; return the ballot above which it may take part again."""
         if self.config.topology.group_of[pid] != self.me.group:
             raise WireError(f"a member of another group than {self.group_names[self.me.group]}")
         if self.engine.process.condition().get("role") == "joining":
             raise WireError(f"{self.me.name} lost its disk as well")
         return self.engine.process.absent(time.monotonic_ns(), pid)
 
-    def _restore(self, data: bytes) -> Saved:
-        saved = msgspec.msgpack.decode(data, type=Saved)
+    def snapshot(self) -> Snapshot:
+        """Return protocol, application, answers and position together.
+
+        They are one cut only where nothing is handled and not yet applied, as at the end of `flush`.
+        """
+        app = self.app.snapshot() if self.app is not None else b""
+        return Snapshot(self.history.end, self.engine.process.snapshot(), app, self.results.rows())
+
+    def _restore(self, data: bytes) -> Snapshot:
+        snapshot = Snapshot.decode(data)
         if self.app is not None:
-            self.app.restore(saved.app)
-        self.results.restore(saved.results)
-        return saved
+            self.app.restore(snapshot.app)
+        self.results.restore(snapshot.results)
+        return snapshot
 
     def state_from(self, position: int) -> bytes:
-        """For a member that lost its disk: our state, and the rows before it from a position on."""
+        """Return, for a member that lost its disk, our state, and the rows before it from a position on."""
         if self.engine.process.condition().get("role") == "joining":
             raise WireError(f"{self.me.name} is joining itself")
-        saved = self._save()
+        snapshot = self.snapshot().encoded()
         rows: list[bytes] = []
         while position < self.history.end:
             first, after, block = self.history.read(max(position, self.history.earliest), ROWS_AT_ONCE)
             rows.append(block if first >= position else rows_behind(block, position - first, len(self.group_names)))
             position = after
-        return frames.encode(State(saved, b"".join(rows)))
+        return frames.encode(StateForRejoin(snapshot, b"".join(rows)))
 
     # Turns of the loop
 
     def on_batch(self, sender: int, batch: bytes) -> None:
+        """Handle a batch of another member. Raises WireError before any of its messages is handled."""
         if self._halted:
             return
         self.metrics.messages_in += self.engine.receive(time.monotonic_ns(), sender, batch)
@@ -375,21 +375,25 @@ class Node:
             self._scheduled = True
             self._loop.call_soon(self.flush)
 
-    def _hurry(self) -> None:
-        self._patience = None
-        self._waited = True
+    def _stop_holding(self) -> None:
+        self._holding = None
+        self._held_long_enough = True
         self._schedule()
 
     def flush(self) -> None:
-        """Act on everything that happened in this turn."""
+        """Act on everything that happened in this turn, in the order of `Effects`, but for records and sends.
+
+        Deliveries are applied before answers are encoded, which carry what the application said, and before the disk
+        has the Tick, whose snapshot must not lack what the protocol has handled.
+        """
         self._scheduled = False
         if self._error is not None or self._ended:
             return
         try:
-            tick = self.engine.drain(time.monotonic_ns(), patience=not self._waited)
-            self._waited = False
-            if tick.patient and self._patience is None:
-                self._patience = self._loop.call_later(PATIENCE, self._hurry)
+            tick = self.engine.drain(time.monotonic_ns(), may_wait=not self._held_long_enough)
+            self._held_long_enough = False
+            if tick.holds and self._holding is None:
+                self._holding = self._loop.call_later(HOLD, self._stop_holding)
             for name, earliest, latest in tick.timers:
                 self._loop.call_later(random.uniform(earliest, latest) / 1e9, self._on_timer, name)
             for kind, detail in tick.notes:
@@ -401,31 +405,25 @@ class Node:
             if tick.answers:
                 for client, batch in self.engine.encode_answers(tick.answers, self.results.by_mid):
                     self.serving.answer(client, batch)
-            if self.storage is None:
-                self._release(tick)
-            else:
-                self._waiting.append(tick)
-                self._commit()
-            if tick.halted:
+            self.durability.take(tick)
+            if tick.halted:  # after its last messages were taken: the others count on them
                 self._halted = True
                 self.log.info("left" if self._leaving else "removed")
                 self.stop()
         except Exception as error:  # half a step may be done: nothing else must leave
             self.fail(error)
 
-    def _deliver(self, deliveries: list[tuple[AppMessage, int]]) -> None:
+    def _deliver(self, deliveries: Deliveries) -> None:
         before = self.history.end
         if self.app is not None:
-            self._apply(self.app, deliveries)
+            self._apply(self.app, deliveries)  # first: positions are those that the history gives next
         if deliveries:
-            self.history.append(deliveries, time.time_ns())
-            if self.storage is None and self._sync_at is None and self.history.on_disk:
-                self._sync_at = self._loop.call_later(SYNC_AFTER, self._sync)
+            self.durability.append(deliveries)
         self.metrics.deliveries += self.history.end - before
         self.serving.grown()
 
     def _guess(self, messages: list[AppMessage]) -> None:
-        """What the order may turn out to be."""
+        """Execute messages ahead of their order, as it may turn out to be."""
         topology = self.config.topology
         group = self.group_names[self.me.group]
         for one in [one for m in messages for one in m.messages()]:
@@ -434,7 +432,8 @@ class Node:
             if self._trace is not None:
                 self._trace.row("optdeliver", message=topology.message_name(one.mid))
 
-    def _apply(self, app: StateMachine, deliveries: list[tuple[AppMessage, int]]) -> None:
+    def _apply(self, app: StateMachine, deliveries: Deliveries) -> None:
+        """Execute messages, each with a position of its own, also where several travelled as one."""
         group = self.group_names[self.me.group]
         topology = self.config.topology
         position = self.history.end
@@ -445,7 +444,8 @@ class Node:
                 position += 1
             self.results.add(m, answers[0] if m.count == 1 else joined(answers))
 
-    def _release(self, tick: Tick) -> None:
+    def release(self, tick: Tick) -> None:
+        """Send what a step wants sent; the disk calls this when the step's records are durable."""
         congested = False
         for pid, batch in tick.batches:
             link = self.links.get(pid)
@@ -456,8 +456,11 @@ class Node:
         if tick.to_self:
             self.engine.receive_own(time.monotonic_ns(), tick.to_self)
             self._schedule()
-        if self.storage is None:
-            self._trace_rows(tick.deliveries)
+
+    def delivered_for_good(self, deliveries: Deliveries) -> None:
+        """Trace what a restart will not deliver again, so that no trace has a delivery twice."""
+        if self._trace is not None and deliveries:
+            self._trace.deliver([(one, ts, index) for m, ts in deliveries for index, one in enumerate(m.messages())])
 
     def _note(self, kind: str, detail: str) -> None:
         facts = msgspec.json.decode(detail or "{}", type=dict[str, object])
@@ -467,98 +470,6 @@ class Node:
         if self._trace is not None:
             self._trace.row(kind, detail=detail or None)
             self._trace.flush()
-
-    def _trace_rows(self, deliveries: list[tuple[AppMessage, int]]) -> None:
-        """Of a durable node only when a restart would not deliver them again; and not what an earlier life traced."""
-        if self._trace is None or not deliveries:
-            return
-        for m, ts in deliveries:
-            for index, one in enumerate(m.messages()):
-                self._trace_row(self._trace, one, ts, index)
-        self._trace.flush()
-
-    def _trace_row(self, trace: TraceWriter, m: AppMessage, ts: int, index: int) -> None:
-        if self._passed >= trace.deliveries:
-            when, tie = place(self.config.topology, ts, index)
-            trace.row("deliver", message=self.config.topology.message_name(m.mid), ts={"time": when, "tie": tie})
-        self._passed += 1
-
-    # Disk
-
-    def _commit(self) -> None:
-        """Make durable what waits, unless that is being done; what needs no commit goes out at once."""
-        if self._committing:
-            return
-        ticks = self._waiting
-        self._waiting = []
-        urgent = False
-        for tick in ticks:
-            self._unsynced += tick.records
-            self._untraced += tick.deliveries
-            urgent = urgent or tick.urgent
-        if not self._unsynced or not urgent:
-            for tick in ticks:
-                self._release(tick)
-            if self._unsynced and self._sync_at is None:
-                self._sync_at = self._loop.call_later(SYNC_AFTER, self._sync)
-            return
-        self._write_behind(ticks)
-
-    def _sync(self) -> None:
-        self._sync_at = None
-        unwritten = self._unsynced or self.storage is None
-        if unwritten and not self._committing and self._error is None and not self._ended:
-            self._write_behind([])
-
-    def _write_behind(self, ticks: list[Tick]) -> None:
-        self._committing = True
-        records, deliveries = self._unsynced, self._untraced
-        self._unsynced, self._untraced = [], []
-        blocks = self.history.take_unwritten()
-        saved = None
-        if self._since_snapshot > SNAPSHOT_EVERY:
-            self._since_snapshot = 0
-            saved = self._save()
-        self._since_snapshot += sum(map(len, records))
-        began = time.monotonic()
-        future = self._loop.run_in_executor(self._disk, self._write, records, blocks, saved)
-        future.add_done_callback(lambda done: self._committed(done, ticks, deliveries, began))
-
-    def _write(self, records: list[bytes], blocks: list[bytes], saved: bytes | None) -> None:
-        """In the thread of the disk."""
-        self.history.write(blocks)
-        if self.storage is None:
-            return
-        if records:
-            self.storage.commit(records)
-        if saved is not None:
-            self.history.sync()
-            self.storage.snapshot(saved)
-
-    def _committed(
-        self, done: "asyncio.Future[None]", ticks: list[Tick], deliveries: list[tuple[AppMessage, int]], began: float
-    ) -> None:
-        self._committing = False
-        if done.cancelled():
-            return
-        error = done.exception()
-        if error is not None:
-            self.fail(error)
-            return
-        self.metrics.committed(time.monotonic() - began)
-        try:
-            self._trace_rows(deliveries)
-            for tick in ticks:
-                self._release(tick)
-            if self._waiting and not self._ended:
-                self._commit()
-        except Exception as problem:
-            self.fail(problem)
-
-    def _save(self) -> bytes:
-        app = self.app.snapshot() if self.app is not None else b""
-        saved = Saved(self.history.end, self.engine.process.snapshot(), app, self.results.rows())
-        return msgspec.msgpack.encode(saved)
 
     # What people and machines look at
 
@@ -582,7 +493,7 @@ class Node:
             "uptime": round(time.monotonic() - self.started, 1),
             **process.condition(),
             "position": self.history.end,
-            "unfinished": not process.idle() or bool(self._unsynced) or self._committing,
+            "unfinished": not process.idle() or self.durability.unfinished,
             "remembered": process.footprint(),
             "clients": len(self.serving.sessions),
             "peers": {link.peer.name: link.connection is not None for link in self.links.values()},

@@ -5,12 +5,13 @@ against the groups it may write to, reads against those it may read.
 """
 
 import asyncio
+from collections import deque
 from hashlib import sha256
 from typing import Final, Protocol, cast
 
 from amcast.core.requests import Request
-from amcast.core.topology import seq_of
-from amcast.core.wire import Message
+from amcast.core.topology import Mid, message_id, sender_of, seq_of
+from amcast.core.wire import AppMessage, Message
 from amcast.errors import AmcastError, PeerError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Grant, Member
@@ -35,6 +36,30 @@ def session_of(client: str, number: int) -> int:
     return owner << SESSION_BITS | number & (1 << SESSION_BITS) - 1
 
 
+class Results:
+    """The answers of the application, kept for as long as a client may ask for them again."""
+
+    def __init__(self) -> None:
+        self.by_mid: dict[Mid, bytes] = {}
+        self._sessions: dict[int, deque[Mid]] = {}
+
+    def add(self, m: AppMessage, result: bytes) -> None:
+        mids = self._sessions.setdefault(sender_of(m.mid), deque())
+        while mids and seq_of(mids[0]) < m.done:
+            self.by_mid.pop(mids.popleft(), None)
+        mids.append(m.mid)
+        self.by_mid[m.mid] = result
+
+    def rows(self) -> list[tuple[int, int, bytes]]:
+        return [(sender_of(mid), seq_of(mid), result) for mid, result in self.by_mid.items()]
+
+    def restore(self, rows: list[tuple[int, int, bytes]]) -> None:
+        for sender, seq, result in rows:
+            mid = message_id(sender, seq)
+            self._sessions.setdefault(sender, deque()).append(mid)
+            self.by_mid[mid] = result
+
+
 class Host(Protocol):
     """The node, as its clients see it."""
 
@@ -42,8 +67,10 @@ class Host(Protocol):
     me: Member
     boot: int
     log: Log
-    history: History
     orders_all: bool  # messages to other groups too
+
+    @property
+    def history(self) -> History: ...
 
     def on_requests(self, client: int, requests: list[Message]) -> None: ...
 

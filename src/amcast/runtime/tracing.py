@@ -11,10 +11,16 @@ from typing import Final
 
 import msgspec
 
+from amcast.core.application import place
+from amcast.core.wire import AppMessage
+from amcast.runtime.config import ClusterConfig, Member
+
 START_SHIFT: Final = 40  # of the count of starts in `seq`
 
 
 class TraceWriter:
+    """Writes the rows of one process behind those of its earlier lives."""
+
     def __init__(self, path: Path, run: str, process: str, group: str | None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.deliveries = 0  # rows that are there already
@@ -59,3 +65,22 @@ class TraceWriter:
     def close(self) -> None:
         self.flush()
         os.close(self._file)
+
+
+class ReplicaTrace(TraceWriter):
+    """The trace of a replica, in which each delivery stands once, however often the replica delivers it."""
+
+    def __init__(self, path: Path, config: ClusterConfig, member: Member) -> None:
+        super().__init__(path, config.name, member.name, config.topology.group_name(member.group))
+        self.position = 0  # of the next delivery; what is before `deliveries` was traced in an earlier life
+        self._topology = config.topology
+        self.begin(len(config.topology.groups[member.group]) - config.spare)
+
+    def deliver(self, rows: list[tuple[AppMessage, int, int]]) -> None:
+        """Trace messages with their timestamps and their places among those with the same timestamp."""
+        for m, ts, index in rows:
+            if self.position >= self.deliveries:
+                when, tie = place(self._topology, ts, index)
+                self.row("deliver", message=self._topology.message_name(m.mid), ts={"time": when, "tie": tie})
+            self.position += 1
+        self.flush()

@@ -1,0 +1,230 @@
+"""What a node makes durable, when, and what waits for that.
+
+Three things go to disk: the records of the protocol (`storage.py`, synced before anything that depends on them leaves
+the node), the ordered log for readers (`history.py`, written beside them, synced with snapshots only), and snapshots,
+which take the place of all records before them. One thread does it, one commit at a time: while it is busy, what
+depends on the disk piles up for the next commit, so that a busy node syncs once for many steps.
+
+What must hold, whoever changes this:
+
+- Nothing of a step that urgently needs its records is released before they are synced; steps are released in the order
+  in which they were taken, also those that need no sync, for links deliver in order.
+- A delivery is traced when a restart would not deliver it again, and not before.
+- The parts of a snapshot belong together (`Host.snapshot`). It goes to disk behind the records that were taken before
+  it: it may hold more than they say, never less.
+"""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol
+
+import msgspec
+
+from amcast.core.wire import AppMessage
+from amcast.runtime.config import ClusterConfig, Member
+from amcast.runtime.engine import Tick
+from amcast.runtime.history import History
+from amcast.runtime.metrics import Metrics
+from amcast.runtime.storage import Storage
+
+SNAPSHOT_EVERY: Final = 64 * 2**20  # bytes of records
+SYNC_AFTER: Final = 0.1  # seconds that records may wait for others before they are committed alone
+SECONDS_TO_STOP: Final = 5.0
+
+Deliveries = list[tuple[AppMessage, int]]  # messages with their timestamps
+
+
+class Snapshot(msgspec.Struct, array_like=True):
+    """A node after so many deliveries: one cut through its protocol, its application and the answers it keeps.
+
+    The order of the fields is the format on disk, and that of what a member without a disk is sent.
+    """
+
+    position: int
+    protocol: list[bytes]
+    app: bytes
+    results: list[tuple[int, int, bytes]]  # sender, seq, answer
+
+    def encoded(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+    @staticmethod
+    def decode(data: bytes) -> "Snapshot":
+        return msgspec.msgpack.decode(data, type=Snapshot)
+
+
+class Host(Protocol):
+    """The node, as its disk sees it."""
+
+    config: ClusterConfig
+    me: Member
+    metrics: Metrics
+
+    def release(self, tick: Tick) -> None:
+        """Send what a step wants sent: its records are durable, or it has none that anybody depends on."""
+
+    def delivered_for_good(self, deliveries: Deliveries) -> None:
+        """Say so of deliveries that a restart does not repeat."""
+
+    def snapshot(self) -> Snapshot:
+        """Return all of the node's state at one cut."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """Stop: the disk cannot be trusted."""
+
+
+class Durability:
+    """The disk of one node. Everything but `_write` runs in the event loop."""
+
+    def __init__(self, host: Host) -> None:
+        self.history = History(None)
+        self.storage: Storage | None = None  # None: nothing but the history is kept
+        self._host = host
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="disk")
+        self._committing = False
+        self._waiting: list[Tick] = []  # for the commit after this one
+        self._unsynced: list[bytes] = []  # records that nothing depends on yet …
+        self._unsettled: Deliveries = []  # … and the deliveries that go with them
+        self._sync_at: asyncio.TimerHandle | None = None
+        self._since_snapshot = 0  # bytes of records
+        self._stopped = False  # no other commit begins
+        self._failed = False  # and what is in memory must not get to the disk any more
+
+    def open(self, *, new: bool) -> int:
+        """Lock the data folder; return how often a process has started in it, this time included."""
+        self.storage = Storage(self._host.me.data, f"{self._host.config.name} {self._host.me.name}", new=new)
+        return self.storage.count_start()
+
+    def open_history(self, position: int = 0, *, on_disk: bool = True) -> None:
+        """Go on with the ordered log at this position."""
+        self.history = History(self._host.me.data / "history" if on_disk else None, position)
+
+    def keep_no_records(self) -> None:
+        """Unlock the folder of a node whose cluster lives in memory."""
+        if self.storage is not None:
+            self.storage.close()
+            self.storage = None
+
+    @property
+    def unfinished(self) -> bool:
+        return bool(self._unsynced) or self._committing
+
+    # While it runs
+
+    def append(self, deliveries: Deliveries) -> None:
+        """Add deliveries to the ordered log that clients read."""
+        self.history.append(deliveries, time.time_ns())
+        if self.storage is None and self.history.on_disk:  # else they are written with the records
+            self._sync_later()
+
+    def take(self, tick: Tick) -> None:
+        """Have a step released as soon as that is safe: at once where there is no disk to wait for."""
+        if self.storage is None:
+            self._host.release(tick)
+            self._host.delivered_for_good(tick.deliveries)
+            return
+        self._waiting.append(tick)
+        self._commit()
+
+    def _commit(self) -> None:
+        """Make durable what waits, unless that is being done; what needs no commit goes out at once."""
+        if self._committing:
+            return
+        ticks = self._waiting
+        self._waiting = []
+        urgent = False
+        for tick in ticks:
+            self._unsynced += tick.records
+            self._unsettled += tick.deliveries
+            urgent = urgent or tick.urgent
+        if self._unsynced and urgent:
+            self._write_behind(ticks)
+            return
+        for tick in ticks:
+            self._host.release(tick)
+        if self._unsynced:
+            self._sync_later()
+
+    def _sync_later(self) -> None:
+        if self._sync_at is None:
+            self._sync_at = asyncio.get_running_loop().call_later(SYNC_AFTER, self._sync)
+
+    def _sync(self) -> None:
+        self._sync_at = None
+        unwritten = self._unsynced or self.storage is None
+        if unwritten and not self._committing and not self._stopped:
+            self._write_behind([])
+
+    def _write_behind(self, ticks: list[Tick]) -> None:
+        """Begin a commit in the thread of the disk; when it is done, release these steps."""
+        self._committing = True
+        records, deliveries = self._unsynced, self._unsettled
+        self._unsynced, self._unsettled = [], []
+        blocks = self.history.take_unwritten()
+        snapshot = None
+        if self._since_snapshot > SNAPSHOT_EVERY:
+            self._since_snapshot = 0
+            snapshot = self._host.snapshot().encoded()  # here, not in the thread: the next step changes the state
+        self._since_snapshot += sum(map(len, records))
+        began = time.monotonic()
+        future = asyncio.get_running_loop().run_in_executor(self._thread, self._write, records, blocks, snapshot)
+        future.add_done_callback(lambda done: self._committed(done, ticks, deliveries, began))
+
+    def _write(self, records: list[bytes], blocks: list[bytes], snapshot: bytes | None) -> None:
+        """Write what one commit holds, in the thread of the disk."""
+        self.history.write(blocks)
+        if self.storage is None:
+            return
+        if records:
+            self.storage.commit(records)
+        if snapshot is not None:
+            self.history.sync()  # first: rows before a snapshot are not delivered again after a restart
+            self.storage.snapshot(snapshot)
+
+    def _committed(self, done: "asyncio.Future[None]", ticks: list[Tick], deliveries: Deliveries, began: float) -> None:
+        self._committing = False
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self._host.fail(error)
+            return
+        self._host.metrics.committed(time.monotonic() - began)
+        try:
+            self._host.delivered_for_good(deliveries)
+            for tick in ticks:
+                self._host.release(tick)
+            if self._waiting and not self._stopped:
+                self._commit()
+        except Exception as problem:  # half of what was committed may have left
+            self._host.fail(problem)
+
+    # The end
+
+    def fail(self) -> None:
+        """Begin no other commit: the node is broken, and what it has in memory may be, too."""
+        self._stopped = self._failed = True
+
+    async def settle(self) -> None:
+        """Finish the commit under way, and keep a snapshot so that the next start is quick."""
+        self._stopped = True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + SECONDS_TO_STOP
+        while self._committing and loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        if self.storage is None or self._committing or self._failed:
+            return
+        for tick in self._waiting:  # never released, but handled and applied: the snapshot holds them
+            self._unsynced += tick.records
+            self._unsettled += tick.deliveries
+        blocks = self.history.take_unwritten()
+        snapshot = self._host.snapshot().encoded()
+        await loop.run_in_executor(self._thread, self._write, self._unsynced, blocks, snapshot)
+        self._host.delivered_for_good(self._unsettled)
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        self.keep_no_records()
+        self.history.close()
