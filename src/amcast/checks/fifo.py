@@ -3,38 +3,21 @@
 So what a process delivers from one sender is a prefix of what that sender multicast to its group. Linear.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
-from amcast.checks.history import History
+from amcast.checks.history import VERBS, Fault, History
 from amcast.checks.verdict import Verdict
-
-
-class Overtaking(NamedTuple):
-    """`process` delivered `later` although it had not delivered `earlier`, of the same sender."""
-
-    process: int
-    earlier: int
-    later: int
 
 
 def check_fifo(history: History) -> Verdict:
     pairs = history.addressed_deliveries()
     if not pairs:
         return history.unknown("fifo", history.nothing_to_compare())
-    sequences = [log.firsts() for log in history.delivered]
-    found = first_overtaking(history, sequences)
-    if found is None:
-        return history.ok("fifo", pairs)
-    rows = [history.multicast_row(found.earlier), history.multicast_row(found.later)]
-    rows.append(history.deliver_row(found.process, found.later))
-    if found.earlier in sequences[found.process]:
-        rows.append(history.deliver_row(found.process, found.earlier))
-    return history.violated("fifo", overtaking_sentence(history, found, "delivered"), tuple(rows))
+    fault = fifo_fault(history, "deliver")
+    return history.ok("fifo", pairs) if fault is None else history.violated("fifo", *fault)
 
 
-def first_overtaking(history: History, sequences: Sequence[Sequence[int]]) -> Overtaking | None:
-    """Look through what each process delivered, given without repetitions, for a message that overtook another."""
+def fifo_fault(history: History, kind: str) -> Fault | None:
+    """Find a delivery of this kind before an earlier message of the same sender is delivered."""
+    sequences = [log.firsts() for log in history.logs(kind)]
     for group, members in enumerate(history.members):
         by_sender: dict[int, list[int]] = {}
         for message in history.addressed[group]:
@@ -45,11 +28,14 @@ def first_overtaking(history: History, sequences: Sequence[Sequence[int]]) -> Ov
                 if history.is_addressed(message, group):
                     expected = next(due[history.sender[message]])
                     if message != expected:
-                        return Overtaking(process, expected, message)
+                        return _overtaking(history, kind, process, expected, message)
     return None
 
 
-def overtaking_sentence(history: History, found: Overtaking, verb: str) -> str:
-    process, sender = history.processes[found.process], history.processes[history.sender[found.later]]
-    earlier, later = history.messages[found.earlier], history.messages[found.later]
-    return f"{process} {verb} {later} without having {verb} {earlier}, which {sender} had multicast before"
+def _overtaking(history: History, kind: str, process: int, earlier: int, later: int) -> Fault:
+    who, sender = history.processes[process], history.processes[history.sender[later]]
+    first, second, verb = history.messages[earlier], history.messages[later], VERBS[kind]
+    rows = [history.multicast_row(earlier), history.multicast_row(later), history.delivery_row(kind, process, later)]
+    if earlier in history.logs(kind)[process].messages:
+        rows.append(history.delivery_row(kind, process, earlier))
+    return f"{who} {verb} {second} without having {verb} {first}, which {sender} had multicast before", tuple(rows)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from operator import lt
-from typing import Final
+from typing import Any, Final
 
 from amcast.checks.evidence import NOTHING, Evidence
 from amcast.checks.verdict import Verdict
@@ -26,6 +26,9 @@ NOWHERE: Final = -1
 NO_GROUP: Final = -1
 _NO_TIME: Final = -(2**63)
 MOST_MEMBERS: Final = 1_000_000
+VERBS: Final = {"deliver": "delivered", "optdeliver": "optimistically delivered"}
+
+Fault = tuple[str, tuple[Event, ...]]  # what is wrong, and the rows that show it
 
 
 class EventLog:
@@ -283,6 +286,13 @@ class History:
         dest = self.dest[message]
         return dest != NOWHERE and group in self.dest_sets[dest]
 
+    def logs(self, kind: str) -> list[EventLog]:
+        """Return what each process delivered, for good (`deliver`) or optimistically (`optdeliver`)."""
+        return self.delivered if kind == "deliver" else self.optimistic
+
+    def is_client(self, process: int) -> bool:
+        return self.group_of[process] == NO_GROUP
+
     def is_down(self, process: int) -> bool:
         """Crashed, and not restarted since."""
         crashes = self.crash_seqs[process]
@@ -290,15 +300,8 @@ class History:
 
     def absent(self) -> str:
         """Say which processes that messages are addressed to are not in the trace; empty if all are there."""
-        addressed = [group for group in range(len(self.groups)) if len(self.addressed[group])]
-        if gone := sorted(self.groups[group] for group in addressed if not self.members[group]):
-            return no_process_of(gone)
-        for group in sorted(addressed, key=self.groups.__getitem__):
-            if len(self.members[group]) < self.sizes[group]:
-                return too_few(self.groups[group], len(self.members[group]), self.sizes[group])
-        if addressed and not self.started and all(len(self.members[group]) == 1 for group in addressed):
-            return SOLITARY
-        return ""
+        known = zip(self.groups, self.members, self.sizes, self.addressed, strict=True)
+        return who_is_absent([(name, len(found), size) for name, found, size, sent in known if sent], self.started)
 
     def multicast_deliveries(self) -> int:
         """Count the deliveries of messages that somebody multicast, each once at a process."""
@@ -330,40 +333,37 @@ class History:
 
     # -- rows of a counter-example
 
-    def deliver_row(self, process: int, message: int, nth: int = 0) -> Event:
-        return self._deliver_row("deliver", self.delivered[process], process, message, nth)
+    def deliver_row(self, process: int, message: int) -> Event:
+        return self.delivery_row("deliver", process, message)
 
-    def optdeliver_row(self, process: int, message: int, nth: int = 0) -> Event:
-        return self._deliver_row("optdeliver", self.optimistic[process], process, message, nth)
-
-    def multicast_row(self, message: int) -> Event:
-        seq, time = self._row_of_multicast(message)
-        sender = self.sender[message]
-        name = self.processes[sender]
-        return Event(
-            self.run, "multicast", name, self.group_name(sender), seq, time, self.messages[message], name,
-            tuple(self.groups[group] for group in self.dest_sets[self.dest[message]]),
-        )  # fmt: skip
-
-    def _deliver_row(self, kind: str, log: EventLog, process: int, message: int, nth: int) -> Event:
+    def delivery_row(self, kind: str, process: int, message: int, nth: int = 0) -> Event:
+        """Return the row of the nth delivery of this kind, counted from 0."""
+        log = self.logs(kind)[process]
         index = -1
         for _ in range(nth + 1):
             index = log.messages.index(message, index + 1)
-        name = self.processes[process]
-        time = None if log.times[index] == _NO_TIME else log.times[index]
-        return Event(self.run, kind, name, self.group_name(process), log.seqs[index], time, self.messages[message])
+        return self._row(kind, log, index, process, message)
 
-    def _row_of_multicast(self, message: int) -> tuple[int, int | None]:
-        log = self.multicast[self.sender[message]]
-        index = log.messages.index(message)
-        return log.seqs[index], None if log.times[index] == _NO_TIME else log.times[index]
+    def multicast_row(self, message: int) -> Event:
+        sender = self.sender[message]
+        log = self.multicast[sender]
+        dest = tuple(self.dest_groups(message))
+        return self._row("multicast", log, log.messages.index(message), sender, message, self.processes[sender], dest)
+
+    def _row(self, kind: str, log: EventLog, index: int, process: int, message: int, *rest: Any) -> Event:
+        time = None if log.times[index] == _NO_TIME else log.times[index]
+        name, group = self.processes[process], self.group_name(process)
+        return Event(self.run, kind, name, group, log.seqs[index], time, self.messages[message], *rest)
 
     def group_name(self, process: int) -> str | None:
         group = self.group_of[process]
         return None if group == NO_GROUP else self.groups[group]
 
     def dest_names(self, message: int) -> str:
-        return ", ".join(self.groups[group] for group in self.dest_sets[self.dest[message]]) or "nobody"
+        return ", ".join(self.dest_groups(message)) or "nobody"
+
+    def dest_groups(self, message: int) -> list[str]:
+        return [self.groups[group] for group in self.dest_sets[self.dest[message]]]
 
 
 NOTHING_DELIVERED: Final = "nothing was delivered"
@@ -379,8 +379,20 @@ def no_process_of(groups: Sequence[str]) -> str:
     return f"messages are addressed to {', '.join(groups)}, of which no process is in the trace"
 
 
-def too_few(group: str, found: int, size: int) -> str:
-    return f"of {group} only {found} of {size} members are in the trace"
+def who_is_absent(addressed: Iterable[tuple[str, int, int]], started: bool) -> str:
+    """Say which processes that messages are addressed to are not in the trace; empty if all are there.
+
+    `addressed` are groups, each with how many of its members the trace has and how many it should have.
+    """
+    groups = sorted(addressed)
+    if gone := [name for name, found, _ in groups if not found]:
+        return no_process_of(gone)
+    for name, found, size in groups:
+        if found < size:
+            return f"of {name} only {found} of {size} members are in the trace"
+    if groups and not started and all(found == 1 for _, found, _ in groups):
+        return SOLITARY
+    return ""
 
 
 def stated_members(detail: str | None) -> int:

@@ -1,38 +1,28 @@
 """Integrity: no process delivers a message twice, and a delivered message was multicast."""
 
-from collections.abc import Iterable
-
-from amcast.checks.history import NOBODY, NOTHING_DELIVERED, History
+from amcast.checks.history import NOBODY, NOTHING_DELIVERED, VERBS, Fault, History
 from amcast.checks.verdict import Verdict
 
 
 def check_integrity(history: History) -> Verdict:
     if not history.evidence.deliveries:
         return history.unknown("integrity", NOTHING_DELIVERED)
-    for process, log in enumerate(history.delivered):
-        name = history.processes[process]
-        unique = dict.fromkeys(log.messages)
-        for message in unique:
+    fault = integrity_fault(history, "deliver")
+    return history.ok("integrity") if fault is None else history.violated("integrity", *fault)
+
+
+def integrity_fault(history: History, kind: str) -> Fault | None:
+    """Find a delivery of this kind that repeats another one, or that no multicast explains."""
+    for process, log in enumerate(history.logs(kind)):
+        does = f"{history.processes[process]} {VERBS[kind]}"
+        seen: set[int] = set()
+        for message in dict.fromkeys(log.messages):
             if history.sender[message] == NOBODY:
-                return history.violated(
-                    "integrity",
-                    f"{name} delivered {history.messages[message]}, which nobody multicast",
-                    (history.deliver_row(process, message),),
-                )
-        if len(unique) < len(log.messages):
-            message = first_repeated(log.messages)
-            return history.violated(
-                "integrity",
-                f"{name} delivered {history.messages[message]} twice",
-                (history.deliver_row(process, message), history.deliver_row(process, message, nth=1)),
-            )
-    return history.ok("integrity")
-
-
-def first_repeated(messages: Iterable[int]) -> int:
-    seen: set[int] = set()
-    for message in messages:
-        if message in seen:
-            return message
-        seen.add(message)
-    raise AssertionError("no message is repeated")
+                reason = f"{does} {history.messages[message]}, which nobody multicast"
+                return reason, (history.delivery_row(kind, process, message),)
+        for message in log.messages:
+            if message in seen:
+                rows = tuple(history.delivery_row(kind, process, message, nth) for nth in (0, 1))
+                return f"{does} {history.messages[message]} twice", rows
+            seen.add(message)
+    return None

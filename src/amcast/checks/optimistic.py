@@ -1,20 +1,17 @@
 """Optimistic delivery: how often the guess was wrong (a figure), and whether the guesses keep the rules (the verdict).
 
 A mistake is a delivery that is not the next undelivered one in the order in which the same process delivered
-optimistically; a message that was never delivered optimistically is a mistake too. The rules are integrity, validity
+optimistically. A message that was never delivered optimistically is a mistake too. The rules are integrity, validity
 and fifo, of `optdeliver` rows.
 """
 
 from collections.abc import Sequence
 
-from amcast.checks.fifo import first_overtaking, overtaking_sentence
-from amcast.checks.history import NOBODY, History
-from amcast.checks.integrity import first_repeated
-from amcast.checks.validity import first_not_addressed, not_addressed
+from amcast.checks.fifo import fifo_fault
+from amcast.checks.history import History
+from amcast.checks.integrity import integrity_fault
+from amcast.checks.validity import validity_fault
 from amcast.checks.verdict import Verdict
-from amcast.core.trace import Event
-
-_VERB = "optimistically delivered"
 
 
 def check_optimistic(history: History) -> Verdict:
@@ -22,10 +19,11 @@ def check_optimistic(history: History) -> Verdict:
     if not guesses:
         return history.unknown("optimistic", "the run has no optdeliver rows")
     figure = _figure(history)
-    fault = _integrity_or_validity_fault(history) or _fifo_fault(history)
-    if fault is None:
-        return history.ok("optimistic", guesses, figure)
-    return history.violated("optimistic", fault[0], fault[1], figure)
+    for fault_of in (integrity_fault, validity_fault, fifo_fault):
+        fault = fault_of(history, "optdeliver")
+        if fault is not None:
+            return history.violated("optimistic", *fault, figure)
+    return history.ok("optimistic", guesses, figure)
 
 
 def _figure(history: History) -> dict[str, int | float]:
@@ -51,33 +49,3 @@ def count_mistakes(guessed: Sequence[int], final: Sequence[int]) -> int:
             mistakes += 1
         done.add(message)
     return mistakes
-
-
-def _integrity_or_validity_fault(history: History) -> tuple[str, tuple[Event, ...]] | None:
-    for process, log in enumerate(history.optimistic):
-        name = history.processes[process]
-        unsent = next((message for message in log.messages if history.sender[message] == NOBODY), None)
-        if unsent is not None:
-            what = f"{name} {_VERB} {history.messages[unsent]}, which nobody multicast"
-            return what, (history.optdeliver_row(process, unsent),)
-        if len(log.firsts()) < len(log.messages):
-            again = first_repeated(log.messages)
-            rows = (history.optdeliver_row(process, again), history.optdeliver_row(process, again, nth=1))
-            return f"{name} {_VERB} {history.messages[again]} twice", rows
-        stray = first_not_addressed(history, process, log)
-        if stray is not None:
-            what = f"{name} {_VERB} {not_addressed(history, process, stray)}"
-            return what, (history.multicast_row(stray), history.optdeliver_row(process, stray))
-    return None
-
-
-def _fifo_fault(history: History) -> tuple[str, tuple[Event, ...]] | None:
-    sequences = [log.firsts() for log in history.optimistic]
-    found = first_overtaking(history, sequences)
-    if found is None:
-        return None
-    rows = [history.multicast_row(found.earlier), history.multicast_row(found.later)]
-    rows.append(history.optdeliver_row(found.process, found.later))
-    if found.earlier in sequences[found.process]:
-        rows.append(history.optdeliver_row(found.process, found.earlier))
-    return overtaking_sentence(history, found, _VERB), tuple(rows)

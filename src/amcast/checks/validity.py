@@ -3,7 +3,7 @@
 A message that nobody multicast has no destinations to compare with: that is integrity's business.
 """
 
-from amcast.checks.history import NOWHERE, EventLog, History
+from amcast.checks.history import NOWHERE, VERBS, Fault, History
 from amcast.checks.verdict import Verdict
 
 
@@ -11,28 +11,22 @@ def check_validity(history: History) -> Verdict:
     known = history.multicast_deliveries()
     if not known:
         return history.unknown("validity", history.nothing_to_compare())
-    for process, log in enumerate(history.delivered):
-        message = first_not_addressed(history, process, log)
-        if message is not None:
-            return history.violated(
-                "validity",
-                f"{history.processes[process]} delivered {not_addressed(history, process, message)}",
-                (history.multicast_row(message), history.deliver_row(process, message)),
-            )
-    return history.ok("validity", known)
+    fault = validity_fault(history, "deliver")
+    return history.ok("validity", known) if fault is None else history.violated("validity", *fault)
 
 
-def first_not_addressed(history: History, process: int, log: EventLog) -> int | None:
-    group = history.group_of[process]
-    for message in log.messages:
-        dest = history.dest[message]
-        if dest != NOWHERE and group not in history.dest_sets[dest]:
-            return message
+def validity_fault(history: History, kind: str) -> Fault | None:
+    """Find a delivery of this kind at a process that the message is not addressed to."""
+    for process, log in enumerate(history.logs(kind)):
+        group = history.group_of[process]
+        for message in log.messages:
+            dest = history.dest[message]
+            if dest != NOWHERE and group not in history.dest_sets[dest]:
+                name = history.messages[message]
+                where = "is a client" if history.is_client(process) else f"is in {history.group_name(process)}"
+                reason = (
+                    f"{history.processes[process]} {VERBS[kind]} {name}, but the process {where} and {name} is "
+                    f"addressed to {history.dest_names(message)}"
+                )
+                return reason, (history.multicast_row(message), history.delivery_row(kind, process, message))
     return None
-
-
-def not_addressed(history: History, process: int, message: int) -> str:
-    group = history.group_name(process)
-    where = "is a client" if group is None else f"is in {group}"
-    name, dest = history.messages[message], history.dest_names(message)
-    return f"{name}, but the process {where} and {name} is addressed to {dest}"

@@ -33,7 +33,7 @@ MUTANTS = [
     ),
     shell_mutant(
         "absent_groups_are_not_missed", "amcast.checks.history",
-        ("            return no_process_of(gone)\n", "            pass\n"),
+        ("        return no_process_of(gone)\n", "        pass\n"),
         caught_by=f"{VERIFY}::test_nothing_is_not_ok",
     ),
     shell_mutant(
@@ -43,7 +43,7 @@ MUTANTS = [
     ),
     shell_mutant(
         "nobody_is_missed_for_want_of_start_rows", "amcast.checks.history",
-        ("            return SOLITARY\n", '            return ""\n'),
+        ("        return SOLITARY\n", '        return ""\n'),
         caught_by=f"{EVIDENCE}::test_one_process_per_group_may_be_all_that_is_left_of_it",
     ),
     shell_mutant(

@@ -25,9 +25,7 @@ from amcast.checks.history import (
     NOTHING_DELIVERED,
     NOTHING_KNOWN,
     NOTHING_MULTICAST,
-    SOLITARY,
-    no_process_of,
-    too_few,
+    who_is_absent,
 )
 from amcast.checks.termination import NOTHING_DUE
 from amcast.core.trace import Event
@@ -292,16 +290,12 @@ class _Judgement:
         processes, seen = self.participants.processes, self.seen[run]
         if not processes.ended[run]:
             return CUT_OFF
-        if gone := self.absent.get(run):
-            return no_process_of(sorted(gone))
         names = {number: name for (of_run, name), number in processes.group_numbers.items() if of_run == run}
         found = np.diff(processes.member_start)
-        addressed = sorted(self.addressed[run], key=names.__getitem__)
-        for group in addressed:
-            if found[group] < processes.sizes[group]:
-                return too_few(names[group], int(found[group]), int(processes.sizes[group]))
-        if addressed and not processes.started[run] and all(found[group] == 1 for group in addressed):
-            return SOLITARY
+        addressed = [(names[group], int(found[group]), int(processes.sizes[group])) for group in self.addressed[run]]
+        addressed += [(name, 0, 0) for name in self.absent.get(run, ())]
+        if absent := who_is_absent(addressed, bool(processes.started[run])):
+            return absent
         if self.compared[run, name]:
             return ""
         if name == "termination":
