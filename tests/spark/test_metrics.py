@@ -20,8 +20,8 @@ from amcast.protocols import protocol
 from amcast.sim.network import MILLISECOND
 from amcast.sim.simulation import Crash, Simulation
 from amcast.sim.summary import Summary, SummaryRecorder
-from amcast.spark.metric_tables import LOAD
-from amcast.spark.metrics import TABLES, TIMED, Collected, collect, collect_from, metrics, save
+from amcast.spark.metric_tables import LOAD, TABLES
+from amcast.spark.metrics import TIMED, Collected, collect, collect_from, metrics, save
 from amcast.spark.tables import read_rows
 from amcast.swarm.seeds import make_trial
 from amcast.tracefile import ParquetRecorder, write_csv, write_jsonl

@@ -1,6 +1,7 @@
 """Draws what `reproduce` measured. Rows in, a PNG out."""
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from itertools import cycle
 from math import nan
 from pathlib import Path
@@ -13,7 +14,9 @@ from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatt
 
 from amcast.protocols import PROTOCOLS
 from amcast.report.figure import Plot
+from amcast.report.plots import MARKERS
 from amcast.sim.network import SECOND, nanoseconds
+from amcast.tracefile.out import write_whole
 
 LABELS: Final = {
     "messages_per_second": "throughput, messages/s",
@@ -32,7 +35,6 @@ LABELS: Final = {
     "scenario": "failures: all the time (wc), after every λ unreliable rounds, never (nf)",
 }
 GUESSES: Final = {"last_ms_p95": "optimistic_ms_p95"}  # what to draw beside, where it was measured
-MARKERS: Final = "osD^vP*X"
 DPI: Final = 150
 MOST_COLUMNS: Final = 3
 
@@ -195,8 +197,7 @@ def draw_timeline(path: Path, title: str, plot: Plot, bins: Rows, crashes: Rows)
 
 
 def save(sheet: Sheet, path: Path) -> None:
-    """All of the picture or nothing."""
-    unfinished = path.with_name(f".{path.name}.tmp")
     FigureCanvasAgg(sheet)
-    sheet.savefig(unfinished, dpi=DPI, format="png", metadata={"Software": None})
-    unfinished.replace(path)
+    picture = BytesIO()
+    sheet.savefig(picture, dpi=DPI, format="png", metadata={"Software": None})
+    write_whole(path, picture.getvalue())

@@ -7,8 +7,6 @@ report is about: `run1` gets `run1-report.html` and `run1-report/`.
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +24,7 @@ from amcast.report.plots import Picture
 from amcast.report.sections import Material, lead, sections, subtitle, title
 from amcast.report.verdicts import summary
 from amcast.tracefile.columns import Columns
+from amcast.tracefile.out import whole_folder, write_whole
 
 TABLES_OF_A_SWEEP: Final = ("sweep",)
 
@@ -141,7 +140,7 @@ def refuse_place(place: Path, folder: Path) -> None:
 
 
 def is_ours(entry: Path) -> bool:
-    from amcast.spark.metrics import TABLES
+    from amcast.spark.metric_tables import TABLES
 
     if entry.is_symlink() or not entry.is_file():
         return False
@@ -151,23 +150,12 @@ def is_ours(entry: Path) -> bool:
 def write(place: Path, folder: Path, text: str, tables: Mapping[str, pa.Table], pictures: Sequence[Picture]) -> None:
     """The folder, then the page: each of them whole or not at all."""
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=place.parent))
-        try:
+        with whole_folder(folder) as unfinished:
             for name, table in tables.items():
                 pyarrow.csv.write_csv(flat(table), unfinished / f"{name}.csv")
             for picture in pictures:
                 (unfinished / f"{picture.name}.png").write_bytes(picture.png)
-            unfinished_page = unfinished.with_suffix(".html.tmp")
-            unfinished_page.write_text(text, encoding="utf-8")
-            unfinished.chmod(0o755)
-            if folder.exists():
-                shutil.rmtree(folder)
-            os.replace(unfinished, folder)
-            os.replace(unfinished_page, place)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            unfinished.with_suffix(".html.tmp").unlink(missing_ok=True)
+            write_whole(place, text)
     except OSError as error:
         raise UsageError(
             f"{place}: the report cannot be written ({error.strerror or error}); choose another --out"

@@ -22,7 +22,8 @@ from amcast.spark.recovery import CLIENTS, crashes, delivery_bins, settled_s, wi
 from amcast.spark.row import OK, RUN_SCHEMA
 from amcast.spark.seen import evidence_of
 from amcast.spark.session import open_session
-from amcast.spark.sweep import Watch, read_runs, sweep, write_whole
+from amcast.spark.sweep import Watch, read_runs, sweep
+from amcast.tracefile.out import write_whole
 
 if TYPE_CHECKING:
     from amcast.spark.session import SparkSession

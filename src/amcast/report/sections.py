@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from amcast.checks.evidence import Evidence
+from amcast.checks.evidence import Evidence, count
 from amcast.checks.verdict_file import Verdicts
 from amcast.protocols import PROTOCOLS
 from amcast.report import plots
@@ -143,15 +143,15 @@ def title(material: Material) -> str:
 def subtitle(material: Material) -> str:
     only = material.only
     if only is None:
-        parts = [_count(max(len(material.runs), len(material.rows("sweep"))), "run")]
+        parts = [count(max(len(material.runs), len(material.rows("sweep"))), "run")]
         if material.varying:
             parts.append("over " + ", ".join(CONFIG_TITLES[name].partition(",")[0] for name in material.varying))
         return " ".join(parts)
     parts = [f"run {only['run']}"]
     if only["groups"] and only["replicas"]:
-        parts.append(f"{_count(only['groups'], 'group')} of {only['replicas']}")
+        parts.append(f"{count(only['groups'], 'group')} of {only['replicas']}")
     if only["clients"]:
-        parts.append(_count(only["clients"], "client"))
+        parts.append(count(only["clients"], "client"))
     parts += [str(only["network"])] if only["network"] else []
     parts += [f"seed {only['seed']}"] if only["seed"] is not None else []
     return " · ".join(parts)
@@ -197,7 +197,7 @@ def _share_delivered(runs: Sequence[Row]) -> str:
 def _by_whom(seen: Evidence) -> str:
     if not seen.deliveries:
         return "nothing was delivered"
-    return f"of {seen.replicas:,} of {_count(seen.expected, 'replica')}" if seen.expected else ""
+    return f"of {seen.replicas:,} of {count(seen.expected, 'replica')}" if seen.expected else ""
 
 
 def sections(material: Material, pictures: list[Picture], folder: str) -> list[Section]:
@@ -349,12 +349,6 @@ def _cdf_lines(material: Material) -> list[Line]:
     return [Line(label, [row["ms"] for row in points], [row["percent"] for row in points]) for label, points in ordered]
 
 
-def _order(config: Row, names: Sequence[str]) -> tuple[tuple[float, str], ...]:
-    """Numbers as numbers, texts as texts, nothing first."""
-    values = [config[name] for name in names]
-    return tuple((value, "") if isinstance(value, int | float) else (-1.0, str(value or "")) for value in values)
-
-
 def _load(config: Row) -> tuple[float, int]:
     return config["rate"] or 0.0, config["clients"] or 0
 
@@ -423,7 +417,7 @@ def _recovery(material: Material, pictures: list[Picture], folder: str) -> Itera
     configs = {run["run"]: run for run in material.runs}
     apart = [name for name in material.varying if name != "crash_plan"]
     points: dict[str, list[float]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: _order(configs[row["run"]], apart)):
+    for row in sorted(rows, key=lambda row: _in_order(configs[row["run"]][name] for name in apart)):
         if row["recovery_ms"] is not None:
             points[_label(configs[row["run"]], apart) or "all runs"].append(row["recovery_ms"])
     if sum(map(len, points.values())) > 1:
@@ -571,7 +565,3 @@ def _runs(material: Material, pictures: list[Picture], folder: str) -> Iterator[
     runs = [run | {"crash_plan": _times(run["crash_plan"] or "")} for run in material.runs]
     name = "runs" if "runs" in material.tables else "sweep"
     yield table("Configuration and totals of each run", _of_interest(columns, runs), runs, f"{folder}/{name}.csv")
-
-
-def _count(many: int, noun: str) -> str:
-    return f"{many:,} {noun}{'' if many == 1 else 's'}"

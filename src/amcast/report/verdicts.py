@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from amcast.checks.evidence import Evidence, total
+from amcast.checks.evidence import Evidence, count, total
 from amcast.checks.verdict_file import ALWAYS, STATUSES, Verdicts, evidence_in
 from amcast.report.page import paragraph, table
 from amcast.spark.seen import named
@@ -87,7 +87,7 @@ def doubts(given: Verdicts, verdicts: Sequence[Judged], deliveries: Deliveries) 
     for verdict in others[:1]:
         found.append(
             f"{verdict.property} of run {verdict.run} was judged on {verdict.evidence.deliveries:,} deliveries, "
-            f"but {deliveries[verdict.run]:,} are here ({len(others):,} of {_verdicts(len(verdicts))} differ); "
+            f"but {deliveries[verdict.run]:,} are here ({len(others):,} of {count(len(verdicts), 'verdict')} differ); "
             f"verify this trace"
         )
     return found
@@ -107,7 +107,7 @@ def tile(given: Verdicts, verdicts: Sequence[Judged], deliveries: Deliveries) ->
 
 def tally(given: Verdicts, verdicts: Sequence[Judged]) -> str:
     """As the tile and the terminal say it: `4 of 5 verdicts ok`, or `1 of 1 verdict ok, order only`."""
-    text = f"{Counter(verdict.status for verdict in verdicts)['ok']:,} of {_verdicts(len(verdicts))} ok"
+    text = f"{Counter(verdict.status for verdict in verdicts)['ok']:,} of {count(len(verdicts), 'verdict')} ok"
     return text if set(ALWAYS) <= set(given.asked) else f"{text}, {', '.join(given.asked)} only"
 
 
@@ -160,7 +160,3 @@ def _text(value: object) -> str:
     if isinstance(value, dict) and {"time", "tie"} <= value.keys():
         return f"{value['time']}, {value['tie']}"
     return str(value)
-
-
-def _verdicts(many: int) -> str:
-    return f"{many:,} verdict{'' if many == 1 else 's'}"

@@ -1,8 +1,9 @@
 """The tables of `amcast.spark.metrics`, a function each, from the facts that they share."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -426,3 +427,25 @@ def messages_sent_table(facts: Facts) -> DataFrame:
             (F.col("bytes") / F.col("multicasts")).alias("bytes_per_multicast"),
         )
     )
+
+
+class Table(NamedTuple):
+    """How a table is made, what its rows are sorted by when they are collected, and the kind of row it needs."""
+
+    make: Callable[[Facts], DataFrame]
+    sorted_by: tuple[str, ...]
+    needs: str = ""
+
+
+TABLES: Final[Mapping[str, Table]] = {
+    "runs": Table(runs_table, ("run",)),
+    "latency": Table(latency_table, ("run", "role", "group")),
+    "latency_by_load": Table(latency_by_load_table, (*LOAD, "role")),
+    "latency_cdf": Table(latency_cdf_table, (*LOAD, "role", "percent")),
+    "timeline": Table(timeline_table, ("run", "group", "bin")),
+    "convoy": Table(convoy_table, ("run", "dest_groups")),
+    "optimistic": Table(optimistic_table, ("run", "process"), needs="optdeliver"),
+    "messages": Table(messages_sent_table, ("run", "type"), needs="send"),
+    "recovery": Table(recovery_table, ("run", "crash_ms", "process"), needs="crash"),
+    "incidents": Table(incidents_table, ("run", "time_ms", "process")),
+}

@@ -24,12 +24,10 @@ Columns: `_ms` is milliseconds, `_delta` multiples of δ (null where the run doe
 groups together, `type` null all types. Memory use of processes is not in a trace, so there is no table of it.
 """
 
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -47,21 +45,13 @@ from amcast.spark.metric_tables import (
     LATEST,
     LOAD,
     MILLISECOND,
+    TABLES,
     Facts,
-    convoy_table,
     histogram_of,
-    incidents_table,
-    latency_by_load_table,
-    latency_cdf_table,
-    latency_table,
-    messages_sent_table,
-    optimistic_table,
-    recovery_table,
-    runs_table,
     samples_of,
-    timeline_table,
-)
+)  # fmt: skip
 from amcast.tracefile.columns import Columns
+from amcast.tracefile.out import whole_folder
 
 EXACT_ROWS: Final = 50_000_000
 BINS: Final = 100  # of a run, where the width is not given
@@ -71,18 +61,6 @@ SMALL_BYTES: Final = 8 << 20  # of a trace that is measured before the JVM has b
 JOBS_AT_ONCE: Final = 4  # they wait for Spark to plan them more than for the cores
 EARLIEST: Final = -(2**63)
 
-TABLES: Final[Mapping[str, tuple[str, ...]]] = {  # and what their rows are sorted by, when they are collected
-    "runs": ("run",),
-    "latency": ("run", "role", "group"),
-    "latency_by_load": (*LOAD, "role"),
-    "latency_cdf": (*LOAD, "role", "percent"),
-    "timeline": ("run", "group", "bin"),
-    "convoy": ("run", "dest_groups"),
-    "optimistic": ("run", "process"),
-    "messages": ("run", "type"),
-    "recovery": ("run", "crash_ms", "process"),
-    "incidents": ("run", "time_ms", "process"),
-}
 TIMED: Final = ("latency", "latency_by_load", "latency_cdf", "timeline", "convoy", "recovery")
 CONFIG: Final = """
     protocol string, groups int, replicas int, clients int, rate double, dest_groups int, network string, payload int,
@@ -150,7 +128,7 @@ def collect(
 
 def _collected(name: str, plan: MakeTable) -> pa.Table:
     table = plan().toArrow()
-    keys = [(column, "ascending", "at_start") for column in TABLES[name]]
+    keys = [(column, "ascending", "at_start") for column in TABLES[name].sorted_by]
     return table.take(pc.sort_indices(table, sort_keys=keys))  # Spark would run it twice
 
 
@@ -182,18 +160,10 @@ def save(tables: Mapping[str, pa.Table], folder: Path, force: bool = False) -> N
     """Each table as `<name>.parquet` and `<name>.csv`: all of them or, if something goes wrong, none."""
     check_out(folder, force)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
-        try:
+        with whole_folder(folder) as unfinished:
             for name, table in tables.items():
                 pyarrow.parquet.write_table(table, unfinished / f"{name}.parquet", compression="zstd")
                 pyarrow.csv.write_csv(table, unfinished / f"{name}.csv")
-            unfinished.chmod(0o755)
-            if folder.is_dir():
-                shutil.rmtree(folder)
-            os.replace(unfinished, folder)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
     except OSError as error:
         raise UsageError(
             f"{folder}: the tables cannot be written ({error.strerror or error}); "
@@ -245,22 +215,12 @@ def _measure(
     samples = samples_of(through) if approximate else kept(histogram_of(samples_of(through)))
     facts = Facts(trace, census, spark.createDataFrame(runs), through, messages, samples, approximate, in_one)
 
-    def only_with(kind: str, table: DataFrame) -> DataFrame:
-        return table if kind in overview.kinds else table.limit(0)  # for which Spark does nothing at all
+    def plan(name: str) -> DataFrame:
+        table = TABLES[name].make(facts)
+        needs = TABLES[name].needs
+        return table.limit(0) if needs and needs not in overview.kinds else table  # for which Spark does nothing
 
-    plans: dict[str, MakeTable] = {
-        "runs": lambda: runs_table(facts),
-        "latency": lambda: latency_table(facts),
-        "latency_by_load": lambda: latency_by_load_table(facts),
-        "latency_cdf": lambda: latency_cdf_table(facts),
-        "timeline": lambda: timeline_table(facts),
-        "convoy": lambda: convoy_table(facts),
-        "optimistic": lambda: only_with("optdeliver", optimistic_table(facts)),
-        "messages": lambda: only_with("send", messages_sent_table(facts)),
-        "recovery": lambda: only_with("crash", recovery_table(facts)),
-        "incidents": lambda: incidents_table(facts),
-    }
-    assert plans.keys() == TABLES.keys()
+    plans: dict[str, MakeTable] = {name: partial(plan, name) for name in TABLES}
     return plans, _notes(overview, approximate)
 
 

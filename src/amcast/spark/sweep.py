@@ -27,6 +27,7 @@ from amcast.spark.row import OK, RESULT_SCHEMA, UNWRITABLE, Place, run_batches
 from amcast.spark.seen import evidence_of
 from amcast.spark.session import first_line, open_session
 from amcast.spark.spec import NOT_COMPARED, Row, Spec
+from amcast.tracefile.out import write_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -166,13 +167,6 @@ def remove(folder: Path, names: Sequence[str]) -> None:
             if not path.exists():
                 break
             time.sleep(0.1)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """All of it or nothing."""
-    unfinished = path.with_name(f".{path.name}.tmp")
-    unfinished.write_text(text)
-    os.replace(unfinished, path)
 
 
 def done_runs(folder: Path) -> set[str]:

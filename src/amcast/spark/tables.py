@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from amcast.core.trace import COLUMNS, KINDS, Event
 from amcast.errors import LineFault, TraceError, UsageError
@@ -36,18 +36,7 @@ from amcast.tracefile.text import MARK, csv_lines, header_of, json_lines, refuse
 
 Batches = Iterator[pa.RecordBatch]
 
-STRINGS: Final = T.ArrayType(T.StringType())
-TIMESTAMP: Final = T.StructType([T.StructField("time", T.LongType()), T.StructField("tie", T.StringType())])
-SPARK_TYPES: Final[dict[str, T.DataType]] = {
-    **{name: T.StringType() for name in COLUMNS},
-    "seq": T.LongType(),
-    "time": T.LongType(),
-    "size": T.IntegerType(),
-    "dest": STRINGS,
-    "about": STRINGS,
-    "ts": TIMESTAMP,
-}
-SCHEMA: Final = T.StructType([T.StructField(name, SPARK_TYPES[name]) for name in COLUMNS])
+SCHEMA: Final = from_arrow_schema(pa.schema(list(COLUMN_TYPES.items())))
 LISTS: Final = ("dest", "about")
 BAD_LINE: Final = "fault"  # which metrics look at as well
 ROWS: Final = T.StructType([*SCHEMA.fields, T.StructField(BAD_LINE, T.StringType())])
@@ -171,20 +160,17 @@ def _read_parquet(spark: SparkSession, path: str, columns: Columns) -> DataFrame
         known = [field for field in merged if field.name in columns or name_of(field.name, columns) in COLUMNS]
         parquet_columns(path, to_arrow_schema(T.StructType(known)), columns, folders)
     theirs_of = {name_of(theirs, columns): theirs for theirs in (*columns, *COLUMNS) if name_of(theirs, columns)}
-    fields = [T.StructField(theirs_of[name], SPARK_TYPES[name]) for name in COLUMNS if name in theirs_of]
+    fields = [T.StructField(theirs_of[of.name], of.dataType) for of in SCHEMA if of.name in theirs_of]
     rows = reader.schema(T.StructType(fields)).parquet(path)
     kind = theirs_of.get("kind", "kind")
     if kind in folders and kind not in seen.columns:  # a single file inside a kind=<kind> folder
         value = re.findall(rf"/{re.escape(kind)}=([^/]*)/", files[0])[-1]
         rows = rows.withColumn(kind, F.lit(unquote(value)))
-    return rows.select(
-        *(
-            F.col(f"`{theirs_of[name]}`").cast(SPARK_TYPES[name]).alias(name)
-            if name in theirs_of
-            else F.lit(None).cast(SPARK_TYPES[name]).alias(name)
-            for name in COLUMNS
-        )
+    ours = (
+        (F.col(f"`{theirs_of[of.name]}`") if of.name in theirs_of else F.lit(None)).cast(of.dataType).alias(of.name)
+        for of in SCHEMA
     )
+    return rows.select(*ours)
 
 
 def _arrow_schema(file: str) -> pa.Schema:

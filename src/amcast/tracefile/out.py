@@ -1,7 +1,10 @@
-"""The folder that a run writes to: made, or emptied when it holds an old trace and the user says so."""
+"""Folders and files that a command writes: whole or not at all, and never over what is not its own."""
 
+import os
 import shutil
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -62,3 +65,25 @@ def _not_of_a_trace(entries: list[Path]) -> Iterator[Path]:
 
 def _is_written_by_a_recorder(name: str) -> bool:
     return name.endswith((".parquet", ".parquet.tmp", ".parquet.crc"))
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Give a folder to write into, which takes the place of `folder` when the block ends without an error."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
+    try:
+        yield unfinished
+        unfinished.chmod(0o755)
+        if folder.exists():
+            shutil.rmtree(folder)
+        os.replace(unfinished, folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file: all of it, or nothing."""
+    unfinished = path.with_name(f".{path.name}.tmp")
+    unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+    os.replace(unfinished, path)

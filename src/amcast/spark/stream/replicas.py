@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
@@ -20,21 +21,10 @@ from amcast.runtime.config import ClusterConfig, Member
 from amcast.service import connect_sync
 from amcast.spark.stream.log import BEHIND_ALL, ClusterLogs, Offset
 from amcast.spark.stream.source import Part, Wanted, limited, wanted
+from amcast.tracefile.schema import COLUMN_TYPES
 
-SCHEMA: Final = (
-    "run string, kind string, process string, group string, seq bigint, time bigint, message string, dest array<string>"
-)
 ARROW: Final = pa.schema(
-    [
-        ("run", pa.string()),
-        ("kind", pa.string()),
-        ("process", pa.string()),
-        ("group", pa.string()),
-        ("seq", pa.int64()),
-        ("time", pa.int64()),
-        ("message", pa.string()),
-        ("dest", pa.list_(pa.string())),
-    ]
+    [(name, COLUMN_TYPES[name]) for name in ("run", "kind", "process", "group", "seq", "time", "message", "dest")]
 )
 SECONDS_TO_ANSWER: Final = 5.0
 
@@ -135,8 +125,8 @@ class AmcastReplicas(DataSource):
     def name(cls) -> str:
         return "amcast_replicas"
 
-    def schema(self) -> str:
-        return SCHEMA
+    def schema(self) -> StructType:
+        return from_arrow_schema(ARROW)
 
     def streamReader(self, schema: StructType) -> ReplicasReader:
         return ReplicasReader(wanted(self.options))

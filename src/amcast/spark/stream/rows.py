@@ -10,24 +10,15 @@ import pyarrow.compute as pc
 from amcast.core.order import LOW_BITS
 from amcast.core.topology import Topology
 from amcast.runtime.rows import Columns
+from amcast.tracefile.schema import COLUMN_TYPES
 
-SCHEMA: Final = (
-    "group string, position bigint, ts struct<time: bigint, tie: string>, message string, sender string, "
-    "dest array<string>, key binary, payload binary, time timestamp"
-)
 ARROW: Final = pa.schema(
     [
-        ("group", pa.string()),
-        ("position", pa.int64()),
-        ("ts", pa.struct([("time", pa.int64()), ("tie", pa.string())])),
-        ("message", pa.string()),
-        ("sender", pa.string()),
-        ("dest", pa.list_(pa.string())),
-        ("key", pa.binary()),
-        ("payload", pa.binary()),
+        ("group", pa.string()), ("position", pa.int64()), ("ts", COLUMN_TYPES["ts"]), ("message", pa.string()),
+        ("sender", pa.string()), ("dest", pa.list_(pa.string())), ("key", pa.binary()), ("payload", pa.binary()),
         ("time", pa.timestamp("us", "UTC")),
     ]
-)
+)  # fmt: skip
 KEY: Final = np.dtype([("ts", ">i8"), ("index", ">i2")])  # sorts as bytes as messages are ordered
 Ints = npt.NDArray[np.int64]
 
@@ -49,12 +40,11 @@ def record_batch(columns: Columns, topology: Topology, group: int, first: int) -
     keys["ts"], keys["index"] = ts, index
     fixed = pa.py_buffer(keys.tobytes())
     payload = [None, pa.py_buffer(columns.ends.getvalue()), pa.py_buffer(columns.payloads.getvalue())]
-    when = pa.struct([("time", pa.int64()), ("tie", pa.string())])
     return pa.RecordBatch.from_arrays(
         [
             pa.array([topology.group_name(group)]).take(pa.array(np.zeros(count, np.int64))),
             pa.array(np.arange(first, first + count)),
-            pa.StructArray.from_arrays([pa.array(ts >> LOW_BITS), tie], fields=list(when)),
+            pa.StructArray.from_arrays([pa.array(ts >> LOW_BITS), tie], fields=list(COLUMN_TYPES["ts"])),
             pc.binary_join_element_wise(sender, number, ":"),
             sender,
             sets.take(pa.array(np.frombuffer(columns.dests.getvalue(), "<i4"))),

@@ -12,13 +12,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from amcast.errors import UsageError
 from amcast.service import load
 from amcast.spark.stream.log import BATCH_ROWS, ClusterLogs, Offset
-from amcast.spark.stream.rows import SCHEMA, merged
+from amcast.spark.stream.rows import ARROW, merged
 from amcast.spark.stream.sink import BatchWriter, StreamWriter
 
 ROWS_PER_BATCH: Final = 1_000_000
@@ -210,8 +211,8 @@ class AmcastSource(DataSource):
     def name(cls) -> str:
         return "amcast"
 
-    def schema(self) -> str:
-        return SCHEMA
+    def schema(self) -> StructType:
+        return from_arrow_schema(ARROW)
 
     def reader(self, schema: StructType) -> BatchReader:
         return BatchReader(wanted(self.options))

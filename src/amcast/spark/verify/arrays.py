@@ -72,6 +72,11 @@ def stretches(*keys: Ints) -> Ints:
     return np.flatnonzero(new)
 
 
+def ends_of(starts: Ints, length: int) -> Ints:
+    """Return where each of these stretches ends, in an array of this length: one behind its last place."""
+    return np.concatenate([starts[1:], [length]])[: len(starts)]
+
+
 def is_in(keys: Ints, ascending: Ints) -> Bools:
     if not len(ascending):
         return np.zeros(len(keys), dtype=np.bool_)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from amcast.spark.verify.arrays import Ints
+from amcast.spark.verify.arrays import Ints, ends_of, stretches
 
 SCHEMA: Final = "bucket int, block binary"
 Batches = Iterator[pa.RecordBatch]
@@ -47,8 +47,8 @@ def split(piece: pa.RecordBatch, bucket: Ints) -> list[tuple[int, pa.RecordBatch
     order = np.argsort(bucket, kind="stable")
     ordered = bucket[order]
     sorted_piece = piece.take(pa.array(order))
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    ends = np.concatenate([starts[1:], [len(ordered)]])
+    starts = stretches(ordered)
+    ends = ends_of(starts, len(ordered))
     return [
         (int(ordered[start]), sorted_piece.slice(start, end - start)) for start, end in zip(starts, ends, strict=True)
     ]

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from amcast.spark.verify.arrays import Ints
+from amcast.spark.verify.arrays import Ints, stretches
 from amcast.spark.verify.blocks import Batches, unpack
 from amcast.spark.verify.graph import Line, Relation, relation_of
 
@@ -166,8 +166,7 @@ def settled(messages: DataFrame, line: Line, steps: Steps) -> tuple[Steps, Stret
 def _merged(parts: Stretches) -> Stretches:
     order = np.lexsort((parts.level, parts.chain))
     chain, level = parts.chain[order], parts.level[order]
-    new = np.concatenate([[True], (chain[1:] != chain[:-1]) | (level[1:] != level[:-1])])[: len(chain)]
-    starts = np.flatnonzero(new)
+    starts = stretches(chain, level)
     if not len(starts):
         return parts
     low, high = np.minimum.reduceat(parts.low[order], starts), np.maximum.reduceat(parts.high[order], starts)

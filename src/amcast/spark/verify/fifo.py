@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from amcast.spark.verify.arrays import Bools, Ints, Lists, ints, one_array, places_in_stretches, stretches
+from amcast.spark.verify.arrays import Bools, Ints, Lists, ends_of, ints, one_array, places_in_stretches, stretches
 from amcast.spark.verify.blocks import Batches, spread, whole
 from amcast.spark.verify.participants import NONE, Chains
 
@@ -81,7 +81,7 @@ def _compared(table: pa.Table, senders: Chains, chains: Chains, guesses: bool, p
     order = np.lexsort((turn, process, sender[owner]))
     owner, place, process = owner[order], place[order], process[order]
     starts = stretches(process, sender[owner])
-    ends = np.concatenate([starts[1:], [len(owner)]])[: len(starts)] - 1
+    ends = ends_of(starts, len(owner)) - 1
     same = np.ones(len(owner), dtype=np.bool_)
     same[starts] = False
     broken = 1 + np.flatnonzero(same[1:] & (place[:-1] > place[1:]))

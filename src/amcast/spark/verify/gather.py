@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from amcast.checks.history import stated_members
 from amcast.spark.tables import is_faulty
-from amcast.spark.verify.arrays import Bools, Ints, ints, one_array, stretches
+from amcast.spark.verify.arrays import Bools, Ints, ends_of, ints, one_array, stretches
 from amcast.spark.verify.blocks import SCHEMA, Batches, pack, split
 
 MULTICAST, DELIVER, GUESS, TOOK_PART = range(4)
@@ -110,7 +110,7 @@ def _facts(table: pa.Table, kinds: pa.DictionaryArray) -> pa.RecordBatch:
     if order is not None:
         key = key[order]
     starts = stretches(key)
-    ends = np.concatenate([starts[1:], [len(key)]]) - 1
+    ends = ends_of(starts, len(key)) - 1
     same = key[1:] == key[:-1]
     first_row = pa.array(starts if order is None else order[starts])
 

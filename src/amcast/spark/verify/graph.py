@@ -12,7 +12,7 @@ import pyarrow as pa
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from amcast.spark.verify.arrays import Bools, Ints, Lists, ints, one_array
+from amcast.spark.verify.arrays import Bools, Ints, Lists, ints, one_array, stretches
 from amcast.spark.verify.participants import NONE, Chains
 
 
@@ -137,7 +137,7 @@ def reached_from(relation: Relation, line: Line, lowest: Ints) -> Reached:
     place, message, chain = place[new], message[new], chain[new]
     order = np.argsort(place)
     chain = chain[order]
-    first = np.concatenate([[True], chain[1:] != chain[:-1]])[: len(chain)]
+    first = stretches(chain)
     chosen = order[first]
     return Reached(chain[first], place[chosen], message[chosen], via[message[chosen]])
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from amcast.errors import TraceError
-from amcast.spark.verify.arrays import Bools, Ints, ints, one_array
+from amcast.spark.verify.arrays import Bools, Ints, ends_of, ints, one_array, stretches
 from amcast.spark.verify.gather import NEVER
 from amcast.spark.verify.participants import Participants
 
@@ -58,11 +58,10 @@ def _process_numbers(segments: pa.Table, participants: Participants) -> Ints:
 def _mixed(process: Ints, first: Ints, last: Ints, count: int) -> Bools:
     """The processes whose summaries overlap, whatever the kinds."""
     order = np.lexsort((last, first, process))
-    highest: Any = np.zeros(0, dtype=np.int64)
     mixed = np.zeros(count, dtype=np.bool_)
     process, first, last = process[order], first[order], last[order]
-    starts = np.flatnonzero(np.concatenate([[True], process[1:] != process[:-1]])) if len(process) else highest
-    for start, end in zip(starts, [*starts[1:], len(process)], strict=True):
+    starts = stretches(process)
+    for start, end in zip(starts, ends_of(starts, len(process)), strict=True):
         highest = np.maximum.accumulate(last[start:end])
         mixed[process[start]] = bool((highest[:-1] >= first[start + 1 : end]).any())
     return mixed

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from amcast.spark.verify.arrays import Ints, Lists, ints, stretches
+from amcast.spark.verify.arrays import Ints, Lists, ends_of, ints, stretches
 from amcast.spark.verify.blocks import SCHEMA, Batches, pack, split, unpack, whole
 from amcast.spark.verify.participants import Participants
 
@@ -70,7 +70,7 @@ def _counted(process: Ints, guessed: Ints, delivered: Ints) -> pa.RecordBatch:
     order = np.lexsort((guessed, process))
     process, guessed, delivered = process[order], guessed[order], delivered[order]
     starts = stretches(process)
-    ends = np.concatenate([starts[1:], [len(process)]])
+    ends = ends_of(starts, len(process))
     right = np.zeros(len(process), dtype=np.bool_)
     for start, end in zip(starts, ends, strict=True):
         # Deliveries without a guess are at the end, where they are in nobody's way.
