@@ -43,12 +43,12 @@ _ALWAYS: Final = ("integrity", "validity", "order", "agreement", "termination")
 
 
 def check(events: Iterable[Event], properties: Sequence[str] | None = None) -> list[Verdict]:
-    """Judge every run in the events, which may be interleaved and in any order.
+    """Judge every run in the events. Runs may be interleaved, and events may come in any order.
 
-    Without `properties`: what atomic multicast promises, and also `genuine` if the run has send or receive rows that
-    say what they are about, and `optimistic` if it has optdeliver rows. Fifo and causal order are promised only by
-    protocols that say so, and are judged only on request. Raises TraceError for rows that contradict each other, and
-    where there are none.
+    Without `properties`, judge what atomic multicast promises. `genuine` is added if the run has send or receive rows
+    that say what they are about, and `optimistic` if it has optdeliver rows. Only some protocols promise fifo and
+    causal order, so these are judged on request. Raises TraceError if there are no rows, or if rows contradict each
+    other.
     """
     asked = None if properties is None else known_properties(properties)
     runs = histories(events)
@@ -62,7 +62,7 @@ def check(events: Iterable[Event], properties: Sequence[str] | None = None) -> l
 
 
 def known_properties(names: Sequence[str]) -> list[str]:
-    """The names without repetitions; UsageError if one is not a property."""
+    """Return the names without repetitions. Raises UsageError if one is not a property."""
     for name in names or ("",):
         if name not in PROPERTIES:
             raise UsageError(f"property {name!r} is unknown; expected one of {', '.join(PROPERTIES)}; correct the name")

@@ -51,7 +51,7 @@ def _check(history: History, name: str, counts: Callable[[int], bool]) -> Verdic
 def first_lack(history: History, is_due: Callable[[int], bool]) -> tuple[tuple[int, int] | None, int]:
     """Find a process that is up, and the first due message addressed to its group that it never delivered.
 
-    The number is that of the pairs of such a process and such a message that were looked at.
+    Also return how many pairs of such a process and such a message were looked at.
     """
     pairs = 0
     for group in range(len(history.groups)):

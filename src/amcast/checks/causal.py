@@ -20,7 +20,7 @@ from amcast.core.trace import Event
 
 
 class _Past:
-    """What directly precedes each message, as places in the history of its sender."""
+    """The direct predecessors of each message, as places in the history of its sender."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -32,7 +32,7 @@ class _Past:
                 self._delivered[message] = bisect_left(got.seqs, sent.seqs[place])
 
     def direct(self, message: int) -> Iterator[int]:
-        """The multicast before this one at the same sender, and what the sender delivered between the two."""
+        """Yield the sender's multicast before this one, and what the sender delivered between the two."""
         sender = self._history.sender[message]
         if sender == NOBODY:
             return
@@ -45,12 +45,12 @@ class _Past:
         yield from self._history.delivered[sender].messages[start : self._delivered[message]]
 
     def is_multicast_before(self, earlier: int, later: int) -> bool:
-        """Whether the two have one sender, which multicast them in this order."""
+        """Return whether one sender multicast both messages in this order."""
         sender = self._history.sender
         return sender[earlier] == sender[later] and self._place[earlier] < self._place[later]
 
     def shortest_chain(self, message: int, is_wanted: Callable[[int], bool]) -> list[int]:
-        """The messages from the nearest wanted one in the past to this one, each directly before the next."""
+        """Return the messages from the nearest wanted one in the past to this one, each directly before the next."""
         next_of: dict[int, int] = {message: NOBODY}
         seen_multicasts = [0] * len(self._history.processes)
         seen_deliveries = [0] * len(self._history.processes)
@@ -105,7 +105,7 @@ def check_causal(history: History) -> Verdict:
 
 
 def _first_too_early(past: _Past, sequence: Sequence[int], addressed: bytearray) -> int | None:
-    """The first message in the sequence that was delivered without one of its past."""
+    """Return the first message that was delivered before a message of its past."""
     delivered = bytearray(len(addressed))
     entered = bytearray(len(addressed))
     for message in sequence:

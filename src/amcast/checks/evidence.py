@@ -12,7 +12,7 @@ from amcast.core.plural import count
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Counts of what was looked at. False if there is nothing that a verdict could rest on."""
+    """Counts of what was looked at. It is false if a verdict has nothing to rest on."""
 
     runs: int = 0
     replicas: int = 0  # that delivered something
@@ -24,14 +24,14 @@ class Evidence:
     faults: int = 0
 
     def __bool__(self) -> bool:
-        """Members that are merely known, or messages that were merely sent, show nothing."""
+        """Return whether something was delivered, compared or explored. Members and sent messages alone show nothing."""
         return self.deliveries > 0 or self.pairs > 0 or self.states > 0
 
     def __add__(self, other: "Evidence") -> "Evidence":
         return Evidence(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
 
     def __str__(self) -> str:
-        """As it stands behind a verdict: `14,388 deliveries of 9 of 9 replicas`."""
+        """Return the words that stand behind a verdict: `14,388 deliveries of 9 of 9 replicas`."""
         parts = []
         if self.runs > 1:
             parts.append(count(self.runs, "run"))
@@ -48,7 +48,7 @@ class Evidence:
         return ", ".join(parts)
 
     def as_dict(self) -> dict[str, int]:
-        """For JSON."""
+        """Return the counts for JSON."""
         return asdict(self)
 
 

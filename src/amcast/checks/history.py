@@ -32,7 +32,7 @@ Fault = tuple[str, tuple[Event, ...]]  # what is wrong, and the rows that show i
 
 
 class EventLog:
-    """What a process delivered (or multicast), by `seq`: three parallel arrays."""
+    """The deliveries (or multicasts) of one process in the order of `seq`, as three parallel arrays."""
 
     __slots__ = ("messages", "seqs", "times")
 
@@ -54,7 +54,7 @@ class EventLog:
             self.seqs = array("q", [self.seqs[index] for index in by_seq])
 
     def firsts(self) -> "array[int]":
-        """The messages without repetitions: a second delivery is integrity's business and nobody else's."""
+        """Return the messages without repetitions. A second delivery is the business of integrity alone."""
         unique = dict.fromkeys(self.messages)
         return self.messages if len(unique) == len(self.messages) else array("i", unique)
 
@@ -72,7 +72,7 @@ class Traffic:
 
 
 class History:
-    """A run. Processes, groups and messages are indices into `processes`, `groups` and `messages`."""
+    """One run. Processes, groups and messages are indices into `processes`, `groups` and `messages`."""
 
     def __init__(self, run: str) -> None:
         self.run = run
@@ -135,7 +135,7 @@ class History:
             self.sizes[group] = max(self.sizes[group], stated_members(event.detail))
 
     def finish(self) -> None:
-        """Put the rows of every process in the order of their `seq`, and sort what there is by group."""
+        """Sort the rows of every process by `seq`, and collect members and messages by group."""
         self._take_first_multicasts()
         for process, name in enumerate(self.processes):
             logs = (self.delivered[process], self.optimistic[process], self.multicast[process])
@@ -241,7 +241,7 @@ class History:
                 self._again[message] = event.seq, event.time
 
     def _take_first_multicasts(self) -> None:
-        """Of a multicast and its re-sends the one with the lowest `seq` counts, in whatever order the rows came."""
+        """Let the row with the lowest `seq` count among a multicast and its re-sends, whatever their order."""
         for process in {self.sender[message] for message in self._again}:
             log = self.multicast[process]
             for index, message in enumerate(log.messages):
@@ -279,7 +279,7 @@ class History:
     # -- questions
 
     def may_handle(self, process: int, message: int) -> bool:
-        """Whether a genuine protocol may involve the process in ordering the message, by what is known so far."""
+        """Return whether a genuine protocol may involve the process in ordering the message, by the rows so far."""
         return self.sender[message] == process or self.is_addressed(message, self.group_of[process])
 
     def is_addressed(self, message: int, group: int) -> bool:
@@ -294,7 +294,7 @@ class History:
         return self.group_of[process] == NO_GROUP
 
     def is_down(self, process: int) -> bool:
-        """Crashed, and not restarted since."""
+        """Return whether the process crashed and did not restart since."""
         crashes = self.crash_seqs[process]
         return bool(crashes) and max(crashes) > max(self.restart_seqs[process], default=_NO_TIME)
 
@@ -304,11 +304,11 @@ class History:
         return who_is_absent([(name, len(found), size) for name, found, size, sent in known if sent], self.started)
 
     def multicast_deliveries(self) -> int:
-        """Count the deliveries of messages that somebody multicast, each once at a process."""
+        """Count the deliveries of messages that somebody multicast. Each message counts once per process."""
         return sum(self.sender[message] != NOBODY for log in self.delivered for message in log.firsts())
 
     def addressed_deliveries(self) -> int:
-        """Count the deliveries of messages that are addressed to the group of who delivers, each once at a process."""
+        """Count the deliveries at processes that the message is addressed to, once per message and process."""
         logs = zip(self.delivered, self.group_of, strict=True)
         return sum(self.is_addressed(message, group) for log, group in logs for message in log.firsts())
 
@@ -396,7 +396,7 @@ def who_is_absent(addressed: Iterable[tuple[str, int, int]], started: bool) -> s
 
 
 def stated_members(detail: str | None) -> int:
-    """Return how many members the group of a start row has, as its detail `{"members": n}` says; 0 if it does not."""
+    """Return how many members a start row gives its group in the detail `{"members": n}`; 0 if it gives none."""
     if not detail:
         return 0
     try:
@@ -408,7 +408,7 @@ def stated_members(detail: str | None) -> int:
 
 
 def histories(events: Iterable[Event]) -> list[History]:
-    """One history per run, in the order in which the runs first appear; their events may be interleaved."""
+    """Return one history per run, in the order in which the runs first appear. Events may be interleaved."""
     runs: dict[str, History] = {}
     history = History("")
     current: str | None = None
@@ -425,7 +425,7 @@ def histories(events: Iterable[Event]) -> list[History]:
 
 
 def _check_distinct(run: str, process: str, seqs: list[Sequence[int]]) -> None:
-    """Two events of a process in the same place would leave the order of its events to anybody's guess."""
+    """Raise TraceError if two events of a process have one `seq`: their order would be a guess."""
     used = [of_kind for of_kind in seqs if len(of_kind)]
     if len(used) == 1 and all(map(lt, used[0], islice(used[0], 1, None))):
         return

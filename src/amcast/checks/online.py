@@ -25,7 +25,7 @@ PATIENCE: Final = 30 * 10**9  # nanoseconds behind the others after which a proc
 
 
 class Row(msgspec.Struct, array_like=True, frozen=True):
-    """A delivery; or, without a message, that rows of this process are missing here."""
+    """A delivery. Without a message, it says that rows of this process are missing here."""
 
     process: str
     group: str
@@ -42,7 +42,7 @@ class Violation(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Chain(msgspec.Struct, array_like=True):
-    """The history of one process, as far as it is not passed."""
+    """The deliveries of one process that are not passed yet."""
 
     process: str
     group: str
@@ -99,10 +99,10 @@ class WatcherState(msgspec.Struct, array_like=True):
 
 
 class Watcher:
-    """`take` rows, each process's in its order, then `settle`; `violations` has what is wrong, once."""
+    """A checker that is fed rows: `take` each process's rows in order, then `settle`, then read `violations`."""
 
     def __init__(self, window: int = WINDOW, patience: int = PATIENCE, gapless: bool = False) -> None:
-        """`gapless`: places are positions, so that none may be missing."""
+        """Create a watcher. `gapless`: places are positions, so that none may be missing."""
         self._window = window
         self._patience = patience
         self._gapless = gapless
@@ -137,12 +137,12 @@ class Watcher:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many members the groups have, as far as rows said it."""
+        """The sizes of the groups, where rows say them."""
         return self._state.sizes
 
     @property
     def unsent(self) -> dict[str, bool]:
-        """Delivered messages whose multicast was not seen; True if their destinations are known all the same."""
+        """The delivered messages whose multicast was not seen. The value is True if their destinations are known."""
         return self._state.unsent
 
     def processes(self) -> list[tuple[str, str, int]]:
@@ -150,7 +150,7 @@ class Watcher:
         return [(chain.process, chain.group, chain.last) for chain in self._state.chains.values()]
 
     def absent(self) -> list[str]:
-        """Return the groups that messages wait for and of which no process is known."""
+        """Return the groups that messages wait for although no process of theirs is known."""
         return sorted({group for m in self._state.pending.values() for group in m.groups()} - set(self._by_group))
 
     def unresolved(self) -> list[str]:
@@ -158,7 +158,7 @@ class Watcher:
         return [message for message, pending in self._state.pending.items() if pending.dest is None]
 
     def expect(self, process: str, group: str, members: int = 0) -> None:
-        """This process takes part, in a group of so many members; 0 if that is not said."""
+        """Note that this process takes part, in a group of so many members. 0 means that the size is not said."""
         state = self._state
         if members > state.sizes.get(group, 0):
             state.sizes[group] = members
@@ -175,7 +175,7 @@ class Watcher:
             self._take(self._state.chains[row.process], _in_its_group(row) if self._state.apart else row)
 
     def tell(self, message: str, dest: tuple[str, ...]) -> None:
-        """Take it that this message was multicast to these groups."""
+        """Note that this message was multicast to these groups."""
         state = self._state
         state.unsent.pop(message, None)
         pending = state.pending.get(message)
@@ -198,11 +198,11 @@ class Watcher:
         self._wrong("validity", f"{row.process} delivers {row.message}, which is for {', '.join(dest)}", [row])
 
     def behind(self) -> dict[str, int]:
-        """Messages of each process that wait for another process."""
+        """Return for each process how many of its messages wait for another process."""
         return {chain.process: len(chain.queue) - chain.at for chain in self._state.chains.values()}
 
     def heads(self) -> dict[str, Row]:
-        """Return for each process of which something waits the first row that does."""
+        """Return for each process the first of its rows that wait."""
         found = ((chain.process, chain.head()) for chain in self._state.chains.values())
         return {process: row for process, row in found if row is not None}
 
@@ -249,7 +249,10 @@ class Watcher:
         chain.queue.append(row)
 
     def _compare(self, chain: Chain) -> None:
-        """What a process that nobody waits for delivered, with what is passed; all of it, and it is as the others."""
+        """Compare the deliveries of a process that nobody waits for with what the others passed.
+
+        If it has caught up with them, the others wait for it again.
+        """
         row = chain.head()
         while row is not None and row.message is not None:
             known = self._state.passed.get(row.message)
@@ -279,7 +282,7 @@ class Watcher:
     def settle(self, patient: bool = True) -> None:
         """Pass what can be passed, and look for a cycle in the rest.
 
-        `patient`: who has nothing more to compare may have it later. Without it the others go on at once.
+        `patient`: a process that has nothing more to compare may have it later. Without it the others go on at once.
         """
         state = self._state
         for chain in state.chains.values():
@@ -317,7 +320,7 @@ class Watcher:
                 ready += self._pass(row)
 
     def _leave_behind(self) -> bool:
-        """Wait no longer for who has nothing more while another one of its group has."""
+        """Stop waiting for a process that has nothing more while another one of its group has."""
         found = False
         for chains in self._by_group.values():
             waiting = [chain for chain in chains if chain.waits]
@@ -329,14 +332,14 @@ class Watcher:
         return found
 
     def _is_ahead(self, chain: Chain) -> bool:
-        """True if it was left behind, and by now has all that its group passed, and more."""
+        """Return whether a process that was left behind has by now all that its group passed, and more."""
         row = chain.head()
         if chain.waits or chain.lost or row is None or row.message in self._state.passed:
             return False
         return chain.nth >= self._state.counts.get(chain.group, 0)
 
     def _wake(self, chains: list[Chain]) -> None:
-        """Wait for a process again although it was silent: there is no other one in its group, or it is ahead."""
+        """Wait again for silent processes: no other one is in their group, or they are ahead."""
         for chain in chains:
             row = chain.head()
             if row is None or row.message in self._state.passed:
@@ -352,7 +355,7 @@ class Watcher:
             self._take(chain, row)
 
     def _take_apart(self) -> None:
-        """Judge each group by itself from now on: too many destinations are not known."""
+        """Judge each group by itself from now on, because too many destinations are not known."""
         state = self._state
         state.apart = True
         state.pending.clear()
@@ -370,7 +373,7 @@ class Watcher:
         return [chain for group in dest for chain in self._by_group.get(group, ()) if chain.waits]
 
     def _pass(self, row: Row) -> list[Chain]:
-        """The processes that move on if this message is next wherever it must be."""
+        """Pass this message if it is next wherever it must be, and return the processes that move on."""
         state = self._state
         assert row.message is not None
         pending = state.pending[row.message]
@@ -398,15 +401,16 @@ class Watcher:
         return needed
 
     def _find_cycle(self) -> None:
-        """Pass all that waits, without those who have nothing more; what is left waits in a cycle.
+        """Look for a cycle: pass all that waits, ignoring processes that have nothing more.
 
-        Who has nothing more can deliver the rest only behind what it has, so it cannot be in a cycle.
+        Such a process can deliver the rest only behind what it has, so it is in no cycle. What cannot be passed is in
+        one.
         """
         state = self._state
         left = {chain.process: deque(chain.queue[chain.at :]) for chain in state.chains.values() if chain.waits}
 
         def blockers(message: str) -> list[Row]:
-            """Return what is next where this message should be."""
+            """Return the rows that are next where this message should be."""
             return [left[c.process][0] for c in self._needed(state.pending[message].groups()) if left[c.process]]
 
         ready = list(left)
@@ -439,7 +443,7 @@ def _in_its_group(row: Row) -> Row:
 
 
 def _cycle(waits: dict[str, list[tuple[str, Row]]]) -> list[tuple[str, Row]]:
-    """A shortest one: each message with the row that comes before it."""
+    """Return a shortest cycle: each message with the row that comes before it."""
     found: list[tuple[str, Row]] = []
     for start in sorted(waits):
         came: dict[str, tuple[str, Row]] = {}

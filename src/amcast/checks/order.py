@@ -43,7 +43,7 @@ def check_order(history: History) -> Verdict:
 
 
 def _gaps(history: History, sequences: Sequence[Sequence[int]]) -> list[list[int]]:
-    """For each process that delivered something: the messages delivered by others that it should have and has not."""
+    """Return for each process that delivered something the messages that it lacks although others delivered them."""
     delivered = bytearray(len(history.messages))
     for sequence in sequences:
         for message in sequence:
@@ -59,7 +59,7 @@ def _gaps(history: History, sequences: Sequence[Sequence[int]]) -> list[list[int
 
 
 def _merge(messages: int, sequences: Sequence[Sequence[int]], gaps: Sequence[Sequence[int]]) -> list[Sequence[int]]:
-    """Merge the sequences as far as they agree, and return what is left of each: nothing, if there is a total order."""
+    """Merge the sequences as far as they agree and return the rest of each: nothing, if there is a total order."""
     needs = [0] * messages  # how many sequences and gaps still stand before the message
     for sequence in (*sequences, *gaps):
         for message in sequence:
@@ -90,7 +90,7 @@ def _merge(messages: int, sequences: Sequence[Sequence[int]], gaps: Sequence[Seq
 
 
 def _shortest_cycle(rest: list[Sequence[int]], gaps: list[list[int]]) -> list[Edge]:
-    """The shortest cycle that the allowed number of steps finds."""
+    """Return the shortest cycle that the allowed number of steps finds."""
     graph = _Relation(rest, gaps)
     best: list[Edge] = []
     for source in graph.sources():
@@ -116,12 +116,12 @@ class _Relation:
                 self._places.setdefault(message, []).append((process, place))
 
     def sources(self) -> Iterator[int]:
-        """Where to look for cycles: a message that is surely on one, then the other heads, then the rest."""
+        """Yield the messages to start from: one that is surely on a cycle, then the other heads, then the rest."""
         heads = [sequence[0] for sequence in self._rest if len(sequence)]
         yield from dict.fromkeys((self._head_on_a_cycle(heads[0]), *heads, *self._places))
 
     def _head_on_a_cycle(self, head: int) -> int:
-        """Every head waits for another one, so whoever goes from one to the next comes back to where it was."""
+        """Return a head that is on a cycle: every head waits for another, so the walk comes back to where it was."""
         visited: set[int] = set()
         while head not in visited:
             visited.add(head)
@@ -135,7 +135,7 @@ class _Relation:
         return next(self._rest[process][0] for process, gap in enumerate(self._gaps) if message in gap)
 
     def cycle_through(self, source: int, shorter_than: int | None) -> list[Edge] | None:
-        """Breadth first from the source until it is met again; every place in a sequence is looked at only once."""
+        """Search breadth first from the source until it is met again. Each place in a sequence is visited once."""
         reached_by: dict[int, Edge] = {}
         seen_from = [len(sequence) for sequence in self._rest]
         gaps_seen = [False] * len(self._rest)

@@ -16,7 +16,7 @@ MAY_REFUSE = ("baseline", "optimistic")
 
 @dataclass(frozen=True)
 class Change:
-    """A process learns that a group left another, or joined it, at this time of the group that says so."""
+    """A process learns that a group left another one or joined it, at a time of the group that says so."""
 
     joined: bool
     group: str
@@ -34,7 +34,7 @@ def refused(events: Sequence[Event]) -> set[str]:
 
 
 def without_refused(events: list[Event]) -> list[Event]:
-    """The trace as if what was refused had not been multicast."""
+    """Return the trace as if refused messages had not been multicast."""
     gone = refused(events)
     return [e for e in events if e.message not in gone or e.message is None] if gone else events
 
@@ -65,7 +65,7 @@ def wrong_refusal(protocol: str, events: Sequence[Event]) -> str:
 
 
 def is_justified(row: Event, sent: Event, changes: dict[str, list[Change]]) -> bool:
-    """Return whether the refusing group had left a destination in the membership in which the message was sent."""
+    """Return whether the refusing group had left a destination by the membership that the sender knew."""
     known = [change for change in changes.get(sent.process, ()) if change.joined and change.seq < sent.seq]
     for left in changes.get(row.process, ()):
         about = (left.group, left.other)

@@ -12,9 +12,10 @@ Status = Literal["ok", "violated", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`reason` is one sentence, empty when all is well; `counterexample` are the rows that break the property.
+    """What was found about one property of one run.
 
-    A verdict without evidence cannot be `ok`: whoever saw nothing has to say `unknown` and why.
+    `reason` is one sentence, empty when all is well. `counterexample` holds the rows that break the property. A verdict
+    without evidence cannot be `ok`: a check that saw nothing says `unknown`, and why.
     """
 
     property: str
@@ -29,7 +30,7 @@ class Verdict:
         assert self.status != "ok" or self.evidence, f"{self.property} of run {self.run!r} is ok on nothing"
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the verdict for JSON."""
         return {
             "property": self.property,
             "run": self.run,
@@ -42,7 +43,7 @@ class Verdict:
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> int:
-    """0 all ok, 1 some violated, 3 none violated but some unknown, or no verdict at all (2 is for unusable input)."""
+    """Return 0 if all are ok, 1 if some are violated, else 3. Without any verdict it is 3; 2 means unusable input."""
     seen = {verdict.status for verdict in verdicts}
     return 1 if "violated" in seen else 3 if "unknown" in seen or not seen else 0
 

@@ -28,7 +28,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Verdicts:
-    """As they are in a file, or as they were found a moment ago, which is known to be about the trace at hand."""
+    """The verdicts of a file, or those found a moment ago about the trace at hand."""
 
     rows: Sequence[Row]
     properties: Sequence[str] | None = None  # None: all that atomic multicast promises was asked for
@@ -40,7 +40,10 @@ class Verdicts:
 
 
 def digest_of(trace: str | Path, columns: Mapping[str, str] | None = None) -> str | None:
-    """The digest of a local trace, read with these columns; None if it is no file or folder here. Raises UsageError."""
+    """Return the digest of a local trace, read with these columns; None if there is no such file or folder.
+
+    Raises UsageError if it cannot be read.
+    """
     path = Path(trace)
     if not path.exists():
         return None
@@ -56,7 +59,7 @@ def digest_of(trace: str | Path, columns: Mapping[str, str] | None = None) -> st
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """All but what no engine reads."""
+    """Yield the files that an engine reads."""
     for place, _, names in os.walk(folder, followlinks=True):
         for name in names:
             if not name.startswith((".", "_")) and name not in WRITTEN:
@@ -65,7 +68,7 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def read_verdicts(path: Path, trace: Path | None, columns: Mapping[str, str] | None = None) -> Verdicts:
-    """The verdicts in this file, with a doubt if they are not of this trace. Raises UsageError."""
+    """Read the verdicts of a file. They carry a doubt if they are not of this trace. Raises UsageError."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -114,7 +117,7 @@ def _wrong(row: object) -> str:
 
 
 def evidence_in(row: Row) -> Evidence:
-    """What a verdict rests on, as far as it says so."""
+    """Return what a verdict says that it rests on."""
     found = row.get("evidence") or {}
     known = {part.name for part in fields(Evidence)}
     return Evidence(**{name: value for name, value in found.items() if name in known}) if found else NOTHING

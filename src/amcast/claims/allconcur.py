@@ -29,7 +29,7 @@ def digraph_row(n: int) -> Callable[[Protocol], str]:
 
 
 def figure_1b(table: Protocol) -> str:
-    """Whom p6 suspects to have m0, with every notification."""
+    """Show whom p6 suspects to have m0 after every notification."""
     graph = g_s(9, 3)
     masks = [sum(1 << q for q in row) for row in graph]
     notices: dict[int, int] = {}
@@ -47,7 +47,7 @@ def everybody(script: Script, at: float) -> None:
 
 
 def latency(n: int) -> Callable[[Protocol], str]:
-    """From a broadcast of everybody to the last delivery."""
+    """Measure from a broadcast of everybody to the last delivery."""
 
     def measure(table: Protocol) -> str:
         script = Script(table, (n,), clients=0)
@@ -60,7 +60,7 @@ def latency(n: int) -> Callable[[Protocol], str]:
 
 
 def work(n: int, kind: str) -> Callable[[Protocol], str]:
-    """Messages that one server receives per round in which everybody broadcasts."""
+    """Count the messages that one server receives per round in which everybody broadcasts."""
 
     def measure(table: Protocol) -> str:
         script = Script(table, (n,), clients=0)
@@ -73,7 +73,7 @@ def work(n: int, kind: str) -> Callable[[Protocol], str]:
 
 
 def figure_2(table: Protocol) -> str:
-    """The transitions of p0 when p1 had delivered round 1 and p3 fails, and how many messages p0 delivers."""
+    """Show the transitions of p0 and count its deliveries when p1 had delivered round 1 and p3 fails."""
     script = Script(table, (4,), clients=0)
     everybody(script, 1)
     script.at(2.5, lambda: script.delay("g0/1", None, "Unreliable", 100))
@@ -88,7 +88,7 @@ def figure_2(table: Protocol) -> str:
 
 
 def two_rounds(table: Protocol) -> str:
-    """In which state a server is when it delivers the only message there is."""
+    """Show the state of a server when it delivers the only message there is."""
     script = Script(table, (N,), clients=0)
     script.at(1, lambda: script.multicast("g0/3", 0))
     script.run()
@@ -97,10 +97,10 @@ def two_rounds(table: Protocol) -> str:
 
 
 def sequences(table: Protocol, length: int, count: int, reliable: int = 1) -> list[tuple[float, float]]:
-    """When each round was first broadcast and when delivered, at one server, in δ.
+    """Return for each round at one server when it was first broadcast and when it was delivered, in δ.
 
-    Every sequence of so many unreliable rounds is interrupted when the last one is about to complete. A marker without
-    a reconfiguration does that, at all servers at once: nobody is removed, and the rounds are those of a failure.
+    Every sequence of so many unreliable rounds is interrupted just before the last one completes. A marker without a
+    reconfiguration does that at all servers at once: nobody is removed, and the rounds are those of a failure.
     """
     script = Script(table, (N,), clients=0)
 
@@ -141,7 +141,7 @@ def mean_latency(length: int, count: int = 12) -> Callable[[Protocol], str]:
 
 
 def rerun_latencies(reliable: int) -> Callable[[Protocol], str]:
-    """Of the two rounds that a failure interrupts at the worst moment, so many reliable rounds following."""
+    """Measure the two rounds that a failure interrupts at the worst moment. So many reliable rounds follow."""
 
     def measure(table: Protocol) -> str:
         found = {f"{end - start:.1f}δ" for start, end in sequences(table, 2, 10, reliable)}
@@ -151,7 +151,7 @@ def rerun_latencies(reliable: int) -> Callable[[Protocol], str]:
 
 
 def throughput(length: int) -> Callable[[Protocol], str]:
-    """Delivered rounds per δ, over whole sequences."""
+    """Count delivered rounds per δ, over whole sequences."""
 
     def measure(table: Protocol) -> str:
         ends = [end for _, end in sequences(table, length, 14)]

@@ -11,7 +11,7 @@ ALLCONCUR_PLUS = "AllConcur+"
 
 
 def per_multicast(count: Callable[[int, int], int], formula: str, section: str) -> list[Scenario]:
-    """Message counts for several k and n."""
+    """Return the claims on message counts for several k and n."""
     return [
         Scenario(f"messages per multicast, k={k}, n={n}: {formula}", section, str(count(k, n)), message_count(k, n))
         for k, n in ((2, 3), (3, 3), (2, 5))
@@ -19,7 +19,7 @@ def per_multicast(count: Callable[[int, int], int], formula: str, section: str) 
 
 
 def skeen_like(section: str, free: int, worst: int, clock_rises: int) -> list[Scenario]:
-    """What fault-tolerant Skeen and FastCast promise alike; `clock_rises` is when a message collides at worst."""
+    """Return the claims that fault-tolerant Skeen and FastCast share. `clock_rises`: the worst time of a collision."""
     best = deltas(free, free + 1)
     to_one = deltas(3, 4)
     return [
@@ -38,7 +38,7 @@ def skeen_like(section: str, free: int, worst: int, clock_rises: int) -> list[Sc
 
 
 def in_one_group(n: int) -> Callable[[Protocol], str]:
-    """First and last delivery in a group of n."""
+    """Measure the first and the last delivery in a group of n."""
 
     def measure(table: Protocol) -> str:
         script = Script(table, (n,))
@@ -50,7 +50,7 @@ def in_one_group(n: int) -> Callable[[Protocol], str]:
 
 
 def one_at_a_time(table: Protocol) -> str:
-    """Worst latency of many messages to the same two groups under way at once: nothing waits for anything."""
+    """Measure the worst latency of many messages to the same two groups. No message waits for another."""
     script = Script(table, (3, 3, 3))
     for i in range(20):
         script.at(1 + i / 8, lambda: script.multicast("c0", 1, 2))

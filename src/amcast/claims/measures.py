@@ -12,7 +12,7 @@ def replicas_of(table: Protocol) -> int:
 
 
 def latencies(script: Script, message: str, groups: tuple[int, ...]) -> str:
-    """First (leader) and last (follower) delivery of a message in its destination groups, the worst group counting."""
+    """Return the first (leader's) and last (follower's) delivery of a message, in the slowest of its groups."""
     first: list[float] = []
     last: list[float] = []
     for g in groups:
@@ -23,7 +23,7 @@ def latencies(script: Script, message: str, groups: tuple[int, ...]) -> str:
 
 
 def collision_free(k: int, first: int = 0) -> Callable[[Protocol], str]:
-    """One message to k groups, the first of them this one, nothing else under way."""
+    """Send one message to k groups, beginning with `first`, with nothing else under way."""
     groups = tuple(range(first, first + k))
 
     def measure(table: Protocol) -> str:
@@ -36,11 +36,11 @@ def collision_free(k: int, first: int = 0) -> Callable[[Protocol], str]:
 
 
 def convoy(clock_rises: float) -> Callable[[Protocol], str]:
-    """The worst case without failures.
+    """Measure the worst case without failures.
 
-    The clock of g1 is ahead, so the message m to both groups gets its timestamp there. At the instant at which the
-    clock of g0 is about to be raised past it, another message m' reaches the leader of g0 in no time; its timestamp
-    there is still low, and m has to wait until m' is committed.
+    The clock of g1 is ahead, so a message m to both groups gets its timestamp there. Just before that raises the clock
+    of g0, another message m' reaches the leader of g0 without delay. Its timestamp there is still low, so m has to wait
+    until m' is committed.
     """
 
     def measure(table: Protocol) -> str:
@@ -73,7 +73,7 @@ def convoy(clock_rises: float) -> Callable[[Protocol], str]:
 
 
 def interrupted(table: Protocol) -> str:
-    """A leader crashes when its group has accepted a message; from recover() to the delivery at the new leader."""
+    """Crash a leader whose group has accepted a message. Measure from recover() to the delivery at the new leader."""
     script = Script(table, (3, 3))
     script.at(1, lambda: script.multicast("c0", 0, 1))
     script.at(3.5, lambda: script.crash("g0/0"))
@@ -85,7 +85,7 @@ def interrupted(table: Protocol) -> str:
 
 
 def message_count(k: int, n: int, first: int = 0) -> Callable[[Protocol], str]:
-    """Messages about one multicast to k groups of n, without replies and messages to oneself."""
+    """Count the messages about one multicast to k groups of n, without replies and messages to oneself."""
 
     def measure(table: Protocol) -> str:
         script = Script(table, (n,) * (first + k))
@@ -97,7 +97,7 @@ def message_count(k: int, n: int, first: int = 0) -> Callable[[Protocol], str]:
 
 
 def outsiders(table: Protocol) -> str:
-    """Processes that take part in ordering a message without being its sender or a destination."""
+    """Count the processes that help to order a message although they are neither its sender nor a destination."""
     script = Script(table, (replicas_of(table),) * 4, clients=4)
     for i, dest in enumerate(((0, 1), (1, 2), (2,), (0, 3))):
         script.at(1 + i, lambda i=i, dest=dest: script.multicast(f"c{i}", *dest))  # type: ignore[misc]

@@ -25,7 +25,7 @@ def members(script: Script, *groups: int) -> list[str]:
 
 
 def solitary(n: int, options: Options | None = None) -> Callable[[Protocol], str]:
-    """One message of g0 to g1 and g2, groups of n that may all send to each other, and nothing else ever."""
+    """Measure one message from g0 to g1 and g2, with nothing else under way. All groups may send to each other."""
 
     def measure(table: Protocol) -> str:
         script = Script(configured(table, options or Options()), (n, n, n))
@@ -37,7 +37,7 @@ def solitary(n: int, options: Options | None = None) -> Callable[[Protocol], str
 
 
 def slowest(script: Script, table: Protocol, message: str, *groups: int) -> str:
-    """The last delivery; of Optimistic, the last optimistic one before it."""
+    """Return the time of the last delivery. For Optimistic, the last optimistic delivery stands before it."""
     names = members(script, *groups)
     final = max(script.latency(p, message) for p in names)
     if table.name != "optimistic":
@@ -48,7 +48,7 @@ def slowest(script: Script, table: Protocol, message: str, *groups: int) -> str:
 
 
 def restamped(table: Protocol) -> str:
-    """Two members of g2 stamp the same moment: the message that comes second gets another final timestamp."""
+    """Let two members of g2 stamp the same moment, so that the second message gets another final timestamp."""
     script = Script(table, (3, 3, 3))
     script.at(1, lambda: (script.multicast("g2/1", 0, 1), script.multicast("g2/2", 0, 1)))
     script.run()
@@ -57,7 +57,10 @@ def restamped(table: Protocol) -> str:
 
 
 def message_count(k: int, n: int) -> Callable[[Protocol], str]:
-    """Of one message from g0 to k groups to which g0 and g1 may send: all messages but replies and those to oneself."""
+    """Count the messages about one multicast from g0 to k groups that g0 and g1 may send to.
+
+    Replies and messages to oneself do not count.
+    """
 
     def measure(table: Protocol) -> str:
         relation = ((), (), *(((0, 1),) * k))
@@ -88,7 +91,7 @@ def counts(optimistic: bool) -> list[Scenario]:
 
 
 def outsiders(table: Protocol) -> str:
-    """Processes that take part without being of the sender's group, a destination, or a sender to a destination."""
+    """Count the processes that take part without being of the sender's group, a destination or a sender to one."""
     relation = ((0,), (0, 1), (1, 2), (3,))
     script = Script(configured(table, Options(senders_to=relation)), (3,) * 4)
     for at, sender, dest in ((1, "g0/1", 1), (2, "g1/2", 2), (3, "g0/0", 0), (4, "g3/1", 3)):
@@ -112,7 +115,7 @@ def outsiders(table: Protocol) -> str:
 
 
 def loaded(table: Protocol, network: Network, window: int, skew: int, seconds: float, rate: float) -> ListRecorder:
-    """Nine members multicast at random moments, to one or two of three groups."""
+    """Run nine members that multicast at random moments, to one or two of three groups."""
     topology = Topology((3, 3, 3))
     choices = Seeded(1)
     recorder = ListRecorder()
@@ -128,14 +131,14 @@ def loaded(table: Protocol, network: Network, window: int, skew: int, seconds: f
 
 
 def mistakes(recorder: ListRecorder) -> float:
-    """Share of the deliveries, in percent."""
+    """Return the share of mistaken deliveries in percent."""
     figure = check(recorder.events, ["optimistic"])[0].figure
     assert figure is not None, "nothing was delivered optimistically"
     return 100 * figure["share"]
 
 
 def estimate_holds(table: Protocol) -> str:
-    """Delays of at most δ, a window of δ, equal clocks: nothing is late."""
+    """Show that nothing is late with delays of at most δ, a window of δ and equal clocks."""
     recorder = loaded(table, Uniform(DELTA // 10, DELTA), DELTA, 0, 0.5, 500)
     sent = {e.message: e.time or 0 for e in recorder.events if e.kind == "multicast"}
     latest = {"optdeliver": 0, "deliver": 0}
@@ -150,7 +153,10 @@ WINDOWS = (0.25, 0.5, 1.0, 2.0)  # in δ
 
 
 def sweep(table: Protocol) -> list[float]:
-    """Mistakes in percent for each window; delays of δ/2 with a tail of mean 0.15δ, clocks within 0.05δ."""
+    """Return the mistakes in percent for each window.
+
+    Delays are δ/2 with a tail of mean 0.15δ, and clocks agree within 0.05δ.
+    """
     found = []
     for window in WINDOWS:
         network = ExponentialTail(DELTA // 2, 15 * DELTA // 100)

@@ -11,7 +11,7 @@ PAPER = "Genuine Fifo and Causal Multicast"
 
 
 def latency(table: Protocol) -> str:
-    """From the multicast of an outsider, and of a member, to the last delivery."""
+    """Measure to the last delivery, from the multicast of an outsider and from that of a member."""
     script = Script(table, (3, 2))
     script.at(1, lambda: script.multicast("c0", 0, 1))
     script.at(10, lambda: script.multicast("g0/0", 0, 1))
@@ -21,7 +21,7 @@ def latency(table: Protocol) -> str:
 
 
 def message_count(sizes: tuple[int, ...]) -> Callable[[Protocol], str]:
-    """Messages about one multicast of an outsider, without replies; those to oneself are not seen."""
+    """Count the messages about one multicast of an outsider, without replies. Those to oneself are not seen."""
 
     def measure(table: Protocol) -> str:
         script = Script(table, sizes)
@@ -33,7 +33,7 @@ def message_count(sizes: tuple[int, ...]) -> Callable[[Protocol], str]:
 
 
 def figure_1(table: Protocol) -> str:
-    """m1 to g1, then m2 to both groups; the sender crashes and only g0 receives m2. Who delivers m2."""
+    """Count who delivers m2. m1 goes to g1, then m2 to both groups, the sender crashes and only g0 receives m2."""
     script = Script(table, (2, 2), heartbeat=5)
     script.delay("c0", "g1/0", None, NEVER)
     script.delay("c0", "g1/1", None, NEVER)
@@ -46,7 +46,7 @@ def figure_1(table: Protocol) -> str:
 
 
 def figure_2(table: Protocol) -> str:
-    """m to g0, m* to g1, then from g1 m' to g0, which arrives first. What g0 delivers."""
+    """Show what g0 delivers. m goes to g0 and m* to g1, then m' from g1 to g0, where it arrives first."""
     script = Script(table, (1, 2, 1))
     script.delay("g2/0", "g0/0", "Cast", 20)
     script.at(1, lambda: (script.multicast("g2/0", 0), script.multicast("g2/0", 1)))

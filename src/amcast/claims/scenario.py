@@ -37,7 +37,7 @@ def count_run(recorder: ListRecorder) -> None:
 
 
 def measure(scenario: Scenario, table: Protocol) -> tuple[str, Evidence]:
-    """Return what is measured, and the runs that it was measured in."""
+    """Measure a claim. Return the value and the evidence of the runs in which it was measured."""
     _runs.clear()
     try:
         return scenario.measure(table), total(evidence_of(_runs))
@@ -59,5 +59,5 @@ def evidence_of(runs: Iterable[ListRecorder]) -> Iterable[Evidence]:
 
 
 def deltas(*values: float) -> str:
-    """3δ / 4δ"""
+    """Return the values in δ: `3δ / 4δ`."""
     return " / ".join(f"{int(v)}δ" if v == int(v) else f"{v}δ" for v in values)

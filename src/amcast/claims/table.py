@@ -20,7 +20,7 @@ from amcast.protocols import PROTOCOLS, protocol
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim and what was measured."""
+    """A claim and its measured value."""
 
     protocol: str
     claim: str

@@ -34,7 +34,7 @@ def parse_columns(text: str) -> dict[str, str]:
 
 
 def name_of(theirs: str, columns: Columns) -> str:
-    """Return our name of a column of theirs; "" if it is dropped, as is one whose name a renamed column takes."""
+    """Return our name of a column of theirs. It is "" if the column is dropped or a renamed one takes its name."""
     if theirs in columns:
         return columns[theirs]
     return "" if theirs in columns.values() else theirs

@@ -71,9 +71,9 @@ def _not_empty(trace: Path, events: Iterator[Event]) -> Iterator[Event]:
 
 
 def files_of_folder(folder: Path, kind_column: str = "kind") -> list[tuple[Path, str | None]]:
-    """Each file with the kind its folder gives it, in a fixed order: multicasts before what refers to them.
+    """Return each file with the kind that its folder gives it, multicasts before what refers to them.
 
-    Anything else in the folder is refused: it may be a part of the trace, and engines differ in what they pass over.
+    Anything else in the folder is refused: it may be a part of the trace, and engines differ in what they skip.
     """
     by_kind: dict[str | None, list[Path]] = {}
     for entry in _visible(folder):
@@ -105,7 +105,7 @@ def files_of_folder(folder: Path, kind_column: str = "kind") -> list[tuple[Path,
 
 
 def _visible(folder: Path) -> list[Path]:
-    """What Spark looks at: names that begin with a dot or an underscore are for those who write, unless with a `=`."""
+    """Return what Spark reads: no names that begin with a dot, nor with an underscore unless there is a `=`."""
     names = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     return [entry for entry in names if not entry.name.startswith("_") or "=" in entry.name]
 
@@ -161,7 +161,7 @@ def parquet_columns(
 
 
 def _is_readable_as(seen: pa.DataType, expected: pa.DataType) -> bool:
-    """Whether a column can stand for the expected one without guessing: another width or encoding of the same."""
+    """Return whether a column can stand for the expected one: the same type in another width or encoding."""
     if pa.types.is_dictionary(seen):
         seen = seen.value_type
     if pa.types.is_null(seen):
@@ -198,7 +198,7 @@ def _events_of_batch(
 
 
 def _may_have_faults(batch: pa.RecordBatch, theirs: Mapping[str, str], kind: str | None) -> bool:
-    """True if the rows must be looked at one by one. Deliveries, most of a trace, need not be."""
+    """Return whether the rows must be looked at one by one. Deliveries, most of a trace, need not be."""
     if kind not in KINDS_WITH_MESSAGE:
         return kind is None
     return kind == "multicast" or batch.column(theirs["message"]).null_count > 0
@@ -231,7 +231,7 @@ def _values(path: Path, name: str, column: pa.Array, expected: pa.DataType, firs
 
 
 def _integers(column: pa.Array) -> Sequence[int | None]:
-    """What to_pylist gives, but several times faster where there is no null."""
+    """Do what to_pylist does, several times faster where there is no null."""
     column = column.cast(pa.int64())
     if column.null_count:
         values: list[int | None] = column.to_pylist()
@@ -242,7 +242,7 @@ def _integers(column: pa.Array) -> Sequence[int | None]:
 
 
 def _strings(column: pa.Array) -> Iterable[str | None]:
-    """What to_pylist gives, but faster, and equal strings are one object."""
+    """Do what to_pylist does, faster and with one object for equal strings."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     words: list[str | None] = [*column.dictionary.to_pylist(), None]

@@ -31,7 +31,7 @@ class TsRow(msgspec.Struct):
 
 
 class JsonRow(msgspec.Struct):
-    """A line of a `.jsonl` trace. A key that is left out is null, but a deliver row must say `group`, be it null."""
+    """A line of a `.jsonl` trace. A missing key is null, but a deliver row must have `group`, even if it is null."""
 
     run: str
     kind: str
@@ -64,18 +64,18 @@ def read_jsonl(path: Path, columns: Columns) -> Iterator[Event]:
 
 
 def refuse_unknown_keys(path: object, columns: Columns, seen: set[str]) -> None:
-    """Raise UsageError if no line has a name that the mapping mentions. JSON has no header, so all are looked at."""
+    """Raise UsageError if no line has a name that the mapping mentions: JSON has no header to look at."""
     if seen:
         refuse_unknown(path, columns, dict.fromkeys(sorted(seen)))
 
 
 def json_lines(columns: Columns) -> Callable[[bytes], Event | None]:
-    """Return what makes an event of a line with these names."""
+    """Return the function that makes an event of a line with these names."""
     return (lambda line: event_of_json(renamed(line, columns))) if columns else event_of_json
 
 
 def event_of_json(line: bytes) -> Event | None:
-    """The event that a line tells of; None for a blank line. Raises LineFault."""
+    """Return the event of a line; None for a blank line. Raises LineFault."""
     if not line.strip():
         return None
     try:
@@ -90,7 +90,7 @@ def event_of_json(line: bytes) -> Event | None:
 
 
 def write_jsonl(path: str | Path, events: Iterable[Event]) -> None:
-    """Write a small trace; null columns are left out, except `group`: null is what it says of a client."""
+    """Write a small trace. Null columns are left out, except `group`, which is null for a client."""
     with Path(path).open("w", encoding="utf-8") as file:
         for event in events:
             row = {name: getattr(event, name) for name in COLUMNS}
@@ -110,7 +110,7 @@ def _event_of(row: JsonRow) -> Event:
 
 
 def _explained(error: msgspec.ValidationError) -> str:
-    """msgspec says "Expected `int`, got `str` - at `$.seq`"; we say which column first."""
+    """Name the column first in what msgspec says: "Expected `int`, got `str` - at `$.seq`"."""
     what, _, where = str(error).partition(" - at `$")
     if what.startswith("Object missing required field"):
         return f"column {what.split('`')[1]!r} is missing; expected it in every line"
@@ -129,7 +129,7 @@ def read_csv(path: Path, columns: Columns) -> Iterator[Event]:
 
 
 def csv_lines(path: object, first: bytes, columns: Columns) -> tuple[list[str], "CsvLines"]:
-    """Return the names in the first line of a file, none if it is empty, and what makes events of the other lines."""
+    """Read the first line of a file: return its names, none if it is empty, and what makes events of the others."""
     try:
         header = header_of(first)
         if header:
@@ -150,7 +150,7 @@ class CsvLines:
         self._parsers = [(place, _CELL_PARSERS.get(name, str), name) for place, name in known]
 
     def __call__(self, line: bytes) -> Event | None:
-        """The event that a line tells of; None for an empty line."""
+        """Return the event of a line; None for an empty line."""
         cells = _cells_of(line)
         if not cells:
             return None
@@ -172,12 +172,12 @@ class CsvLines:
 
 
 def header_of(line: bytes) -> list[str]:
-    """The names of the columns that the first line of a file says. Raises LineFault."""
+    """Return the column names in the first line of a file. Raises LineFault."""
     return [name.strip() for name in _cells_of(line.removeprefix(MARK))]
 
 
 def _cells_of(line: bytes) -> list[str]:
-    """The cells of a line of CSV. Raises LineFault."""
+    """Split a line of CSV into cells. Raises LineFault."""
     try:
         return next(csv.reader((line.removesuffix(b"\n").decode(),), strict=True), [])
     except csv.Error as error:
@@ -189,7 +189,7 @@ def _cells_of(line: bytes) -> list[str]:
 
 
 def write_csv(path: str | Path, events: Iterable[Event]) -> None:
-    """Write a small trace. Raises UsageError for a text with a line break, for which CSV lines have no room."""
+    """Write a small trace. Raises UsageError for a text with a line break, which CSV lines cannot hold."""
     with Path(path).open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)

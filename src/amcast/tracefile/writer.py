@@ -26,7 +26,7 @@ assert KINDS[-1] == "end", "files are published in the order of KINDS, and end m
 
 
 class ParquetRecorder(Recorder):
-    """Writes a trace. Several processes may write to one folder, each with its own `part`."""
+    """A recorder that writes a trace. Several processes may share a folder, each with its own `part`."""
 
     def __init__(
         self, path: str | Path, full: bool = False, part: str = "part-0", rows_per_group: int = 32_768
@@ -54,7 +54,7 @@ class ParquetRecorder(Recorder):
                 self._write_group(event.kind)
 
     def publish(self) -> None:
-        """Give all that was recorded so far its real name; later events go to the next file, `<part>-1` and so on."""
+        """Give all that was recorded so far its real name. Later events go to the next file, `<part>-1` and so on."""
         with _interrupt_deferred():
             for kind in self._waiting:
                 self._write_group(kind)

@@ -22,7 +22,7 @@ TYPES: Final = {"f8": "<f8", "u4": "<u4", "u1": "u1"}
 
 
 class Names:
-    """Numbers for strings, in the order in which they come."""
+    """A table of strings, numbered in the order in which they come."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -32,7 +32,7 @@ class Names:
 
 
 def encode(run: DrawnRun, trace: str) -> bytes:
-    """All of a run."""
+    """Encode a whole run."""
     messages, types, ties = Names(), Names(), Names()
     process = {name: number for number, name in enumerate(run.processes)}
     groups = list(dict.fromkeys(group for group in run.groups if group is not None))

@@ -32,7 +32,7 @@ Buckets = dict[float, float]  # how many took at most so long
 
 @dataclass(frozen=True)
 class Sample:
-    """What a node said, once."""
+    """One answer of a node."""
 
     when: float
     status: dict[str, Any]
@@ -57,7 +57,7 @@ class SeenNode:
         return self.samples[-1] if self.up and self.samples else None
 
     def rate(self, of: Callable[[Sample], float]) -> float | None:
-        """Per second, over the samples that are kept."""
+        """Return the growth per second of a number over the kept samples."""
         if not self.up or len(self.samples) < 2:
             return None
         first, last = self.samples[0], self.samples[-1]
@@ -104,7 +104,7 @@ class Watch:
         node.up = up
 
     def note_leader(self, group: str) -> None:
-        """The leader of the highest ballot leads, whatever an older one still believes."""
+        """Note the leader of the highest ballot. It leads, whatever an older one still believes."""
         leads = [
             (ballot_of(sample), node.member.name)
             for node in self.nodes
@@ -178,7 +178,7 @@ class Watch:
 
 
 def recent_rate(node: SeenNode) -> float | None:
-    """Deliveries per second between the last two samples."""
+    """Return the deliveries per second between the last two samples."""
     if node.latest() is None or len(node.samples) < 2:
         return None
     before, last = node.samples[-2], node.samples[-1]
@@ -201,7 +201,10 @@ def commits_since(samples: Sequence[Sample]) -> Buckets:
 
 
 def percentile(buckets: Buckets, share: float) -> float | None:
-    """The time that this share of commits stayed below, by a straight line within its bucket; None without commits."""
+    """Return the time within which this share of commits finished; None without commits.
+
+    Within a bucket the times are taken to be evenly spread.
+    """
     bounds = sorted(buckets)
     total = buckets[bounds[-1]] if bounds else 0.0
     if not total:
@@ -218,7 +221,7 @@ def percentile(buckets: Buckets, share: float) -> float | None:
 
 
 async def sample_of(config: ClusterConfig, member: Member, clock: Callable[[], float]) -> Sample | None:
-    """What a node says; None if it, or somebody else at its address, says nothing that helps."""
+    """Ask a node how it is. Return None if it does not answer, or if somebody else answers at its address."""
     status, ready, metrics = await asyncio.gather(
         *(ask(member.admin, path) for path in ("/status", "/readyz", "/metrics"))
     )
@@ -233,7 +236,7 @@ async def sample_of(config: ClusterConfig, member: Member, clock: Callable[[], f
 
 
 def numbers_of(metrics: str) -> tuple[float, Buckets]:
-    """Requests so far, and commits by how long they took."""
+    """Return the requests so far, and the commits by how long they took."""
     requests, commits = 0.0, {}
     for family in text_string_to_metric_families(metrics):
         for sample in family.samples:
@@ -245,7 +248,7 @@ def numbers_of(metrics: str) -> tuple[float, Buckets]:
 
 
 async def ask(address: Address, path: str) -> tuple[int, bytes] | None:
-    """What an admin listener answers; None if it does not."""
+    """Ask an admin listener. Return None if it does not answer."""
     try:
         async with asyncio.timeout(ANSWER):
             reader, writer = await asyncio.open_connection(address.host, address.port)

@@ -13,7 +13,7 @@ STEP: Final = 1_000_000  # nanoseconds that stand for a step where a trace has n
 
 
 def write_perfetto(run: DrawnRun, file: IO[bytes]) -> None:
-    """All of a run, as TrackEvent packets."""
+    """Write a whole run as TrackEvent packets."""
     builder: Any = StreamingTraceProtoBuilder(file)
     groups: dict[str, int] = {}
     tracks: dict[str, int] = {}

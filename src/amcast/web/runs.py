@@ -26,10 +26,11 @@ _DRIVER_KINDS: Final = frozenset(("start", "end"))
 
 @dataclass(frozen=True)
 class DrawnRun:
-    """`times` are nanoseconds from `base`, or causal steps where the rows have no time (`steps`).
+    """A run ready to draw.
 
-    `arrows` are (send, receive) as places in `events`, with LOST for what never arrived. Where no protocol message was
-    recorded they lead from each multicast to its deliveries instead (`abstract`).
+    `times` are nanoseconds from `base`, or causal steps if the rows have no time (`steps`). `arrows` are (send,
+    receive) as places in `events`, with LOST for what never arrived. If no protocol message was recorded, they lead
+    from each multicast to its deliveries instead (`abstract`).
     """
 
     name: str
@@ -45,14 +46,14 @@ class DrawnRun:
 
 @dataclass(frozen=True)
 class RunRows:
-    """The events of a run that were asked for, and when its first one was, asked for or not."""
+    """The selected events of a run, and the time of its first event, selected or not."""
 
     events: list[Event]
     base: int
 
 
 def read_runs(trace: Path, since: int | None = None, until: int | None = None) -> dict[str, RunRows]:
-    """Each run, or what happened between two times after its start; UsageError if that is too much to look at."""
+    """Read all runs, or what happened between two times after their start. Raises UsageError if that is too much."""
     first = {} if since is None and until is None else first_times(read_events(trace))
     found: defaultdict[str, list[Event]] = defaultdict(list)
     count = 0
@@ -83,7 +84,7 @@ def first_times(events: Iterable[Event]) -> dict[str, int]:
 
 
 def run_named(runs: dict[str, RunRows], name: str | None, trace: Path) -> RunRows:
-    """This run, or the first."""
+    """Return this run, or the first one if no name is given."""
     if name is None:
         return next(iter(runs.values()))
     if name not in runs:
@@ -93,12 +94,12 @@ def run_named(runs: dict[str, RunRows], name: str | None, trace: Path) -> RunRow
 
 
 def about_of(event: Event) -> tuple[str, ...]:
-    """The messages that an event is about."""
+    """Return the messages that an event is about."""
     return (event.message,) if event.message is not None else event.about or ()
 
 
 def about_message(rows: RunRows, message: str) -> RunRows:
-    """The events about one message; UsageError if there is none."""
+    """Select the events about one message. Raises UsageError if there is none."""
     found = [event for event in rows.events if message in about_of(event)]
     if not found:
         some = next((event.message for event in rows.events if event.message is not None), "c0:1")
@@ -107,7 +108,7 @@ def about_message(rows: RunRows, message: str) -> RunRows:
 
 
 def picture_of(rows: RunRows) -> DrawnRun:
-    """What there is to draw of a run."""
+    """Prepare a run for drawing."""
     drawn = without_driver(rows.events)
     steps = any(event.time is None for event in drawn)
     if steps:
@@ -124,14 +125,17 @@ def picture_of(rows: RunRows) -> DrawnRun:
 
 
 def without_driver(events: Iterable[Event]) -> list[Event]:
-    """Without the rows of the driver, which is nobody's process."""
+    """Drop the rows of the driver, which is not a process."""
     rows = list(events)
     active = {event.process for event in rows if event.group is not None or event.kind not in _DRIVER_KINDS}
     return [event for event in rows if event.process in active]
 
 
 def sorted_processes(events: Iterable[Event]) -> dict[str, str | None]:
-    """Each process with its group, group by group, by number; clients come first, or last if they are many."""
+    """Return each process with its group, in the order of groups and numbers.
+
+    Clients come first, or last if there are many.
+    """
     found: dict[str, str | None] = {}
     for event in events:
         if found.get(event.process) is None:
@@ -146,7 +150,7 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 
 def arrows_of(events: Sequence[Event], timed: bool) -> tuple[list[tuple[int, int]], bool]:
-    """Arrows as places in these events, by the place of their start; and whether they are abstract."""
+    """Return the arrows, ordered by their start, and whether they are abstract. They are places in these events."""
     sent: defaultdict[tuple[object, ...], deque[int]] = defaultdict(deque)
     lives = lives_of(events) if timed else {}
     arrows: dict[int, int] = {}
@@ -169,7 +173,7 @@ def arrows_of(events: Sequence[Event], timed: bool) -> tuple[list[tuple[int, int
 
 
 def lives_of(events: Iterable[Event]) -> dict[str, list[int]]:
-    """When each process came back."""
+    """Return the times at which each process came back."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     for event in events:
         if event.kind == "restart":
@@ -178,7 +182,7 @@ def lives_of(events: Iterable[Event]) -> dict[str, list[int]]:
 
 
 def lost_by_then(restarts: list[int] | None, send: Event, receive: Event) -> bool:
-    """Whether the sender came back after a crash between the two."""
+    """Return whether the sender came back after a crash between the two times."""
     if restarts is None:
         return False
     return bisect_right(restarts, send.time or 0) != bisect_right(restarts, receive.time or 0)
@@ -197,7 +201,10 @@ def deliveries_of(events: Sequence[Event]) -> list[tuple[int, int]]:
 def in_causal_order(
     events: Sequence[Event], arrows: Sequence[tuple[int, int]]
 ) -> tuple[list[Event], list[int], list[tuple[int, int]]]:
-    """Events without times, each one step after all that it follows; a cycle, which a faulty trace may have, is cut."""
+    """Put events without times one step after all that they follow.
+
+    A faulty trace may have a cycle; it is cut.
+    """
     after: list[list[int]] = [[] for _ in events]
     waits = [0] * len(events)
     last: dict[str, int] = {}

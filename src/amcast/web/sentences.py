@@ -14,7 +14,7 @@ _VERBS = {
 
 
 def described(event: Event, most: int = 3) -> str:
-    """What happened, without where: `sends Accept to g0/1, about c0:1`."""
+    """Say what happened, without where: `sends Accept to g0/1, about c0:1`."""
     match event.kind:
         case "send":
             return f"sends {event.type} to {event.peer}{_about(event, most)}"

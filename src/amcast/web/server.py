@@ -33,7 +33,7 @@ Source = Callable[[Query], Awaitable[tuple[str, bytes]]]
 
 
 class PageServer(HttpServer):
-    """`sources` are what the page asks for, by path; `first` is the page at `/`."""
+    """A server of one page. `sources` answer its questions by path, and `first` is the page at `/`."""
 
     name = "page"
     headers: Mapping[str, str] = {
@@ -81,7 +81,7 @@ def as_json(document: object) -> tuple[str, bytes]:
 
 
 async def serve(server: PageServer, port: int, ready: Callable[[str], None]) -> None:
-    """Until SIGTERM or SIGINT; `ready` is told where the page is."""
+    """Serve until SIGTERM or SIGINT. `ready` is told the address of the page."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -11,7 +11,7 @@ PATTERN: Final = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
 
 
 def shiviz_log(run: DrawnRun) -> str:
-    """The first events of a run, which are causally complete."""
+    """Return the log of the first events of a run, which are causally complete."""
     hosts = {name: "_".join(name.split()) for name in run.processes}
     source = {end: start for start, end in run.arrows if end != LOST}
     clocks: dict[str, dict[str, int]] = {name: {} for name in run.processes}

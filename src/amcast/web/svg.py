@@ -22,7 +22,7 @@ ABSTRACT: Final = "multicast to delivery"
 
 
 def tag(name: str, inside: str = "", **attributes: str | float) -> str:
-    """An element; `_` in the name of an attribute stands for `-`. Text must be escaped already."""
+    """Return an element. `_` in the name of an attribute stands for `-`. Text must be escaped already."""
     written = "".join(
         f' {key.strip("_").replace("_", "-")}="{value if isinstance(value, str | int) else format(value, ".1f")}"'
         for key, value in attributes.items()
@@ -36,7 +36,7 @@ def words(text: str, x: float, y: float, fill: str, class_: str = "", anchor: st
 
 @dataclass
 class Frame:
-    """Where things are on the paper."""
+    """The layout of the picture."""
 
     left: float
     start: float
@@ -50,7 +50,7 @@ class Frame:
 
 
 def draw_svg(run: DrawnRun, title: str = "", marks: Sequence[int] = ()) -> str:
-    """The picture of a run that has few events; `marks` are places of events that are numbered and stand out."""
+    """Draw a run that has few events. `marks` are places of events that are numbered and stand out."""
     if len(run.events) > MOST_EVENTS:
         raise UsageError(
             f"{len(run.events):,} events: expected at most {MOST_EVENTS:,} in one picture; choose with --since and "
@@ -86,7 +86,7 @@ def shortened(title: str, most: int = 130) -> str:
 
 
 def laid_out(run: DrawnRun) -> tuple[Frame, list[str]]:
-    """Where everything is, and the lines of the processes."""
+    """Return the layout, and the lines of the processes."""
     left = 24 + 7.4 * max(len(name) for name in (*run.processes, "clients"))
     first, last = min(run.times), max(run.times)
     margin = max((last - first) / 20, 0.5)
@@ -170,7 +170,7 @@ def mark(event: Event, frame: Frame, time: int) -> str:
 
 
 def blame(run: DrawnRun, frame: Frame, marks: Sequence[int]) -> Iterable[str]:
-    """Marks with their numbers; those of one moment and process share a line of text."""
+    """Yield the marks with their numbers. Marks of one moment and process share a line of text."""
     labels: dict[tuple[float, float], list[str]] = {}
     for number, place in enumerate(marks, start=1):
         event = run.events[place]
@@ -195,7 +195,7 @@ def legend(frame: Frame, series: dict[str, int]) -> Iterable[str]:
 
 
 def draw_violation(title: str, rows: Sequence[Event], events: Iterable[Event]) -> str:
-    """The picture of a counter-example: its rows, and what else happened to its messages if that is not too much."""
+    """Draw a counter-example: its rows, and what else happened to its messages unless that is too much."""
     wanted = {name for row in rows for name in about_of(row)}
     found = {key_of(row): row for row in rows}
     for event in events:

@@ -61,7 +61,7 @@ class ShownTrace:
             return as_json(await asyncio.to_thread(self.verdicts, query.get("run")))
 
     def data(self, name: str | None) -> bytes:
-        """The columns of a run."""
+        """Return the columns of a run."""
         rows = run_named(self.runs, name, self.trace)
         name = rows.events[0].run
         if name not in self._data:
@@ -71,7 +71,7 @@ class ShownTrace:
         return self._data[name]
 
     def verdicts(self, name: str | None) -> list[dict[str, Any]]:
-        """What was found about a run, with the rows of counter-examples as process, seq and kind."""
+        """Return the verdicts on a run. The rows of counter-examples are given as process, seq and kind."""
         rows = run_named(self.runs, name, self.trace)
         name = rows.events[0].run
         if self._given is not None:
@@ -85,7 +85,10 @@ class ShownTrace:
 
 
 def with_evidence(verdict: Mapping[str, Any], doubt: str = "") -> dict[str, Any]:
-    """Say in words what a verdict rests on; an `ok` that does not know, or is of another trace, is none."""
+    """Add in words what a verdict rests on.
+
+    An `ok` that rests on nothing, or on another trace, becomes `unknown`.
+    """
     evidence = evidence_in(verdict)
     if verdict["status"] == "ok" and (doubt or not evidence):
         return {**verdict, "status": "unknown", "reason": doubt or "the file does not say what this verdict rests on"}
