@@ -234,9 +234,9 @@ class Session:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def multicast_runs(self, runs: Iterator[sink.Run]) -> None:
+    def multicast_runs(self, runs: Iterator[sink.ClientBatch]) -> None:
         for dest, payloads in runs:
-            assert 0 < len(payloads) <= sink.RUN_ROWS
+            assert 0 < len(payloads) <= sink.BATCH_ROWS
             for payload in payloads:
                 if (self.session, self.number) not in self.to.seen:
                     self.to.seen.add((self.session, self.number))

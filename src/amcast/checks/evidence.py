@@ -24,7 +24,7 @@ class Evidence:
     faults: int = 0
 
     def __bool__(self) -> bool:
-        """Return whether something was delivered, compared or explored. Members and sent messages alone show nothing."""
+        """Return whether something was delivered, compared or explored. Members and sent messages show nothing."""
         return self.deliveries > 0 or self.pairs > 0 or self.states > 0
 
     def __add__(self, other: "Evidence") -> "Evidence":

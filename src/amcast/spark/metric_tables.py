@@ -132,13 +132,13 @@ def latency_table(facts: Facts) -> DataFrame:
 
 
 def latency_by_load_table(facts: Facts) -> DataFrame:
-    """Runs that differ in nothing but the seed, taken together."""
+    """Take together the runs that differ in the seed alone."""
     found = _percentiles(_by_load(facts), ["load", "role"], facts.approximate)
     return found.join(F.broadcast(_loads(facts)), "load").select(*LOAD, "role", *_in_units())
 
 
 def latency_cdf_table(facts: Facts) -> DataFrame:
-    """For each half percent, the least sample that so many percent of the samples do not exceed; and the least."""
+    """Give for each half percent the least sample that so many percent do not exceed, and the least of all."""
     points_of = _approximate_points if facts.approximate else _exact_points
     points = points_of(_by_load(facts), ["load", "role"])
     return points.join(F.broadcast(_loads(facts)), "load").select(
@@ -154,12 +154,12 @@ def _by_load(facts: Facts) -> DataFrame:
 
 
 def _loads(facts: Facts) -> DataFrame:
-    """Configurations, apart from the seed, by their number."""
+    """Return the configurations without their seeds, by number."""
     return facts.runs.select("load", *LOAD, "delta").distinct()
 
 
 def _percentiles(samples: DataFrame, keys: list[str], approximate: bool) -> DataFrame:
-    """In nanoseconds, by these keys."""
+    """Compute percentiles by these keys, in nanoseconds."""
     if approximate:
         values = {percent: F.percentile_approx("latency", percent / 100, ACCURACY) for percent in PERCENTS}
     else:
@@ -184,7 +184,7 @@ def _in_units() -> list[Column]:
 
 
 def _cumulated(samples: DataFrame, keys: list[str]) -> DataFrame:
-    """The histogram by these keys: how many samples are `up_to` each value, and how many there are."""
+    """Return the histogram by these keys: how many samples are `up_to` each value, and how many there are."""
     merged = samples.groupBy(*keys, "latency").agg(F.sum("samples").alias("samples"))
     of_keys = Window.partitionBy(*keys)
     return merged.withColumn("up_to", F.sum("samples").over(of_keys.orderBy("latency"))).withColumn(
@@ -244,7 +244,7 @@ _COUNTS: Final = ("multicasts", "messages", "deliveries", "waiting")
 
 
 def timeline_table(facts: Facts) -> DataFrame:
-    """A row for each bin of each run and group, also where nothing happened."""
+    """Give a row for each bin of each run and group, even if nothing happened in it."""
     entered = F.when(~F.col("through") | F.col("last_ns").isNotNull(), F.col("multicast_ns"))  # else nobody is up
     in_groups = facts.through.select(
         *("run", "group"),
@@ -296,7 +296,7 @@ def _marks(*marks: Column) -> Column:
 
 
 def _mark(at: Column | str, **counts: int) -> Column:
-    """Something that happened `at` some time, to be counted."""
+    """Return something to be counted that happened `at` some time."""
     numbers = [F.lit(counts.get(name, 0)).cast("bigint").alias(name) for name in _COUNTS]
     return F.struct((F.col(at) if isinstance(at, str) else at).alias("at"), *numbers)
 
@@ -310,7 +310,7 @@ def _none(name: str) -> Column:
 
 
 def incidents_table(facts: Facts) -> DataFrame:
-    """Crashes, restarts and changes of leader as they are in the trace; times from the beginning of the run."""
+    """List crashes, restarts and changes of leader, with times from the beginning of the run."""
     found = facts.trace.where("kind in ('crash', 'restart', 'leader')").join(F.broadcast(facts.runs), "run", "left")
     return found.select(
         "run", ((F.col("time") - F.col("origin")) / MILLISECOND).alias("time_ms"), "kind", "process", "group"
@@ -346,7 +346,7 @@ def recovery_table(facts: Facts) -> DataFrame:
 
 
 def optimistic_table(facts: Facts) -> DataFrame:
-    """A mistake is seen by running maxima: some message guessed before this one is delivered after it, or never."""
+    """Count mistakes by running maxima: a message guessed before this one is delivered after it, or never."""
     both = facts.trace.where("kind in ('deliver', 'optdeliver') and message is not null")
     each = both.groupBy("run", "process", "group", "message").agg(
         F.min(F.when(F.col("kind") == "deliver", F.col("seq"))).alias("delivered"),
@@ -375,7 +375,7 @@ def optimistic_table(facts: Facts) -> DataFrame:
 
 
 def _outstanding(judged: DataFrame) -> DataFrame:
-    """The deliveries, each with whether it undoes something: other messages are guessed and not yet delivered."""
+    """Return the deliveries, each with whether it undoes something: another message is guessed but not delivered."""
     steps = F.array(
         F.struct(F.col("guessed").alias("at"), F.lit(1).alias("change"), F.lit(False).alias("is_delivery")),
         F.struct(
@@ -404,7 +404,7 @@ def _outstanding(judged: DataFrame) -> DataFrame:
 
 
 def messages_sent_table(facts: Facts) -> DataFrame:
-    """Protocol messages by type; empty unless the trace has send rows."""
+    """Count protocol messages by type. The table is empty unless the trace has send rows."""
     multicasts = facts.messages.groupBy("run").agg(F.count("*").alias("multicasts"))
     by_type = (
         facts.trace.where("kind = 'send'")
@@ -430,7 +430,7 @@ def messages_sent_table(facts: Facts) -> DataFrame:
 
 
 class Table(NamedTuple):
-    """How a table is made, what its rows are sorted by when they are collected, and the kind of row it needs."""
+    """The recipe of a table: how it is made, what sorts its collected rows, and the kind of row that it needs."""
 
     make: Callable[[Facts], DataFrame]
     sorted_by: tuple[str, ...]

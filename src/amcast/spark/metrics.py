@@ -83,7 +83,7 @@ MakeTable = Callable[[], DataFrame]
 
 @dataclass(frozen=True)
 class Collected:
-    """The tables, and what the reader should know about them, a line each."""
+    """The tables, and notes for their reader, a line each."""
 
     tables: dict[str, pa.Table]
     notes: tuple[str, ...]
@@ -92,9 +92,9 @@ class Collected:
 def metrics(
     spark: SparkSession, trace: DataFrame, *, bin_ns: int | None = None, exact_rows: int = EXACT_ROWS
 ) -> dict[str, DataFrame]:
-    """The tables of `TABLES`, lazily; what they share is computed at once and kept while they are in use.
+    """Return the tables of `TABLES`, lazily. What they share is computed at once and kept while they are in use.
 
-    `trace` has the columns of trace-format.md; those without a * may be missing. Time is cut in bins of `bin_ns`, by
+    `trace` has the columns of trace-format.md; those without a * may be missing. Time is cut into bins of `bin_ns`, by
     default a hundredth of each run. Raises UsageError for a trace without rows and for bins that are too narrow.
     """
     plans, _ = _measure(spark, trace, bin_ns, exact_rows)
@@ -109,9 +109,9 @@ def collect(
     exact_rows: int = EXACT_ROWS,
     name: str = "the trace",
 ) -> Collected:
-    """The tables of `metrics`, computed. They are small: their size depends on runs, groups and bins alone.
+    """Compute the tables of `metrics`. They are small: their size depends on runs, groups and bins alone.
 
-    Complaints begin with `name`. A column `fault`, as `tables.read_rows` gives it, makes those rows an error.
+    Complaints begin with `name`. A row with a `fault`, as `tables.read_rows` gives it, is an error.
     """
     plans, notes = _measure(spark, trace, bin_ns, exact_rows, name)
     pool = ThreadPoolExecutor(JOBS_AT_ONCE)
@@ -140,7 +140,7 @@ def collect_from(
     master: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Collected:
-    """The tables of the trace at `path`, in a session of its own unless one is open. Raises UsageError."""
+    """Compute the tables of the trace at `path`, in a session of its own unless one is open. Raises UsageError."""
     from amcast.spark.session import open_session
     from amcast.spark.tables import read_rows, refuse_what_is_no_trace, spark_errors
 
@@ -151,13 +151,13 @@ def collect_from(
 
 
 def _is_small(trace: Path) -> bool:
-    """Whether Spark is done with a trace on this machine before its compiler would be."""
+    """Return whether Spark reads a local trace faster than its compiler warms up."""
     files = [file for file in ([trace] if trace.is_file() else trace.rglob("*")) if file.is_file()]
     return bool(files) and sum(file.stat().st_size for file in files) <= SMALL_BYTES
 
 
 def save(tables: Mapping[str, pa.Table], folder: Path, force: bool = False) -> None:
-    """Each table as `<name>.parquet` and `<name>.csv`: all of them or, if something goes wrong, none."""
+    """Write each table as `<name>.parquet` and `<name>.csv`. If something goes wrong, none is written."""
     check_out(folder, force)
     try:
         with whole_folder(folder) as unfinished:
@@ -172,7 +172,7 @@ def save(tables: Mapping[str, pa.Table], folder: Path, force: bool = False) -> N
 
 
 def check_out(folder: Path, force: bool) -> None:
-    """UsageError unless `folder` is new or empty or, with `force`, holds nothing but older tables."""
+    """Raise UsageError unless `folder` is new or empty or, with `force`, holds nothing but older tables."""
     try:
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"{folder}: is a file; expected a folder for the tables; choose another --out")
@@ -196,7 +196,7 @@ def check_out(folder: Path, force: bool) -> None:
 def _measure(
     spark: SparkSession, trace: DataFrame, bin_ns: int | None, exact_rows: int, name: str = "the trace"
 ) -> tuple[dict[str, MakeTable], Sequence[str]]:
-    """How to make each table, from what they share, which is computed here; and the notes."""
+    """Compute what the tables share. Return how to make each table, and the notes."""
     trace = _with_all_columns(trace, name)
     census = _kept(spark, _census(trace))
     overview = _overview(census)
@@ -225,9 +225,10 @@ def _measure(
 
 
 def _kept(spark: SparkSession, frame: DataFrame) -> DataFrame:
-    """Computed now and kept by the executors; on a cluster that may lose some, set a checkpoint directory.
+    """Compute a frame now and let the executors keep it.
 
-    Unlike a cached frame it does not drag its plan along, which Spark would look through again and again.
+    A cached frame would drag its plan along, which Spark looks through again and again. On a cluster that may lose
+    executors, set a checkpoint directory.
     """
     if spark.sparkContext.getCheckpointDir() is not None:
         return frame.checkpoint()
@@ -246,7 +247,7 @@ def _with_all_columns(trace: DataFrame, name: str) -> DataFrame:
 
 
 def _census(trace: DataFrame) -> DataFrame:
-    """How many rows of each kind each process has, and from when to when."""
+    """Count the rows of each kind at each process, with their first and last time."""
     return trace.groupBy("run", "kind", "group", "process").agg(
         F.count("*").alias("rows"),
         F.count("time").alias("timed"),
@@ -259,7 +260,7 @@ def _census(trace: DataFrame) -> DataFrame:
 
 
 def _runs(trace: DataFrame, census: DataFrame, bin_ns: int | None) -> DataFrame:
-    """A row per run: its configuration, when it began, how wide its bins are and how many. Few enough to collect."""
+    """Return a row per run: its configuration, when it began, how many bins it has and how wide they are."""
     times = census.groupBy("run").agg(F.min("first_ns").alias("origin"), F.max("last_ns").alias("end"))
     width = F.lit(bin_ns) if bin_ns is not None else F.expr(f"(end - origin) div {BINS} + 1")
     cut = times.withColumn("width", width.cast("bigint")).withColumn("bins", F.expr("(end - origin) div width + 1"))
@@ -269,7 +270,7 @@ def _runs(trace: DataFrame, census: DataFrame, bin_ns: int | None) -> DataFrame:
 
 @dataclass(frozen=True)
 class _Overview:
-    """What decides how the tables are computed, and whether they can be."""
+    """The facts that decide whether and how the tables can be computed."""
 
     rows: int
     timed: int
@@ -319,13 +320,13 @@ def _notes(overview: _Overview, approximate: bool) -> Sequence[str]:
 
 
 def _clock_notes(cdf: pa.Table) -> Sequence[str]:
-    """Clocks of different machines may disagree by more than a message takes."""
+    """Note that clocks disagree by more than a message takes, if latencies show it."""
     shown = [value for value in cdf.column("ms").to_pylist() if value is not None and value < 0]
     return ["some latencies are negative: the clocks of the processes differ"] if shown else []
 
 
 def _config(trace: DataFrame) -> DataFrame:
-    """What kind of run each one is, from the `start` row of its driver."""
+    """Return the configuration of each run, from the `start` row of its driver."""
     described = (F.col("kind") == "start") & F.col("group").isNull() & F.col("detail").startswith("{")
     found = trace.where(described).groupBy("run").agg(F.max("detail").alias("detail"))
     config = found.select("run", F.from_json("detail", CONFIG).alias("c")).select("run", "c.*")
@@ -345,7 +346,7 @@ def _config(trace: DataFrame) -> DataFrame:
 
 
 def _through(trace: DataFrame, census: DataFrame, in_one: bool) -> DataFrame:
-    """One row per message and destination group: when it was multicast, first and last delivered there."""
+    """Return one row per message and destination group: its multicast, its first and its last delivery there."""
     uptimes, members = _uptimes(trace, census)
     addressed = (
         trace.where("kind = 'multicast' and message is not null and dest is not null")
@@ -408,7 +409,7 @@ def _through(trace: DataFrame, census: DataFrame, in_one: bool) -> DataFrame:
 
 
 def _uptimes(trace: DataFrame, census: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """From when to when each process was up, as a list: by process, and for a whole group."""
+    """Return the times at which each process was up, as a list: by process, and for a whole group."""
     moves = trace.where("kind in ('start', 'restart', 'crash') and `group` is not null")
     later = Window.partitionBy("run", "process").orderBy("seq").rowsBetween(1, Window.unboundedFollowing)
     is_crash = F.col("kind") == "crash"
@@ -439,7 +440,7 @@ def _uptimes(trace: DataFrame, census: DataFrame) -> tuple[DataFrame, DataFrame]
 
 
 def _messages_delivered(through: DataFrame) -> DataFrame:
-    """One row per message; `done_ns` is null if it has not been delivered everywhere."""
+    """Return one row per message. `done_ns` is null if it was not delivered everywhere."""
     return (
         through.groupBy("run", "message")
         .agg(

@@ -23,7 +23,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def delivery_bins(trace: "DataFrame", bin_ns: int) -> "DataFrame":
-    """Per run, place (a group, or all clients) and bin in which something was delivered: rate and mean latency."""
+    """Return rate and mean latency per run, place (a group, or all clients) and bin with a delivery."""
     from pyspark.sql import functions as F
 
     sent = trace.where("kind = 'multicast'").select(
@@ -55,7 +55,7 @@ def delivery_bins(trace: "DataFrame", bin_ns: int) -> "DataFrame":
 
 
 def deliveries_at(trace: "DataFrame", process: str) -> "DataFrame":
-    """Per run and moment at which this process delivered something: how much, and how long it had delivered nothing."""
+    """Count the deliveries of this process at each moment, with the pause before it."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -70,7 +70,7 @@ def deliveries_at(trace: "DataFrame", process: str) -> "DataFrame":
 
 
 def with_empty_bins(bins: Rows, bin_ns: int) -> list[dict[str, Any]]:
-    """The same with the bins in between, of which nothing is known but that nothing was delivered."""
+    """Add the bins in between, in which nothing was delivered."""
     found = {(row["run"], row["place"], row["bin"]): row for row in bins}
     places = dict.fromkeys((row["run"], row["place"]) for row in bins)
     last = {run: max(row["bin"] for row in bins if row["run"] == run) for run, _ in places}
@@ -84,8 +84,10 @@ def with_empty_bins(bins: Rows, bin_ns: int) -> list[dict[str, Any]]:
 
 
 def crashes(trace: "DataFrame") -> "DataFrame":
-    """Per run and crash of a replica, in seconds: when it was; from there until its group had another leader; the
-    longest that it delivered nothing new since; from the new leader until all that was multicast before was delivered.
+    """Describe each crash of a replica, in seconds.
+
+    `crash_s` is when it was, `leader_s` how long its group had no other leader, and `pause_s` the longest time since
+    without a new delivery. `cleared_s` is from the new leader until all that was multicast before it was delivered.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -118,11 +120,11 @@ def crashes(trace: "DataFrame") -> "DataFrame":
 
 
 def settled_s(bins: Rows, bin_s: float, crash_s: float, led_s: float, end_s: float) -> float | None:
-    """From the new leader to the bin from which the latency at clients is steady. None: it is not, by the end.
+    """Return the time from the new leader until the latency at clients is steady; None if it is not by the end.
 
-    It may be another one than before, for the new leader may be elsewhere. So steady is what it is in the last bins, if
-    that is at most a few times what it was before. `bins` are those of one run at the clients, the empty ones included;
-    only whole bins while the clients still multicast are looked at, and not the first one, in which all start at once.
+    The steady latency may differ from the one before, because the new leader may be elsewhere. It is that of the last
+    bins, if this is at most a few times what it was before. `bins` are those of one run at the clients, including empty
+    ones. Only whole bins count, while clients still multicast, and not the first one, in which all start at once.
     """
     whole = [row for row in bins if bin_s <= row["start_s"] <= end_s - bin_s]
     before = sorted(row["latency_ms"] or inf for row in whole if row["start_s"] <= crash_s - bin_s)

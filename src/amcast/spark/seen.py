@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 
 def evidence_of(runs: Iterable[Row]) -> Evidence:
-    """Count what these runs show: rows of the table `runs`, or lines of a sweep, which do not count replicas."""
+    """Count what these runs show. They are rows of the table `runs`, or lines of a sweep without replicas."""
     return total(
         Evidence(
             runs=1,
@@ -56,6 +56,6 @@ def _lack(run: Row) -> str:
 
 
 def named(names: Sequence[str]) -> str:
-    """The first few of them."""
+    """Return the first few of these names."""
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")

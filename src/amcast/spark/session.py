@@ -72,9 +72,9 @@ logger.gateway.level = error
 def open_session(
     app: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, brief: bool = False
 ) -> Iterator["SparkSession"]:
-    """A session for the time of the block. Raises UsageError where there is no Java, or Spark refuses a setting.
+    """Open a session for the time of the block. Raises UsageError without Java, or for a setting Spark refuses.
 
-    `brief`: what the JVM itself has to do is little, so it should start fast rather than become fast.
+    `brief`: the JVM itself has little to do, so it should start fast rather than become fast.
     """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -100,7 +100,7 @@ def open_session(
 
 
 def settings_of(pairs: Iterable[str], source: str) -> dict[str, str]:
-    """`key=value` texts as Spark settings; `source` is the option or variable that they come from."""
+    """Read `key=value` texts as Spark settings. `source` is the option or variable that they come from."""
     found = {}
     for pair in pairs:
         if not pair.strip():
@@ -113,7 +113,7 @@ def settings_of(pairs: Iterable[str], source: str) -> dict[str, str]:
 
 
 def is_local(master: str) -> bool:
-    """Whether executors run inside the driver's JVM."""
+    """Return whether executors run inside the driver's JVM."""
     return master == "local" or master.startswith("local[")
 
 
@@ -122,7 +122,7 @@ def on_this_machine(master: str) -> bool:
 
 
 def driver_memory() -> str:
-    """A quarter of the machine, from 1 to 4 GiB: most of the work is in Arrow and in Python."""
+    """Return a quarter of the machine, from 1 to 4 GiB: most of the work is in Arrow and in Python."""
     try:
         physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -131,7 +131,7 @@ def driver_memory() -> str:
 
 
 def all_settings(app: str, master: str, asked: Mapping[str, str], scratch: Path, brief: bool = False) -> dict[str, str]:
-    """What Spark is started with: ours, overridden by what was asked for."""
+    """Return what Spark is started with: our settings, overridden by what was asked for."""
     quiet = scratch / "log4j2.properties"
     quiet.write_text(QUIET)
     ours = {
@@ -158,7 +158,7 @@ def all_settings(app: str, master: str, asked: Mapping[str, str], scratch: Path,
 
 @contextmanager
 def launched(settings: Mapping[str, str], master: str, scratch: Path) -> Iterator["SparkSession"]:
-    """A session in a JVM that is started for it and ends with it."""
+    """Open a session in a JVM that starts and ends with it."""
     from py4j.protocol import Py4JJavaError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
@@ -200,7 +200,7 @@ def launched(settings: Mapping[str, str], master: str, scratch: Path) -> Iterato
 
 @contextmanager
 def submitted(app: str, master: str | None, asked: Mapping[str, str]) -> Iterator["SparkSession"]:
-    """A session in the JVM of the spark-submit that runs this program: what that was told, and ours for the rest."""
+    """Open a session in the JVM of the spark-submit that runs this program. Its settings come before ours."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -226,7 +226,7 @@ def ship(session: "SparkSession", master: str, asked: Mapping[str, str], scratch
 
 
 def zip_of_package(path: Path) -> Path:
-    """The sources of this package, as executors import them."""
+    """Pack the sources of this package for executors to import."""
     root = Path(amcast.__file__).parent
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(root.rglob("*.py")):
@@ -235,7 +235,7 @@ def zip_of_package(path: Path) -> Path:
 
 
 def end(gateway: Any) -> None:
-    """Shut the gateway down and wait for its JVM, which outlives the session otherwise."""
+    """Shut the gateway down and wait for its JVM, which otherwise outlives the session."""
     from pyspark import SparkContext
 
     with suppress(Exception):
@@ -256,7 +256,7 @@ def end(gateway: Any) -> None:
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """These variables for the time of the block."""
+    """Set these variables for the time of the block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -271,7 +271,7 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def interrupt_handler_kept() -> Iterator[None]:
-    """Spark puts its own handler in the place of ours, for good."""
+    """Put our handler back after the block: Spark replaces it for good."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -281,14 +281,14 @@ def interrupt_handler_kept() -> Iterator[None]:
 
 
 def last_words(log: Path) -> str:
-    """Why a JVM ended before it began: the first thing that it says beside warnings."""
+    """Say why a JVM ended before it began: the first thing in its log besides warnings."""
     lines = (line.strip() for line in log.read_text(errors="replace").splitlines())
     said = (line for line in lines if line and not line.startswith(("WARNING", "Using Spark's", "Setting default")))
     return next(said, "it said nothing")[:300]
 
 
 def first_line(error: BaseException) -> str:
-    """What a Java or Python exception says, without its stack."""
+    """Return what a Java or Python exception says, without its stack."""
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage() or java) if java is not None else str(error)
     return text.strip().partition("\n")[0][:300] or type(error).__name__

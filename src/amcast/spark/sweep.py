@@ -44,7 +44,7 @@ Watch = Callable[[int, int], None]  # rows done, rows in all
 
 @dataclass(frozen=True)
 class Sweep:
-    """What became of a sweep."""
+    """The outcome of a sweep."""
 
     out: Path
     rows: int
@@ -54,7 +54,7 @@ class Sweep:
     evidence: Evidence = NOTHING  # of the rows that are ok
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the outcome for JSON."""
         return {
             "out": str(self.out),
             "rows": self.rows,
@@ -74,7 +74,7 @@ def sweep(
     settings: Mapping[str, str] | None = None,
     watch: Watch | None = None,
 ) -> Sweep:
-    """Run what is not done yet of a sweep. `force` replaces another sweep in `out`, or this one."""
+    """Run what is not done yet of a sweep. `force` replaces what is in `out`, be it this sweep or another."""
     started = time.monotonic()
     rows = spec.rows()
     folder = prepare_sweep(out, spec, force)
@@ -102,7 +102,7 @@ def sweep(
 
 
 def read_runs(folder: Path, columns: list[str] | None = None) -> "pa.Table":
-    """The lines of a sweep, in the order of their names."""
+    """Read the lines of a sweep, in the order of their names."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -118,7 +118,7 @@ def read_runs(folder: Path, columns: list[str] | None = None) -> "pa.Table":
 
 
 def prepare_sweep(out: Path, spec: Spec, force: bool) -> Path:
-    """A folder that holds this sweep and no other, as far as it is done."""
+    """Make `out` a folder that holds this sweep, as far as it is done, and no other."""
     folder = out.absolute()  # executors may work in another one
     try:
         if folder.exists() and not folder.is_dir():
@@ -193,7 +193,7 @@ def finish(folder: Path, rows: Sequence[Row]) -> None:
 
 
 def run_rows(session: "SparkSession", rows: Sequence[Row], place: Place, look: Callable[[], None]) -> None:
-    """Run these rows. If Spark gives up on them because one kills its executor, each of the rest is run by itself."""
+    """Run these rows. If one kills its executor and Spark gives up, run each of the rest by itself."""
     from pyspark.errors import PySparkException
 
     try:
@@ -208,7 +208,7 @@ def run_rows(session: "SparkSession", rows: Sequence[Row], place: Place, look: C
 
 
 def run_job(session: "SparkSession", rows: Sequence[Row], place: Place, look: Callable[[], None]) -> None:
-    """One Spark job over these rows. Raises UsageError when the folder cannot be written."""
+    """Run these rows in one Spark job. Raises UsageError if the folder cannot be written."""
     import pyarrow as pa
 
     context = session.sparkContext
@@ -234,7 +234,7 @@ def run_job(session: "SparkSession", rows: Sequence[Row], place: Place, look: Ca
 
 
 def called_in_background(call: Callable[[], list[Any]], look: Callable[[], None]) -> list[Any]:
-    """What a call in another thread gives; this one looks after it and is there for Ctrl-C."""
+    """Call in another thread and return its result. This thread reports progress and hears Ctrl-C."""
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(call)
         pause = SECONDS_PER_LOOK

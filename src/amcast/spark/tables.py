@@ -48,12 +48,12 @@ NOTHING_IGNORED: Final = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "
 
 
 def read_trace(spark: SparkSession, path: str, columns: Columns | None = None) -> DataFrame:
-    """The events of a trace, one row each, with all the columns of `trace-format.md`. Raises TraceError, UsageError."""
+    """Read the events of a trace, a row each, with the columns of `trace-format.md`. Raises TraceError, UsageError."""
     return read_rows(spark, path, columns).select(*COLUMNS)
 
 
 def read_rows(spark: SparkSession, path: str, columns: Columns | None = None) -> DataFrame:
-    """The same with the column BAD_LINE: null, or what is wrong with the text of the row."""
+    """Read the same with the column BAD_LINE: null, or what is wrong with the text of the row."""
     columns = columns or {}
     refuse_what_is_no_trace(path, columns)
     with spark_errors(path):
@@ -65,7 +65,7 @@ def read_rows(spark: SparkSession, path: str, columns: Columns | None = None) ->
 
 
 def refuse_faults(path: str, rows: DataFrame) -> None:
-    """Raise TraceError for a row that cannot be used, if there is one."""
+    """Raise TraceError if a row cannot be used."""
     with spark_errors(path):
         found = rows.where(is_faulty()).head(1)
     for row in found:
@@ -79,7 +79,7 @@ def refuse_faults(path: str, rows: DataFrame) -> None:
 
 @contextmanager
 def spark_errors(path: str) -> Iterator[None]:
-    """What Spark says of files that it cannot read, in one line. A fault of our own program is left as it is."""
+    """Turn what Spark says about files that it cannot read into one line. Our own faults stay as they are."""
     from py4j.protocol import Py4JError
 
     try:
@@ -110,7 +110,7 @@ _ABOUT_FILES: Final = re.compile(
 
 
 def _reason(error: Exception) -> str:
-    """The innermost Java message if there is one, else the first line: without a stack, at most 300 characters."""
+    """Return the innermost Java message, else the first line: without a stack, at most 300 characters."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     messages: list[str] = []
     while java is not None and len(messages) < 20:
@@ -204,14 +204,14 @@ def _read_csv(spark: SparkSession, path: str, columns: Columns) -> DataFrame:
 
 
 def _lines(spark: SparkSession, path: str) -> DataFrame:
-    """The lines as the in-memory reader sees them, as bytes; `file` is null in all but the first block of a file."""
+    """Return the lines as bytes, as the in-memory reader sees them. `file` is set in the first block of a file."""
     lines = spark.read.options(**NOTHING_IGNORED, lineSep="\n").text(path)
     file = F.when(F.col("_metadata.file_block_start") == 0, F.xxhash64("_metadata.file_path"))
     return lines.select(F.col("value").cast("binary").alias("line"), file.alias("file"))
 
 
 def _rows_of(of_line: Callable[[bytes], Event | None], header: list[str] | None = None) -> Callable[[Batches], Batches]:
-    """What makes rows of lines by the functions of the in-memory reader, so that no line is judged in two ways."""
+    """Return what makes rows of lines. It uses the in-memory reader, so that no line is judged in two ways."""
 
     def rows(batches: Batches) -> Batches:
         file = None
@@ -245,7 +245,7 @@ def _batch(events: list[Event]) -> pa.RecordBatch:
 
 
 def _names(batches: Batches) -> Batches:
-    """The names in all lines of JSON, which has no header."""
+    """Return the names in all lines of JSON, which has no header."""
     names: set[str] = set()
     for batch in batches:
         names.update(*map(keys_of, batch["line"].to_pylist()))
@@ -256,7 +256,7 @@ def _names(batches: Batches) -> Batches:
 
 
 def is_faulty() -> Column:
-    """Whether a row cannot be used, by the rules of `amcast.tracefile.schema.fault_of`."""
+    """Return whether a row cannot be used, by the rules of `amcast.tracefile.schema.fault_of`."""
     kind = F.col("kind")
     lacks_message = kind.isin("multicast", "deliver", "optdeliver") & F.col("message").isNull()
     other_sender = ~F.col("sender").eqNullSafe(F.col("process"))

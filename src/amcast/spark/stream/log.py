@@ -25,7 +25,7 @@ _clients: dict[tuple[str, str | None], SyncClient] = {}  # of this process
 
 @dataclass(frozen=True)
 class ClusterLogs:
-    """The logs of a cluster. Goes to the executors, where each process has one client."""
+    """The logs of a cluster. It is sent to the executors, where each process has one client."""
 
     path: str
     client_name: str | None
@@ -53,7 +53,7 @@ class ClusterLogs:
         return {name: value for name, value in self.__dict__.items() if name != "config"}
 
     def read(self, group: str, position: int, wait_ms: int = 0, most_bytes: int = 4 * 2**20) -> Rows:
-        """From a replica that answers and has rows there, by the deadline; the last answer if none has."""
+        """Read from a replica that has rows there, by the deadline. Return the last answer if none has."""
         size = len(self.config.topology.groups[int(group.removeprefix("g"))])
         replica = max(0, self.replica)
         until = time.monotonic() + self.deadline
@@ -78,7 +78,7 @@ class ClusterLogs:
         return {group: self.read(group, BEHIND_ALL, most_bytes=1).earliest for group in groups}
 
     def batches(self, group: str, first: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The rows of these positions. Raises AmcastError for what is no longer kept, unless it may be left out."""
+        """Yield the rows of these positions. Raises AmcastError for rows that are gone, unless they may be left out."""
         number = int(group.removeprefix("g"))
         position = start = first
         columns = Columns()
@@ -113,7 +113,7 @@ class ClusterLogs:
     # Several logs in one order
 
     def cut(self, start: Offset, ends: Offset) -> Offset:
-        """How far each log is part of the one order by now: all that is still to come is behind these positions."""
+        """Return how far each log is part of the one order: everything still to come is behind these positions."""
         last = {group: self._key(group, end - 1) for group, end in ends.items() if end > 0}
         if len(last) < len(ends):
             return start  # a log without any row may still begin before all others
@@ -121,7 +121,7 @@ class ClusterLogs:
         return {group: self._position_after(group, final, start[group], end) for group, end in ends.items()}
 
     def after_earliest(self, first: Offset) -> Offset:
-        """The same for the begin of logs of which some is no longer kept: the first place that all of them have."""
+        """Return the first place in the one order that all logs still have."""
         ends = self.ends(list(first))
         key = max(self._key(group, position) for group, position in first.items() if position < ends[group])
         return {group: self._position_after(group, key, position, ends[group]) for group, position in first.items()}
@@ -134,7 +134,7 @@ class ClusterLogs:
         return int(ts[0]), int(index[0])
 
     def _position_after(self, group: str, key: tuple[int, int], low: int, high: int) -> int:
-        """Behind the last row up to this key, in a log whose keys increase; not below `low`."""
+        """Find the position behind the last row up to this key, in a log whose keys increase; not below `low`."""
         while low < high:
             rows = self.read(group, (low + high) // 2, WAIT_MS, 1)
             columns = Columns()

@@ -35,7 +35,7 @@ def single(w: Wanted, process: str) -> ClusterLogs:
 
 
 def positions(config: ClusterConfig, client_name: str | None) -> Offset:
-    """Ask every replica for the position after its last row; who does not answer is not in it."""
+    """Ask every replica for the position after its last row. Leave out those that do not answer."""
     with connect_sync(config.path, client_name) as client, ThreadPoolExecutor(len(config.members)) as pool:
 
         def ask(member: Member) -> int | None:
@@ -60,7 +60,7 @@ class ReplicasReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [member.name for member in self.wanted.log.config.members if f"g{member.group}" in self.wanted.groups]
 
     def initialOffset(self) -> dict[str, int]:
-        """The same place in the total order everywhere: what is behind it, is behind it in all groups."""
+        """Start at the same place of the total order everywhere."""
         log = self.wanted.log
         groups = list(self.wanted.groups)
         first = log.earliest(groups)

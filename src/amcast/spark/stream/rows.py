@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def record_batch(columns: Columns, topology: Topology, group: int, first: int) -> pa.RecordBatch:
-    """Of rows that have consecutive positions in the log of one group."""
+    """Make a batch of rows with consecutive positions in the log of one group."""
     count = columns.count
     ts, index = keys_of(columns)
     names = pa.array([topology.group_name(g) for g in range(len(topology.groups))])
@@ -57,12 +57,12 @@ def record_batch(columns: Columns, topology: Topology, group: int, first: int) -
 
 
 def keys_of(columns: Columns) -> tuple[Ints, Ints]:
-    """Timestamps, and places among those with the same timestamp."""
+    """Return the timestamps, and the places among messages with the same timestamp."""
     return _longs(columns.ts.getvalue()), np.frombuffer(columns.indices.getvalue(), "<i2").astype(np.int64)
 
 
 def merged(batches: list[pa.RecordBatch]) -> pa.Table:
-    """All rows in the total order, each message once: in the group where it has the lowest name."""
+    """Return all rows in the total order. Each message comes once, from the group with the lowest name."""
     table = pa.Table.from_batches(batches, ARROW)
     if not table.num_rows:
         return table

@@ -23,7 +23,7 @@ UNDER_WAY: Final = 10.0  # seconds that a delivery may wait for those of others;
 
 @dataclass(frozen=True)
 class Answers:
-    """Who of a cluster's members answers at the end of the watch, and what there was to read of each."""
+    """Which members of a cluster answer at the end of the watch, and how much there was to read from each."""
 
     silent: Collection[str] = ()
     ends: Mapping[str, int] = field(default_factory=dict)  # the position after the last one that had to be read
@@ -34,7 +34,7 @@ class Seen:
     """One run, as the reports of this watch tell it."""
 
     def __init__(self, run: str, members: Mapping[str, str] | None = None) -> None:
-        """`members`: who should be there, with its group."""
+        """Start a watch of one run. `members`: who should be there, with its group."""
         self.run = run
         self.group_of = dict(members or {})  # of all that should be there or were seen
         self.delivered: Counter[str] = Counter()
@@ -104,7 +104,7 @@ class Seen:
     def verdicts(
         self, answers: Answers | None = None, whole: bool = False, problem: str = "", now: float = 0.0
     ) -> list[Verdict]:
-        """Judge the run. `whole`: all that there was at the start had to be read; `problem`: why the query ended."""
+        """Judge the run. `whole`: all rows that existed at the start had to be read. `problem`: why the query ended."""
         reasons = [*filter(None, [problem]), *self.missing(answers, whole)]
         if not self.delivered.total():
             reasons.append(self._nothing(answers))
@@ -113,10 +113,10 @@ class Seen:
         return [self._verdict(name, [*reasons, *open_ends[name]]) for name in PROPERTIES]
 
     def open_ends(self, now: float | None, asked: int = 0) -> dict[str, list[str]]:
-        """Say for each property what still waits. `now`: more may come, so what is young is left out.
+        """Say for each property what still waits. With `now`, more may come, so what is young is left out.
 
-        A cluster that is busy is never read to a point at which nothing is under way: there the age is that of the
-        delivery itself when the replicas were `asked`.
+        A busy cluster always has something under way. There the age of a delivery counts from when the replicas were
+        `asked`.
         """
 
         def due(oldest: str) -> bool:
@@ -146,7 +146,7 @@ class Seen:
         return f"{sum(self.waiting.values()):,} deliveries still wait for those of others, and are not compared"
 
     def _nothing(self, answers: Answers | None) -> str:
-        """Say why there is nothing: what was there before is not of this watch."""
+        """Say why nothing was seen. What was there before does not belong to this watch."""
         ends = {end: process for process, end in answers.ends.items()} if answers is not None else {}
         if not max(ends, default=0):
             return NOTHING_DELIVERED
@@ -199,7 +199,7 @@ class Seen:
         return found
 
     def notes(self) -> list[str]:
-        """Say what does not change the verdict and still should be known."""
+        """Say what should be known although it does not change the verdict."""
         found = []
         if any(self.waiting.values()):
             found.append(self._waiting())
@@ -211,7 +211,7 @@ class Seen:
 
 
 def lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return what is said at the end: a line for the properties, and the runs, of which the same is said."""
+    """Return what is said at the end. Properties and runs of which the same is said share a line."""
     runs: dict[tuple[str, Status, str], list[str]] = {}  # properties of a run
     for verdict in verdicts:
         runs.setdefault((verdict.run, verdict.status, verdict.reason), []).append(verdict.property)
@@ -228,7 +228,7 @@ def lines(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def _of(processes: Sequence[str], one: str, many: str) -> list[str]:
-    """Return a sentence about these, if there are any: `g0/0, g0/1 and g0/2 delivered nothing`."""
+    """Return a sentence about these processes, if there are any: `g0/0, g0/1 and g0/2 delivered nothing`."""
     if len(processes) < 2:
         return [f"{process} {one}" for process in processes]
     return [f"{', '.join(processes[:-1])} and {processes[-1]} {many}"]

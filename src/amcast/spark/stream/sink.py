@@ -27,7 +27,7 @@ ClientBatch = tuple[tuple[int, ...], list[bytes]]
 
 
 class Sink:
-    """What batch and stream have in common."""
+    """The common part of the batch and the stream writer."""
 
     def __init__(self, options: MutableMapping[str, str], schema: StructType) -> None:
         unknown = sorted(set(options) - set(OPTIONS))
@@ -59,7 +59,7 @@ class Sink:
 
 
 def client_batches(batches: Iterator[pa.RecordBatch], config: ClusterConfig) -> Iterator[ClientBatch]:
-    """Rows that follow each other and go to the same groups, as messages that travel together."""
+    """Group consecutive rows to the same groups into client batches, which travel together."""
     known = {config.topology.group_name(g): g for g in range(len(config.topology.groups))}
     dest: tuple[int, ...] = ()
     payloads: list[bytes] = []

@@ -46,7 +46,7 @@ class Wanted:
 
 
 def wanted(options: MutableMapping[str, str]) -> Wanted:
-    """What the options of a query say. Raises UsageError."""
+    """Read the options of a query. Raises UsageError."""
     unknown = sorted(set(options) - set(OPTIONS))
     if unknown:
         raise UsageError(f"option {unknown[0]!r} of format amcast: expected one of {', '.join(OPTIONS)}")
@@ -101,7 +101,7 @@ def first_offset(w: Wanted) -> Offset:
 
 
 def limited(start: Offset, ends: Offset, most: int) -> Offset:
-    """Not more than so many rows in all, shared out among the groups that have some."""
+    """Share out at most so many rows among the groups that have some."""
     left = {group: max(0, end - start[group]) for group, end in ends.items()}
     found = dict(start)
     while most > 0 and any(left.values()):
@@ -116,12 +116,12 @@ def limited(start: Offset, ends: Offset, most: int) -> Offset:
 
 
 def at_least(most: int, w: Wanted) -> int:
-    """A row of each group, where they are merged: one without any would hold back the others for ever."""
+    """Allow one row of each group if they are merged: a group without any would hold back the others for ever."""
     return max(most, len(w.groups)) if w.merge else most
 
 
 class Part(InputPartition):
-    """Positions of one group; or, merged, of all groups."""
+    """Positions of one group or, if merged, of all groups."""
 
     def __init__(self, start: Offset, end: Offset) -> None:
         super().__init__((start, end))
@@ -205,7 +205,7 @@ def _same_groups(start: Offset, w: Wanted) -> None:
 
 
 class AmcastSource(DataSource):
-    """Both directions; registered under the name "amcast"."""
+    """The data source "amcast", for reading and writing."""
 
     @classmethod
     def name(cls) -> str:

@@ -61,7 +61,7 @@ def from_cluster(spark: "SparkSession", options: dict[str, str]) -> "DataFrame":
 
 
 def from_files(spark: "SparkSession", folder: Path) -> "DataFrame":
-    """Traces that keep arriving in a folder: .jsonl files, or Parquet as `kind=…/*.parquet`."""
+    """Read traces that keep arriving in a folder: .jsonl files, or Parquet as `kind=…/*.parquet`."""
     reader = spark.readStream.schema(TRACE).option("maxFilesPerTrigger", 1000)
     if is_parquet(folder):
         found = reader.option("recursiveFileLookup", "false").parquet(str(folder))
@@ -88,7 +88,7 @@ def unread(folder: Path, parquet: bool) -> str:
 
 
 def no_traces(folder: Path) -> str:
-    """Say what is in a folder that holds no trace; empty if it holds one. Raise an error if it holds something else."""
+    """Say what a folder without a trace holds; empty if it holds one. Raises UsageError if it holds something else."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; expected a cluster, or a folder in which traces arrive")
     strays = unread(folder, is_parquet(folder))
@@ -119,15 +119,15 @@ def start(
 
 
 def judge_of_cluster(members: Mapping[str, str], once: bool) -> "Judge":
-    """Return the judge of a cluster's replicas, given with their groups; their places are positions without gaps."""
+    """Return the judge of a cluster's replicas, given with their groups. Their places have no gaps."""
     return Judge(gapless=True, members=members, once=once)
 
 
 class Judge:
-    """The stateful function: rows of one run in, what is to be said about them out."""
+    """The stateful function of the query. It takes rows of one run and returns what is to be said about them."""
 
     def __init__(self, gapless: bool = False, members: Mapping[str, str] | None = None, once: bool = False) -> None:
-        """`members`: who is there from the start, with its group. `once`: what is not there now is not waited for."""
+        """Create a judge. `members`: who is there from the start. `once`: wait for nothing that is not there now."""
         self._gapless = gapless
         self._members = dict(members or {})
         self.once = once
@@ -160,7 +160,7 @@ class Judge:
 
 
 def forget(known: dict[str, Any]) -> int:
-    """Drop the oldest of what is remembered, and return how many that were."""
+    """Drop the oldest of what is remembered, and return how many were dropped."""
     many = max(0, len(known) - MOST_SENT)
     for name in list(known)[:many]:
         del known[name]
@@ -170,7 +170,7 @@ def forget(known: dict[str, Any]) -> int:
 def take(watcher: Watcher, rows: "pd.DataFrame", sent: Sent, latencies: dict[str, list[int]]) -> int:
     """Give rows to the watcher, and return how many say too little to be used.
 
-    In a trace the destinations are with the multicast, which may come in a later micro-batch than the deliveries.
+    In a trace the multicast says the destinations. It may come in a later micro-batch than the deliveries.
     """
     columns = [rows[name].tolist() if name in rows else [None] * len(rows) for name in COLUMNS[1:]]
     unreadable = 0
@@ -208,9 +208,9 @@ def number(time: float | None) -> int:
 def said(
     run: str, watcher: Watcher, latencies: dict[str, list[int]], counts: Mapping[str, int], multicast: bool
 ) -> list[tuple[Any, ...]]:
-    """Return rows of OUTPUT: what this micro-batch adds, and for every known process how far it is.
+    """Return rows of OUTPUT: what this micro-batch adds, and how far every known process is.
 
-    `multicast`: there are rows of multicasts, so that one of every message is expected.
+    `multicast`: there are rows of multicasts, so every message is expected to have one.
     """
     behind, heads = watcher.behind(), watcher.heads()
     found: list[tuple[Any, ...]] = []

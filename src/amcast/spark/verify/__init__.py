@@ -1,7 +1,7 @@
 """Verification on Spark: the verdicts of `amcast.checks`, for traces that one machine does not want to hold.
 
-Small runs are judged one per task by the in-memory engine (`in_tasks`), huge ones by operations on tables
-(`by_tables`); both give the same verdicts as the in-memory engine on the whole trace would.
+A run of at most a million rows is judged in one task by the in-memory engine (`in_tasks`). A larger run is judged by
+operations on tables (`by_tables`). Both give the verdicts that the in-memory engine would give on the whole trace.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,10 +33,10 @@ def verify_trace(
     trust_nothing: bool = False,
     watch: Callable[[str], None] = lambda step: None,
 ) -> list[Verdict]:
-    """Judge every run of a trace, by the name of the run; `properties` as in `amcast.checks.check`.
+    """Judge every run of a trace, in the order of their names. `properties` are those of `amcast.checks.check`.
 
-    `columns` maps the column names of another system, `trust_nothing` leaves timestamps aside even as a certificate
-    that is checked, and `watch` is told what is being done. Raises TraceError and UsageError.
+    `columns` maps the column names of another system. `trust_nothing` does not use timestamps even as a certificate
+    that is checked. `watch` is told what is being done. Raises TraceError and UsageError.
     """
     asked = None if properties is None else known_properties(properties)
     watch("opening the trace")
@@ -45,7 +45,7 @@ def verify_trace(
 
 
 def verify_rows(rows: DataFrame, plan: Plan, small: int = MOST_ROWS_IN_A_TASK) -> list[Verdict]:
-    """The same for rows as `read_rows` gives them; runs of at most `small` rows are judged in one task each."""
+    """Judge rows that `read_rows` gave. Runs of at most `small` rows are judged in one task each."""
     with spark_errors(plan.path), _batches_counted_in_rows(rows.sparkSession):
         sizes = {row["run"]: row["count"] for row in rows.groupBy("run").count().toArrow().to_pylist()}
         if not sizes:
@@ -69,7 +69,7 @@ def verify_rows(rows: DataFrame, plan: Plan, small: int = MOST_ROWS_IN_A_TASK) -
 
 @contextmanager
 def _batches_counted_in_rows(spark: SparkSession) -> Iterator[None]:
-    """Spark measures the bytes of a batch after every row, which for lists takes as long as the batch has rows."""
+    """Count batches in rows. Spark else measures their bytes after every row, which is slow for lists."""
     before = spark.conf.get(_BYTES_PER_BATCH)
     spark.conf.set(_BYTES_PER_BATCH, str(2**31 - 1))
     try:

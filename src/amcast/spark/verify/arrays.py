@@ -12,7 +12,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Lists:
-    """One list for each of `count` owners: `values` belong to `owner`, which is ascending."""
+    """One list for each of `count` owners. `values` belong to `owner`, which is ascending."""
 
     count: int
     owner: Ints
@@ -38,7 +38,7 @@ class Lists:
         return np.asarray(self.lengths() > 0)
 
     def highest(self, of_values: Ints, default: int) -> Ints:
-        """For each owner the highest of these numbers, which stand for its values."""
+        """Return for each owner the highest of these numbers, which stand for its values."""
         found = np.full(self.count, default, dtype=np.int64)
         if len(self.owner):
             starts = stretches(self.owner)
@@ -61,7 +61,7 @@ def ints(column: pa.Array | pa.ChunkedArray) -> Ints:
 
 
 def stretches(*keys: Ints) -> Ints:
-    """Where a stretch of equal keys begins; the first is at 0 unless there is nothing."""
+    """Return where each stretch of equal keys begins. The first begins at 0, if there is any."""
     length = len(keys[0])
     if not length:
         return np.zeros(0, dtype=np.int64)
@@ -85,5 +85,5 @@ def is_in(keys: Ints, ascending: Ints) -> Bools:
 
 
 def places_in_stretches(lengths: Ints) -> Ints:
-    """0, 1, … for each of stretches with these lengths, one after the other."""
+    """Return 0, 1, … for each stretch of these lengths, one after the other."""
     return np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)

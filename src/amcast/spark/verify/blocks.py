@@ -20,7 +20,7 @@ _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def pack(pieces: Sequence[tuple[int, pa.RecordBatch]]) -> pa.RecordBatch:
-    """Pieces with their buckets as one batch of rows."""
+    """Pack pieces with their buckets into one batch of rows."""
     blocks = []
     for _, piece in pieces:
         sink = pa.BufferOutputStream()
@@ -32,14 +32,14 @@ def pack(pieces: Sequence[tuple[int, pa.RecordBatch]]) -> pa.RecordBatch:
 
 
 def unpack(batches: Batches) -> Batches:
-    """The pieces in rows of blocks, one after the other."""
+    """Yield the pieces in rows of blocks, one after the other."""
     for batch in batches:
         for block in batch.column("block"):
             yield from pa.ipc.open_stream(block.as_buffer())
 
 
 def split(piece: pa.RecordBatch, bucket: Ints) -> list[tuple[int, pa.RecordBatch]]:
-    """The piece cut up by the bucket of each row; the order of rows is kept."""
+    """Cut a piece up by the bucket of each row. The order of rows is kept."""
     if not len(bucket):
         return []
     if bucket.min() == bucket.max():
@@ -55,7 +55,7 @@ def split(piece: pa.RecordBatch, bucket: Ints) -> list[tuple[int, pa.RecordBatch
 
 
 def spread(blocks: DataFrame, partitions: int, bucket_of: Callable[[pa.RecordBatch], Ints]) -> DataFrame:
-    """Bring the rows of each bucket together; `bucket_of` gives numbers below `partitions`."""
+    """Bring the rows of each bucket together. `bucket_of` gives numbers below `partitions`."""
 
     def cut(batches: Batches) -> Batches:
         for piece in unpack(batches):
@@ -65,11 +65,11 @@ def spread(blocks: DataFrame, partitions: int, bucket_of: Callable[[pa.RecordBat
 
 
 def whole(batches: Batches) -> pa.Table | None:
-    """All pieces of a task as one table, each column in one piece; None if there are no rows."""
+    """Put all pieces of a task into one table, each column in one piece; None if there are no rows."""
     pieces = [piece for piece in unpack(batches) if piece.num_rows]
     return pa.Table.from_batches(pieces).combine_chunks() if pieces else None
 
 
 def collect(blocks: DataFrame) -> pa.Table | None:
-    """The table of these blocks, on the driver: for small ones."""
+    """Bring a small table to the driver."""
     return whole(iter(blocks.toArrow().to_batches()))

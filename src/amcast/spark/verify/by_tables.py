@@ -1,7 +1,7 @@
-"""Huge runs: every property as operations on tables, so that neither a task nor the driver ever holds a run.
+"""Judges large runs by operations on tables, so that neither a task nor the driver ever holds a run.
 
-All huge runs of a trace are worked on at once, their processes numbered one after the other. What is found is the names
-of a few messages for each broken property; `examples` makes verdicts of them.
+All large runs of a trace are worked on at once, their processes numbered one after the other. What is found is the
+names of a few messages for each broken property; `examples` makes verdicts of them.
 """
 
 from collections import Counter, defaultdict
@@ -61,7 +61,7 @@ PLACES_PER_SEARCH: Final = 2_000_000
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked, and how the work is divided; tests divide it more finely."""
+    """What is asked, and how the work is divided. Tests divide it more finely."""
 
     path: str
     properties: Sequence[str] | None
@@ -82,7 +82,7 @@ class Plan:
 
 
 def judge_by_tables(rows: DataFrame, count: int, plan: Plan) -> list[Verdict]:
-    """The verdicts on all runs in these rows, of which there are `count`, by the name of the run. Raises TraceError."""
+    """Judge all runs in these rows, of which there are `count`, in the order of their names. Raises TraceError."""
     buckets = _parts(rows, count, plan.rows_per_bucket)
     with_traffic = plan.properties is None or "genuine" in plan.properties
     plan.watch("reading the trace")
@@ -106,13 +106,13 @@ def judge_by_tables(rows: DataFrame, count: int, plan: Plan) -> list[Verdict]:
 
 
 def _parts(rows: DataFrame, count: int, per_part: int) -> int:
-    """At least one for each core, so that none is idle."""
+    """Return how many parts to make: at least one for each core, so that none is idle."""
     return max(rows.sparkSession.sparkContext.defaultParallelism, -(-count // per_part))
 
 
 @contextmanager
 def _kept(table: DataFrame) -> Iterator[DataFrame]:
-    """Computed once, on first use, and kept for the time of the block."""
+    """Compute a table once, on first use, and keep it for the time of the block."""
     table = table.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         yield table
@@ -121,14 +121,14 @@ def _kept(table: DataFrame) -> Iterator[DataFrame]:
 
 
 def _numbered_again(rows: DataFrame) -> DataFrame:
-    """With dense `seq`, where its values are too far apart to be put on one line."""
+    """Number events anew, because their `seq` are too far apart to be put on one line."""
     is_sequenced = F.col("kind").isin(*SEQUENCED)
     place = F.row_number().over(Window.partitionBy("run", "process", is_sequenced).orderBy("seq"))
     return rows.withColumn("seq", place.cast("long"))
 
 
 class _Judgement:
-    """Collects what is found about each run and property."""
+    """The findings about each run and property."""
 
     def __init__(self, rows: DataFrame, participants: Participants, ts: Timestamps | None, plan: Plan) -> None:
         self.rows, self.participants, self.ts, self.plan = rows, participants, ts, plan
@@ -187,7 +187,7 @@ class _Judgement:
                     self.suspects.setdefault((run, name), [message])
 
     def evidence(self, counts: list[dict[str, Any]]) -> list[Evidence]:
-        """What the verdicts on each run rest on."""
+        """Return what the verdicts on each run rest on."""
         participants, processes = self.participants, self.participants.processes
         multicasts: Counter[int] = Counter()
         for row in counts:
@@ -212,7 +212,7 @@ class _Judgement:
         ]
 
     def absent_groups(self, runs: set[int]) -> dict[int, set[str]]:
-        """The groups that messages of these runs are addressed to and that have no process in the trace."""
+        """Return the groups without a process in the trace that messages of these runs are addressed to."""
         if not runs:
             return {}
         names = {self.participants.runs[run]: run for run in runs}
@@ -274,7 +274,7 @@ class _Judgement:
         return Verdict(name, of_run, "ok", figure=figure, evidence=replace(seen, pairs=pairs))
 
     def why_unknown(self, run: int, name: str) -> str:
-        """Why a property that is not violated does not hold for certain either; empty if it does."""
+        """Say why a property that is not violated is not sure to hold either; empty if it holds."""
         seen = self.seen[run]
         if name in NEED_END:
             return self.why_not_live(run, name)
@@ -308,10 +308,10 @@ _MARKED: Final = "run int, marks int, message string, group int, " + ", ".join(f
 
 
 def _marked(batches: Batches) -> Batches:
-    """Three kinds of rows, of each block of messages.
+    """Yield three kinds of rows for each block of messages.
 
-    For each run and sum of marks the first message by name; for each run the groups that messages are addressed to;
-    and for each run how many were multicast and at how many processes they were looked for.
+    For each run and sum of marks: the first message by name. For each run: the groups that messages are addressed to.
+    And for each run: how many messages were multicast, and at how many processes they were looked for.
     """
     for piece in unpack(batches):
         marked = piece.select(["run", "marks", "message"]).filter(pc.field("marks") != 0)
@@ -334,7 +334,7 @@ def _marked(batches: Batches) -> Batches:
 
 
 def _filled(columns: dict[str, pa.ChunkedArray]) -> list[pa.RecordBatch]:
-    """With nothing in the columns that are not given."""
+    """Fill the columns that are not given with nulls."""
     count = len(columns["run"])
     types = {"run": pa.int32(), "marks": pa.int32(), "message": pa.string(), "group": pa.int32()}
     types |= dict.fromkeys(_COUNTED, pa.int64())

@@ -26,7 +26,7 @@ from amcast.spark.verify.participants import NONE, Participants
 
 
 def runs_with_chains(participants: Participants) -> set[int]:
-    """The runs in which a process delivered something before a multicast of its own."""
+    """Return the runs in which a process delivered something before it multicast something."""
     delivered, multicast = participants.chains["deliver"], participants.chains["multicast"]
     mixed = (delivered.counts > 0) & (multicast.counts > 0) & (delivered.first < multicast.last)
     return set(participants.processes.run[mixed].tolist())
@@ -40,7 +40,7 @@ def past_ignored(
     partitions: int,
     start: Steps | None,
 ) -> dict[int, list[str]]:
-    """For each of these runs that breaks causal order: messages that show it."""
+    """Return messages that show it for each of these runs that breaks causal order."""
     if not runs:
         return {}
     line = line_of(participants.processes.run, participants.chains["deliver"], participants.chains["multicast"])
@@ -53,7 +53,7 @@ def past_ignored(
 
 def _judge(group: Ints) -> JudgePart:
     def violation(part: Relation, rows: pa.Table, line: Line) -> Sequence[int]:
-        """The messages of a counter-example to causal order among these messages, if there is one."""
+        """Return the messages of a counter-example to causal order among these messages; none if there is none."""
         (verdict,) = check(_events(rows, line, group), ["causal"])
         return sorted({int(row.message or 0) for row in verdict.counterexample})
 
@@ -61,7 +61,7 @@ def _judge(group: Ints) -> JudgePart:
 
 
 def _events(rows: pa.Table, line: Line, group: Ints) -> Iterator[Event]:
-    """A trace of these messages alone; they are named by their number, processes and groups too."""
+    """Make a trace of these messages alone. Messages, processes and groups are named by their numbers."""
     sender, sent = rows["sender"].to_pylist(), rows["sent"].to_pylist()
     dest = rows["dest"].to_pylist()
     for m in range(rows.num_rows):

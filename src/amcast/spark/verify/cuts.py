@@ -29,7 +29,7 @@ _ROUND: Final = "what int, chain long, level long, low long, high long, places l
 
 @dataclass(frozen=True)
 class Steps:
-    """The level from each of these places on, up to the next; every chain begins with a step."""
+    """Levels along chains: each holds from its place to the next one. Every chain begins with a step."""
 
     place: Ints
     level: Ints
@@ -38,7 +38,7 @@ class Steps:
         return np.asarray(self.level[np.searchsorted(self.place, place, side="right") - 1])
 
     def raised(self, line: Line, place: Ints, level: Ints) -> "Steps":
-        """With these places at these levels, or higher."""
+        """Return the steps with these places at these levels or higher."""
         places, levels = np.concatenate([self.place, place]), np.concatenate([self.level, level])
         order = np.lexsort((levels, places))
         places, levels = places[order], levels[order]
@@ -53,7 +53,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Stretches:
-    """The part of a chain that is in one block: how many places, from where to where."""
+    """The parts of chains in one block: how many places, from where to where."""
 
     chain: Ints
     level: Ints
@@ -74,7 +74,7 @@ def no_steps(line: Line) -> Steps:
 
 
 def find_cuts(messages: DataFrame, line: Line, per_block: int, start: Steps | None = None) -> Cuts:
-    """Blocks of about `per_block` places, as far as no cycle is across. `start` are levels to begin with."""
+    """Cut into blocks of about `per_block` places that no cycle crosses. `start` are levels to begin with."""
     if start is None:
         steps, stretches = no_steps(line), _whole_chains(line)
     else:
@@ -102,7 +102,7 @@ def _whole_chains(line: Line) -> Stretches:
 
 
 def _block_of(line: Line, stretches: Stretches) -> tuple[Ints, Ints]:
-    """The number of the block of each stretch, and the places in each block."""
+    """Return the number of the block of each stretch, and the number of places in each block."""
     pairs = np.stack([line.run[stretches.chain], stretches.level])
     blocks, block = np.unique(pairs, axis=1, return_inverse=True)
     block = block.reshape(-1)
@@ -116,7 +116,7 @@ def _largest(line: Line, stretches: Stretches) -> int:
 def _divided(
     line: Line, steps: Steps, stretches: Stretches, per_block: int, finished: set[int]
 ) -> tuple[Steps, Steps] | None:
-    """More levels where blocks are too large, along the longest stretch of each; and only the new steps."""
+    """Add levels in blocks that are too large, along their longest stretch. Also return only the new steps."""
     block, sizes = _block_of(line, stretches)
     longest_first = np.argsort(-stretches.places, kind="stable")
     _, index = np.unique(block[longest_first], return_index=True)
@@ -137,7 +137,7 @@ def _divided(
 
 
 def _moved(line: Line, steps: Steps, new: Steps) -> dict[int, int]:
-    """For each run in which a step moved forward on its own chain: the place where its level begins now."""
+    """Return for each run with a step that moved forward on its own chain the place where its level begins now."""
     moved = np.flatnonzero(steps.level_at(new.place - 1) >= new.level)
     found: dict[int, int] = {}
     for step in moved:
@@ -206,7 +206,7 @@ def _raised_by(relation: Relation, line: Line, steps: Steps) -> Steps:
 
 
 def levels_of(relation: Relation, steps: Steps, of_places: Ints | None = None) -> Ints:
-    """The level of each message: the highest that something before it has."""
+    """Return the level of each message: the highest of anything before it."""
     here = steps.level_at(relation.places.values) if of_places is None else of_places
     after = steps.level_at(relation.after.values)
     return np.maximum(relation.places.highest(here, 0), relation.after.highest(after, 0))

@@ -37,9 +37,9 @@ JudgePart = Callable[[Relation, pa.Table, Line], Sequence[int]]
 def find_in_blocks(
     messages: DataFrame, line: Line, cuts: Cuts, partitions: int, judge: JudgePart, all_components: bool
 ) -> dict[int, list[str]]:
-    """For each run in which `judge` finds something: the names of the messages, as few as possible.
+    """Return the names of as few messages as possible for each run in which `judge` finds something.
 
-    `all_components` says whether each strongly connected part must be looked at until one is found.
+    With `all_components`, every strongly connected part is looked at until one is found.
     """
 
     def bucket_of(piece: pa.RecordBatch) -> Ints:
@@ -79,7 +79,7 @@ def _found_in(table: pa.Table, line: Line, judge: JudgePart, all_components: boo
 
 
 def shortest_cycle(part: Relation, rows: pa.Table, line: Line) -> Sequence[int]:
-    """The shortest of the cycles through some of the messages of a strongly connected part."""
+    """Return the shortest of the cycles through some of the messages of a strongly connected part."""
     best: list[int] = []
     lengths = part.places.lengths()
     for source in np.argsort(-lengths, kind="stable")[:SOURCES_PER_COMPONENT]:
@@ -96,9 +96,9 @@ def shortest_cycle(part: Relation, rows: pa.Table, line: Line) -> Sequence[int]:
 
 
 def cycles_through(messages: DataFrame, line: Line, places: Ints) -> dict[int, list[str]]:
-    """For each run: a shortest cycle through the message at the place, found in all of the table at once.
+    """Return for each run a shortest cycle through the message at its place, from the whole table at once.
 
-    The same search as `cycle_through`, level by level; each level reads the table of messages once.
+    This is the search of `cycle_through`, level by level. Each level reads the table of messages once.
     """
     there = collect(messages.mapInArrow(_at(places), SCHEMA))
     assert there is not None, "no message is at the place of one that is on a cycle"
@@ -126,7 +126,7 @@ def cycles_through(messages: DataFrame, line: Line, places: Ints) -> dict[int, l
 
 
 def _goals(sources: Relation, line: Line, source: int) -> tuple[Ints, Ints]:
-    """The chains on which the source can be met again, and what the lowest place there must be below for that."""
+    """Return the chains on which the source can be met again, and the bounds for the lowest place there."""
     mine = sources.places.values[sources.places.owner == source]
     hanging = sources.after.values[sources.after.owner == source]
     return line.chain_at(np.concatenate([mine, hanging])), np.concatenate([mine, hanging + 1])

@@ -23,7 +23,7 @@ _KINDS_OF_MESSAGES: Final = ("multicast", "deliver", "optdeliver")
 
 
 def verdicts_on(rows: DataFrame, participants: Participants, suspects: Suspects) -> dict[tuple[int, str], Verdict]:
-    """The verdict on each run and property that has suspects."""
+    """Return the verdict on each run and property that has suspects."""
     if not suspects:
         return {}
     wanted = {(participants.runs[run], name) for (run, _), names in suspects.items() for name in names}
@@ -50,14 +50,14 @@ def _judged(name: str, events: list[Event]) -> Verdict:
 
 
 def unknown(name: str, run: str, *events: Event) -> Verdict:
-    """What the in-memory engine says of a run that has too little to judge."""
+    """Return what the in-memory engine says of a run that has too little to judge."""
     (verdict,) = check([Event(run, "start", "", None, 0), *events], [name])
     assert verdict.status == "unknown", f"{name} of {run!r} is {verdict.status}"
     return verdict
 
 
 def events_about(rows: DataFrame, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], list[Event]]:
-    """The multicast, deliver and optdeliver rows of these messages, given as (run, message)."""
+    """Return the multicast, deliver and optdeliver rows of these messages, given as (run, message)."""
     keys = F.broadcast(rows.sparkSession.createDataFrame(_names(wanted)))
     chosen = rows.where(F.col("kind").isin(*_KINDS_OF_MESSAGES))
     if len(wanted) <= 100:
@@ -69,7 +69,7 @@ def events_about(rows: DataFrame, wanted: set[tuple[str, str]]) -> dict[tuple[st
 
 
 def _traffic(rows: DataFrame, wanted: set[tuple[str, str]]) -> dict[str, list[Event]]:
-    """The send and receive rows about these messages, given as (run, message)."""
+    """Return the send and receive rows about these messages, given as (run, message)."""
     found: dict[str, list[Event]] = defaultdict(list)
     if wanted:
         keys = F.broadcast(rows.sparkSession.createDataFrame(_names(wanted)).withColumnRenamed("message", "what"))
@@ -95,7 +95,7 @@ def _crashes(rows: DataFrame, runs: set[str]) -> dict[str, list[Event]]:
 
 
 def _members(participants: Participants, runs: Iterable[int]) -> dict[int, list[Event]]:
-    """A row for each process of a group, so that one which does nothing else is known too."""
+    """Return a row for each process of a group, so that a process that does nothing else is known too."""
     processes = participants.processes
     names = {number: name for (_, name), number in processes.group_numbers.items()}
     found: dict[int, list[Event]] = {run: [] for run in runs}
@@ -106,7 +106,7 @@ def _members(participants: Participants, runs: Iterable[int]) -> dict[int, list[
 
 
 def _collected(rows: DataFrame) -> list[Event]:
-    """In an order that does not depend on how the rows were spread."""
+    """Collect the rows in an order that does not depend on how they were spread."""
     events = [event_of(row) for row in rows.select(*COLUMNS).toArrow().to_pylist()]
     return sorted(events, key=lambda event: (event.run, event.process, event.seq, event.kind))
 

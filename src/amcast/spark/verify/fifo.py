@@ -25,9 +25,9 @@ _FOUND: Final = (
 def overtaken(
     messages: DataFrame, senders: Chains, chains: Chains, partitions: int, guesses: bool = False
 ) -> dict[int, list[str]]:
-    """For each run in which a process delivered a message without an earlier one of the same sender: the two.
+    """Return for each run two messages of one sender, if a process delivered the later without the earlier one.
 
-    `senders` are the chains of multicasts, `chains` those of deliveries or, if asked for, of `guesses`.
+    `senders` are the chains of multicasts. `chains` are those of deliveries or, if asked for, of `guesses`.
     """
     borders = _borders(senders, partitions)
 
@@ -51,7 +51,7 @@ def overtaken(
 
 
 def _borders(senders: Chains, partitions: int) -> Ints:
-    """Places that divide all multicasts into about equal parts, if each sender's `seq` are evenly spread."""
+    """Return places that divide all multicasts into about equal parts, if each sender's `seq` are evenly spread."""
     total = np.cumsum(senders.counts)
     wanted = np.arange(1, partitions) * (int(total[-1]) if len(total) else 0) // partitions
     sender = np.minimum(np.searchsorted(total, wanted, side="right"), len(total) - 1)
@@ -105,7 +105,7 @@ def _compared(table: pa.Table, senders: Chains, chains: Chains, guesses: bool, p
 
 
 def _due(table: pa.Table, guesses: bool) -> tuple[Ints, Ints]:
-    """The places of messages at processes that they are addressed to, tails included."""
+    """Return the places of messages at the processes that they are addressed to, tails included."""
     names = ("guesses", "guess_strays", "guess_tails") if guesses else ("places", "strays", "tails")
     places, strays, tails = (one_array(table[name]) for name in names)
     here, waiting = Lists.of(places), Lists.of(tails)
@@ -118,7 +118,7 @@ def _due(table: pa.Table, guesses: bool) -> tuple[Ints, Ints]:
 
 
 def _at_border(senders: Ints) -> Bools:
-    """Only the first and the last sender of a partition can be in another one as well."""
+    """Return who may be in another partition as well: only its first and its last sender."""
     if not len(senders):
         return np.zeros(0, dtype=np.bool_)
     return np.asarray((senders == senders[0]) | (senders == senders[-1]))

@@ -43,7 +43,7 @@ ABOUT_MESSAGES: Final = pa.schema(
 
 
 def gather(rows: DataFrame, buckets: int, with_traffic: bool) -> DataFrame:
-    """Blocks of ABOUT_MESSAGES in their buckets, and blocks of FACTS in FACTS_BUCKET."""
+    """Return blocks of ABOUT_MESSAGES in their buckets, and blocks of FACTS in FACTS_BUCKET."""
     in_bucket = F.pmod(F.xxhash64("run", "message"), F.lit(buckets)).cast("int")
     columns: list[Any] = [
         "run", "kind", "process", "group", "seq", "message", "dest",
@@ -134,7 +134,7 @@ def _facts(table: pa.Table, kinds: pa.DictionaryArray) -> pa.RecordBatch:
 
 
 def _members(details: pa.Array) -> Ints:
-    """How many members each start row says that its group has; few rows say it, and most in the same words."""
+    """Return how many members each start row states. Few rows state it, most of them in the same words."""
     words = details.dictionary_encode()
     sizes = np.array([*map(stated_members, words.dictionary.to_pylist()), 0], dtype=np.int64)
     return np.asarray(sizes[words.indices.fill_null(len(sizes) - 1).to_numpy(zero_copy_only=False)])
@@ -163,7 +163,7 @@ def _facts_of_ts(times: pa.Array, ties: pa.Array, same: Bools, starts: Ints, end
 
 
 def _all_hold(same: Bools, holds: Bools, starts: Ints) -> Bools:
-    """For each stretch: whether this holds between all its neighbours."""
+    """Return for each stretch whether this holds between all its neighbours."""
     good = np.concatenate([[True], ~same | holds])
     return np.asarray(np.logical_and.reduceat(good, starts))
 
@@ -172,7 +172,7 @@ def _all_hold(same: Bools, holds: Bools, starts: Ints) -> Bools:
 
 
 def _taking_part(table: pa.Table, kinds: pa.DictionaryArray) -> list[tuple[int, pa.RecordBatch]]:
-    """A row for each message and each end of a send or receive row about it, without repetitions."""
+    """Make a row for each message and each end of a send or receive row about it, without repetitions."""
     words = kinds.dictionary.to_pylist()
     is_traffic = np.array([word in ("send", "receive") for word in words] + [False])
     chosen = is_traffic[kinds.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)]

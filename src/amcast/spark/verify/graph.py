@@ -30,7 +30,7 @@ class Line:
 
 
 def line_of(run: Ints, deliveries: Chains, multicasts: Chains | None = None) -> Line:
-    """With `multicasts` the relation is the one of causal order."""
+    """Put the chains on one line. With `multicasts` the relation is that of causal order."""
     if multicasts is None:
         return Line(deliveries.base, run, deliveries, None)
     after = multicasts.shifted(deliveries.end)
@@ -39,7 +39,7 @@ def line_of(run: Ints, deliveries: Chains, multicasts: Chains | None = None) -> 
 
 @dataclass(frozen=True)
 class Relation:
-    """Messages 0 … count - 1, what they are called, their places and what they come after."""
+    """Messages 0 … count - 1: their names, their places, and what they come after."""
 
     names: pa.Array
     run: Ints
@@ -60,7 +60,7 @@ class Relation:
 
 
 def relation_of(batch: pa.RecordBatch | pa.Table, line: Line) -> Relation:
-    """From rows of the table of messages."""
+    """Read the relation from rows of the table of messages."""
     places, tails = Lists.of(one_array(batch.column("places"))), Lists.of(one_array(batch.column("tails")))
     names, run = one_array(batch.column("message")), ints(batch.column("run"))
     if line.multicasts is None:
@@ -73,7 +73,7 @@ def relation_of(batch: pa.RecordBatch | pa.Table, line: Line) -> Relation:
 
 
 def _joined(lists: Lists, owner: Ints, values: Ints) -> Lists:
-    """One more value at the end of the list of each of these owners, which are ascending."""
+    """Add one value at the end of the list of each of these owners, which are ascending."""
     lengths = lists.lengths()
     lengths[owner] += 1
     ends = np.cumsum(lengths)
@@ -88,7 +88,7 @@ def _joined(lists: Lists, owner: Ints, values: Ints) -> Lists:
 
 
 def components(relation: Relation, line: Line) -> list[Ints]:
-    """The messages of each strongly connected part with more than one message, smallest part first."""
+    """Return the messages of each strongly connected part with more than one message, smallest part first."""
     if not len(relation):
         return []
     order = np.argsort(relation.places.values)
@@ -114,7 +114,7 @@ def components(relation: Relation, line: Line) -> list[Ints]:
 
 @dataclass(frozen=True)
 class Reached:
-    """For some chains: the first place on it that is reached, by which message, and from which chain that came."""
+    """The first place that is reached on some chains, by which message, and from which chain."""
 
     chain: Ints
     place: Ints
@@ -123,7 +123,7 @@ class Reached:
 
 
 def reached_from(relation: Relation, line: Line, lowest: Ints) -> Reached:
-    """All messages beyond `lowest` on some chain are reached; what becomes the lowest place of a chain now?"""
+    """Find the new lowest place of chains: all messages beyond `lowest` on some chain are reached."""
     count = len(relation)
     via = np.full(count, NONE, dtype=np.int64)
     for lists, hanging in ((relation.after, 1), (relation.places, 0)):
@@ -143,7 +143,7 @@ def reached_from(relation: Relation, line: Line, lowest: Ints) -> Reached:
 
 
 def cycle_through(relation: Relation, line: Line, source: int) -> list[int]:
-    """The messages of a shortest cycle through the source; empty if there is none."""
+    """Return the messages of a shortest cycle through the source; empty if there is none."""
     far = np.iinfo(np.int64).max
     lowest = np.full(len(line.base), far, dtype=np.int64)
     mine = relation.places.values[relation.places.owner == source]
@@ -168,7 +168,7 @@ def cycle_through(relation: Relation, line: Line, source: int) -> list[int]:
 
 
 def followed_back(history: list[dict[int, tuple[int, int]]], chain: int, source: int) -> list[int]:
-    """From the chain on which the source was met again, back to the source: the messages in the order of the cycle."""
+    """Go back from the chain on which the source was met again. Return the messages in the order of the cycle."""
     cycle: list[int] = []
     for who in reversed(history):
         if chain not in who:

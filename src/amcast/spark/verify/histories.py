@@ -24,7 +24,7 @@ MOST_ROWS_TO_SEND_AROUND: Final = 3_000_000
 
 @dataclass(frozen=True)
 class Timestamps:
-    """Of each process: whether its `ts` strictly increase from delivery to delivery, and the time of the last."""
+    """Whether the `ts` of each process strictly increase from delivery to delivery, and the time of the last."""
 
     increase: Bools
     last_time: Ints
@@ -32,7 +32,7 @@ class Timestamps:
 
 
 def judge_histories(facts: pa.Table, rows: DataFrame, participants: Participants, path: str) -> Timestamps:
-    """Raises TraceError where two events of a process are in one place."""
+    """Judge the timestamps of each process. Raises TraceError if two of its events are in one place."""
     segments = facts.filter(pc.is_in(facts["kind"], pa.array(SEQUENCED))).combine_chunks()
     process = _process_numbers(segments, participants)
     kind = ints(pc.index_in(segments["kind"], pa.array(SEQUENCED)))
@@ -56,7 +56,7 @@ def _process_numbers(segments: pa.Table, participants: Participants) -> Ints:
 
 
 def _mixed(process: Ints, first: Ints, last: Ints, count: int) -> Bools:
-    """The processes whose summaries overlap, whatever the kinds."""
+    """Return the processes whose summaries overlap, whatever the kinds."""
     order = np.lexsort((last, first, process))
     mixed = np.zeros(count, dtype=np.bool_)
     process, first, last = process[order], first[order], last[order]
@@ -68,7 +68,7 @@ def _mixed(process: Ints, first: Ints, last: Ints, count: int) -> Bools:
 
 
 def _timestamps(segments: pa.Table, process: Ints, kind: Ints, unordered: Bools) -> Timestamps:
-    """`segments` are ordered by process, kind and first `seq`."""
+    """Judge the timestamps. `segments` are ordered by process, kind and first `seq`."""
     increase = ~unordered
     last_time = np.full(len(unordered), NEVER, dtype=np.int64)
     chosen = np.flatnonzero(kind == SEQUENCED.index("deliver"))
@@ -104,7 +104,7 @@ def _look_again(rows: DataFrame, participants: Participants, path: str, unordere
 
 
 def _first_events(rows: DataFrame, participants: Participants, chosen: Bools) -> DataFrame:
-    """What counts as an event of these processes: of a multicast that is repeated, the first."""
+    """Return what counts as an event of these processes. Of a repeated multicast only the first counts."""
     rows = rows.where(F.col("kind").isin(*SEQUENCED)).select("run", "process", "kind", "seq", "message")
     if not chosen.all():
         names = [

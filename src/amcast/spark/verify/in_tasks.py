@@ -1,7 +1,7 @@
-"""Many small runs: each is judged in one task by the in-memory engine.
+"""Judges each run in one task by the in-memory engine.
 
 The rows of a run are brought together (one shuffle) and fed to the engine batch by batch, so that a task needs the
-memory of one run. What is wrong with a run comes back as text, not as an exception that Spark would retry and wrap.
+memory of one run. What is wrong with a run comes back as text: Spark would retry and wrap an exception.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ _ANSWER: Final = "run string, verdicts string, error string"
 
 
 def judge_in_tasks(rows: DataFrame, properties: Sequence[str] | None, partitions: int, path: str) -> list[Verdict]:
-    """The verdicts on all runs in these rows, by the name of the run. Raises TraceError."""
+    """Judge all runs in these rows, in the order of their names. Raises TraceError."""
     if properties is not None and "genuine" not in properties:
         rows = _without_traffic(rows)
     together = rows.select(*COLUMNS).repartition(partitions, "run").sortWithinPartitions("run")
@@ -39,7 +39,7 @@ def judge_in_tasks(rows: DataFrame, properties: Sequence[str] | None, partitions
 
 
 def _without_traffic(rows: DataFrame) -> DataFrame:
-    """Of send and receive rows only genuineness needs more than who is in which group: one row says it."""
+    """Keep one send or receive row per process: only genuineness needs more than who is in which group."""
     is_traffic = F.col("kind").isin("send", "receive")
     others = rows.where(~is_traffic).select(*COLUMNS)
     who = rows.where(is_traffic).select("run", "process", "group").distinct()

@@ -57,7 +57,7 @@ COLUMNS: Final = pa.schema(
 
 
 def message_table(gathered: DataFrame, buckets: int, participants: Participants, ts: Timestamps | None) -> DataFrame:
-    """Blocks of COLUMNS. With `ts`, messages whose timestamps prove nothing are marked."""
+    """Return blocks of COLUMNS. With `ts`, messages whose timestamps prove nothing are marked."""
 
     def build(batches: Batches) -> Batches:
         table = whole(batches)
@@ -73,7 +73,7 @@ def message_table(gathered: DataFrame, buckets: int, participants: Participants,
 
 
 def of_runs(messages: DataFrame, runs: set[int], all_runs: int) -> DataFrame:
-    """Only the messages of these runs."""
+    """Select the messages of these runs."""
     if len(runs) == all_runs:
         return messages
     wanted = pa.array(sorted(runs), pa.int32())
@@ -148,7 +148,7 @@ def _messages(
 
 
 def _numbers(table: pa.Table, processes: Processes) -> tuple[Ints, Ints]:
-    """The numbers of run and process of each row; whoever has no row of its own has no number."""
+    """Return the numbers of run and process of each row. A process without a row of its own has no number."""
     runs, names = (one_array(table[name]).dictionary_encode() for name in ("run", "process"))
     key = ints(runs.indices) * len(names.dictionary) + ints(names.indices)
     pairs, place = np.unique(key, return_inverse=True)
@@ -161,7 +161,7 @@ def _numbers(table: pa.Table, processes: Processes) -> tuple[Ints, Ints]:
 
 
 def _placed(deliveries: _Deliveries, chains: Chains) -> list[pa.Array]:
-    """places, strays and tails."""
+    """Return places, strays and tails."""
     count = deliveries.missing.count
     order = np.lexsort((~deliveries.addressed, deliveries.message))
     places = chains.place(deliveries.process, deliveries.seq)[order]
@@ -177,7 +177,7 @@ def _placed(deliveries: _Deliveries, chains: Chains) -> list[pa.Array]:
 def _multicasts(
     dest: pa.ListArray, message: Ints, process: Ints, seq: Ints, run_of: Ints, processes: Processes
 ) -> _Multicasts:
-    """Of a multicast that is repeated, the first counts; the others must have the same sender and destinations."""
+    """Take the first of repeated multicasts. The others must have the same sender and destinations."""
     count = len(run_of)
     groups = _group_lists(dest, run_of[message], processes)
     order = np.lexsort((seq, message))
@@ -199,7 +199,7 @@ def _multicasts(
 
 
 def _group_lists(dest: pa.ListArray, run: Ints, processes: Processes) -> Lists:
-    """The destinations of each row as numbers, without repetitions. A group without members gets a negative number."""
+    """Return the destinations of each row as numbers, without repetitions; negative for a group without members."""
     flat = dest.flatten().dictionary_encode()
     lengths = dest.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
     owner = np.repeat(np.arange(len(dest)), lengths)
@@ -245,7 +245,7 @@ def _deliveries(message: Ints, process: Ints, seq: Ints, multicasts: _Multicasts
 
 
 def _is_addressed(message: Ints, process: Ints, multicasts: _Multicasts, processes: Processes) -> Bools:
-    """Whether each message is addressed to the group of the process beside it."""
+    """Return whether each message is addressed to the group of the process beside it."""
     group = np.where(process == NONE, NONE, processes.group[process])
     width = processes.groups + 1
     real = multicasts.dest.values >= 0
@@ -255,14 +255,14 @@ def _is_addressed(message: Ints, process: Ints, multicasts: _Multicasts, process
 
 
 def _is_stranger(message: Ints, process: Ints, multicasts: _Multicasts, processes: Processes) -> Bools:
-    """Whether the process is neither the sender of the message nor in a group that it is addressed to."""
+    """Return whether the process is neither the sender of the message nor in a group that it is addressed to."""
     is_sender = (process != NONE) & (process == multicasts.sender[message])
     stranger: Bools = ~is_sender & ~_is_addressed(message, process, multicasts, processes)
     return stranger
 
 
 def _missing(delivered: Ints, dest: Lists, processes: Processes) -> Lists:
-    """The processes that a message is addressed to and that did not deliver it; `delivered` are ascending keys."""
+    """Return the processes that a message is addressed to but that lack it. `delivered` are ascending keys."""
     real = dest.where(dest.values >= 0)
     start = processes.member_start[real.values]
     sizes = processes.member_start[real.values + 1] - start
@@ -275,7 +275,7 @@ def _missing(delivered: Ints, dest: Lists, processes: Processes) -> Lists:
 def _marks(
     run_of: Ints, multicasts: _Multicasts, deliveries: _Deliveries, guesses: _Deliveries, processes: Processes
 ) -> tuple[Ints, list[Ints]]:
-    """What is wrong with each message; and, in the order of COMPARED, at how many processes it was looked for."""
+    """Mark what is wrong with each message. Also count, in the order of COMPARED, where it was looked for."""
     count = len(run_of)
 
     def some(messages: Ints) -> Bools:
@@ -312,7 +312,7 @@ def _marks(
 
 
 def _unproven(rows: pa.Table, message: Ints, missing: Lists, chains: Chains, ts: Timestamps) -> Bools:
-    """Messages whose `ts` differs between processes, or is not above the last of a process that never delivers them."""
+    """Find messages whose `ts` differs between processes or is not above the last of a process that lacks them."""
     times = one_array(rows["time"])
     if times.null_count:
         return np.ones(missing.count, dtype=np.bool_)
@@ -330,7 +330,7 @@ def _unproven(rows: pa.Table, message: Ints, missing: Lists, chains: Chains, ts:
 
 
 def _bounds(owner: Ints, values: Ints, count: int) -> tuple[Ints, Ints]:
-    """The lowest and the highest value of each owner; the lowest is above the highest where there is none."""
+    """Return the lowest and the highest value of each owner. Without a value the lowest is above the highest."""
     lowest, highest = np.full(count, 2**63 - 1, dtype=np.int64), np.full(count, -(2**63), dtype=np.int64)
     np.minimum.at(lowest, owner, values)
     np.maximum.at(highest, owner, values)

@@ -20,7 +20,7 @@ _NEVER: Final = 2**63 - 1
 
 
 def mistakes(messages: DataFrame, participants: Participants, partitions: int) -> dict[int, dict[str, int | float]]:
-    """The figure of each run that has optimistic deliveries."""
+    """Return the figure of each run that has optimistic deliveries."""
     delivered, guessed = participants.chains["deliver"], participants.chains["optdeliver"]
 
     def pairs(batches: Batches) -> Batches:
@@ -53,7 +53,7 @@ def mistakes(messages: DataFrame, participants: Participants, partitions: int) -
 
 
 def _pairs(final: Lists, final_process: Ints, guess: Lists, guess_process: Ints, guesses_of: Ints) -> pa.RecordBatch:
-    """For each message and each process that delivers optimistically: where it guessed it and where it delivered it."""
+    """Return where each process that delivers optimistically guessed and where it delivered each message."""
     count = len(guesses_of)
     of_guesser = guesses_of[final_process] > 0
     final_key = final.owner[of_guesser] * count + final_process[of_guesser]

@@ -17,7 +17,7 @@ from amcast.spark.verify.participants import Participants
 
 
 def runs_without_proof(participants: Participants, ts: Timestamps | None, uncertified: set[int]) -> set[int]:
-    """The runs whose timestamps do not prove that they are in order."""
+    """Return the runs whose timestamps do not prove that they are in order."""
     runs = set(range(len(participants.runs)))
     if ts is None:
         return runs
@@ -30,7 +30,7 @@ def runs_without_proof(participants: Participants, ts: Timestamps | None, uncert
 def disordered(
     messages: DataFrame, participants: Participants, runs: set[int], per_block: int, partitions: int
 ) -> tuple[dict[int, list[str]], Steps | None]:
-    """For each of these runs that is out of order: the messages of a cycle. And the cuts, for who can use them."""
+    """Return the messages of a cycle for each of these runs that is out of order, and the cuts."""
     if not runs:
         return {}, None
     line = line_of(participants.processes.run, participants.chains["deliver"])

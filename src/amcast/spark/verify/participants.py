@@ -25,9 +25,9 @@ LONGEST_LINE: Final = 2**61
 
 @dataclass(frozen=True)
 class Chains:
-    """Puts the deliveries (or the multicasts) of all processes on one line of whole numbers, process after process.
+    """The deliveries (or multicasts) of all processes on one line of whole numbers, process after process.
 
-    The place of an event is base + 1 + (seq - first), so that places of one process are ordered as its events are; base
+    The place of an event is base + 1 + (seq - first), so that the places of a process are ordered like its events. base
     is before all of them and tail after all of them.
     """
 
@@ -41,7 +41,7 @@ class Chains:
         return np.asarray(self.base[process] + 1 + (seq - self.first[process]))
 
     def last_place_before(self, process: Ints, seq: Ints) -> Ints:
-        """The highest place that an event before this `seq` can have; base if there can be none."""
+        """Return the highest place that an event before this `seq` can have; base if there is none."""
         first, last = self.first[process], self.last[process]
         return np.asarray(self.base[process] + (np.clip(seq, first, last + 1) - first))
 
@@ -61,7 +61,7 @@ class Chains:
 
 @dataclass(frozen=True)
 class Processes:
-    """All processes of all runs, numbered; `group` is NONE for a client."""
+    """All processes of all runs, numbered. `group` is NONE for a client."""
 
     names: Sequence[str]
     numbers: Mapping[tuple[str, str], int]  # of (run, process)
@@ -86,7 +86,7 @@ class Processes:
 
 @dataclass(frozen=True)
 class RunCounts:
-    """How many rows of what a run holds; a multicast that is repeated counts each time."""
+    """Counts of the rows of a run. A repeated multicast counts each time."""
 
     multicasts: int = 0
     deliveries: int = 0
@@ -107,7 +107,7 @@ class Participants:
 
 
 def participants_of(facts: pa.Table, path: str) -> Participants:
-    """From the summaries of all batches. Raises TraceError for a process in two groups."""
+    """Number all that took part, from the summaries of all batches. Raises TraceError for a process in two groups."""
     lines: list[dict[str, Any]] = facts.group_by(["run", "process", "group", "kind"]).aggregate(_SUMS).to_pylist()
     lines.sort(key=lambda line: (line["run"], line["process"], line["group"] or "", line["kind"]))
     runs = list(dict.fromkeys(line["run"] for line in lines))
