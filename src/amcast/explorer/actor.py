@@ -23,7 +23,7 @@ LogEntry = tuple[str, Mid, object]  # kind of row in a trace; message; destinati
 
 @dataclass(frozen=True)
 class Setting:
-    """What all processes of an exploration share."""
+    """The common surroundings of all processes of an exploration."""
 
     protocol: Protocol
     scope: Scope
@@ -37,21 +37,21 @@ class Setting:
 
     @property
     def loses(self) -> bool:
-        """What a process had under way when it crashed may be lost."""
+        """True if messages that a process had under way when it crashed may be lost."""
         return not self.protocol.reliable_links
 
     @property
     def accurate(self) -> bool:
-        """Nobody is suspected that did not crash."""
+        """True if only processes that crashed are suspected."""
         return self.protocol.detector != "◇P"
 
     @property
     def groups_leave(self) -> bool:
-        """Groups leave others, and what they send to them is refused then."""
+        """True if groups leave others, after which what they send to those is refused."""
         return any(wish != "members" for _, wish, _ in self.scope.reconfigurations)
 
     def works(self, pid: int) -> tuple[tuple[int, ...], ...]:
-        """The destinations of what this process multicasts."""
+        """Return the destinations of what this process multicasts."""
         name = self.topology.names[pid]
         return tuple(dest for who, dest in self.scope.multicasts if who == name)
 
@@ -69,7 +69,7 @@ START: Happening = ("start",)
 
 @dataclass
 class Step:
-    """What one event led to."""
+    """The consequences of one event."""
 
     sends: Sends = field(default_factory=list)
     rows: list[LogEntry] = field(default_factory=list)
@@ -194,7 +194,7 @@ class Actor:
             self.drain(step)
 
     def fire(self, name: str, step: Step) -> None:
-        """The timer's latest time has come."""
+        """Fire a timer at its latest time."""
         timer = min([timer for timer in self.due if timer[0] == name], key=lambda timer: timer[2])
         self.due.remove(timer)
         self.now = max(self.now, timer[2])
@@ -202,7 +202,7 @@ class Actor:
         self.drain(step)
 
     def ready(self) -> list[str]:
-        """The timers that may fire next: those that need not come after another one."""
+        """Return the timers that may fire next: those that need not come after another one."""
         first = min([latest for _, _, latest in self.due], default=0)
         return sorted({name for name, earliest, _ in self.due if earliest <= first})
 
@@ -225,7 +225,7 @@ class Actor:
         self.drain(step)
 
     def sync(self, step: Step) -> None:
-        """What was recorded is durable."""
+        """Make durable what was recorded."""
         self.durable += self.unsynced
         self.unsynced = []
         for entry in self.unsure:
@@ -233,7 +233,7 @@ class Actor:
         self.unsure = []
 
     def multicast(self, step: Step) -> None:
-        """What it has to multicast, as far as it need not wait."""
+        """Multicast what is left to do, as far as it need not wait."""
         while self.left:
             dest = self.left.pop(0)
             mid = message_id(self.pid, self.seq)
@@ -287,7 +287,7 @@ class Actor:
 
 
 def watched(actor: Actor, act: Callable[[], Result]) -> Result:
-    """How a broken protocol shows, as a violation."""
+    """Act, and turn what a broken protocol raises into a violation."""
     try:
         return act()
     except (UsageError, PropertyViolation):

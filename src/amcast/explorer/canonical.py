@@ -21,7 +21,7 @@ _attributes: dict[type, tuple[str, ...]] = {}
 
 
 def attributes(value: object) -> list[str]:
-    """The names of what an object consists of, in order."""
+    """Return the names of an object's attributes, in order."""
     kind = type(value)
     names = _attributes.get(kind)
     if names is None:
@@ -38,7 +38,7 @@ def attributes(value: object) -> list[str]:
 
 
 def plain(value: object, skip: tuple[type, ...] = SURROUNDINGS, seen: dict[int, int] | None = None) -> object:
-    """Nested lists of atoms. Objects of the types in `skip` are left out."""
+    """Return an object as nested lists of atoms. Objects of the types in `skip` are left out."""
     return _plain(value, skip, {} if seen is None else seen)
 
 
@@ -78,5 +78,5 @@ def _plain(value: object, skip: tuple[type, ...], seen: dict[int, int]) -> objec
 
 
 def digest(value: object) -> bytes:
-    """Of a plain value."""
+    """Return the digest of a plain value."""
     return blake2b(repr(value).encode(), digest_size=16).digest()

@@ -23,7 +23,7 @@ from amcast.explorer.walk import Walks
 
 @dataclass
 class Exploration:
-    """What was seen so far."""
+    """The findings so far."""
 
     protocol: str
     scope: Scope
@@ -51,9 +51,9 @@ class Exploration:
     def verdict(self) -> tuple[Status, str]:
         """Say whether all is well, and if not why.
 
-        Nothing is known where no move was made, or nothing was delivered. Nor is it where a search came to an end
-        without what its scope is made for; a part of the schedules need not contain all of that, but somewhere all must
-        be delivered everywhere.
+        The verdict is unknown if no move was made or nothing was delivered. It is unknown too if a complete search
+        never saw what its scope is made for. A part of the schedules need not contain all of that, but in one of them
+        everything must be delivered everywhere.
         """
         if self.violation is not None:
             return "violated", f"{self.violation.property}: {self.violation.problem}"
@@ -83,10 +83,10 @@ def explore(
     after: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Exploration:
-    """Every state within the limits, or so many random walks: from the start, or after these moves.
+    """See every state within the limits, or make so many random walks: from the start, or after these moves.
 
-    The protocol's monitor, which knows what was before, then watches schedules that pass through all states: all of
-    them, or `follow` of them.
+    The protocol's monitor knows what was before. It then watches schedules that pass through all states: all of them,
+    or `follow` of them.
     """
     started = time.monotonic()
     setting = Setting.of(table, scope)
@@ -144,7 +144,7 @@ def explore(
 
 
 def go(setting: Setting, moves: Sequence[Move]) -> None:
-    """Make these moves on real processes; UsageError if one is not possible."""
+    """Make these moves on real processes. Raises UsageError if one is not possible."""
     run = RealRun(setting)
     for move in moves:
         run.move(move)
@@ -160,7 +160,7 @@ def copy_counts(work: Search | Walks, result: Exploration) -> None:
 def assert_invariants(
     setting: Setting, search: Search, result: Exploration, report: Callable[[Search], None], most: int | None
 ) -> Found | None:
-    """Follow the ways to states on real processes, all watched by the protocol's monitor."""
+    """Follow schedules to all states on real processes, watched by the protocol's monitor."""
     ends = search.ends()
     result.ways = len(ends)
     for end in ends if most is None else ends[:: max(1, -(-len(ends) // max(1, most)))]:
@@ -177,7 +177,7 @@ def assert_invariants(
 
 
 def check_liveness(properties: Properties, search: Search, result: Exploration) -> Found | None:
-    """Go on from some states at the edge of a search that was cut, without faults, to where all is delivered."""
+    """Go on without faults from some states at the edge of a search that was cut, until all is delivered."""
     ends = search.ends()
     for end in ends[:: -(-len(ends) // ENDS)]:
         moves = search.moves_to(end)
@@ -223,7 +223,7 @@ def judge_again(table: Protocol, schedule: Schedule) -> tuple[Status, str]:
 
 
 def retell(table: Protocol, schedule: Schedule, recorder: Recorder) -> str:
-    """Record the run of a schedule as a trace; what goes wrong in it, empty if nothing does."""
+    """Record the run of a schedule as a trace. Return what goes wrong in it; empty if nothing does."""
     setting = Setting.of(table, schedule.scope)
     try:
         run = RealRun(setting, recorder, run=f"{table.name}-{schedule.scope.name}")

@@ -18,7 +18,7 @@ MOST = 20_000  # events: time may stand still in a broken protocol
 
 
 class Liveness:
-    """Takes processes where they are and goes on with them."""
+    """A continuation without faults of processes that are in some state."""
 
     def __init__(self, actors: Sequence[Actor], channels: Channels, note: Note | None = None) -> None:
         self.actors = actors
@@ -44,7 +44,7 @@ class Liveness:
             self.follow(actor, watched(actor, lambda actor=actor: actor.do(("restart",))))  # type: ignore[misc]
 
     def follow(self, actor: Actor, step: Step, heard: tuple[int, Message] | None = None) -> None:
-        """What a step led to is under way."""
+        """Put what a step led to under way."""
         if self.note is not None:
             self.note(self.time - self.began, actor.pid, heard, step)
         for dest, msg in step.sends:
@@ -58,7 +58,7 @@ class Liveness:
         heapq.heappush(self.queue, (time, self.count, pid, what))
 
     def run(self) -> None:
-        """Until all is delivered that must be, or for BOUND δ."""
+        """Go on until all is delivered that must be, or for BOUND δ."""
         deadline = self.time + BOUND * DELTA
         waiting = self.waiting()
         while waiting and self.queue and self.queue[0][0] <= deadline and self.count < MOST:
@@ -90,7 +90,7 @@ class Liveness:
         return heard
 
     def waiting(self) -> bool:
-        """Somebody who is up has still to deliver something, or to multicast."""
+        """Return whether a process that is up has still something to deliver or to multicast."""
         actors = self.actors
         members_of = actors[0].setting.topology.members_of
         dests = {mid: fact for actor in actors for kind, mid, fact in actor.log if kind == "multicast"}

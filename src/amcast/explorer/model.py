@@ -34,7 +34,7 @@ class Local:
 
 
 def own_moves(actor: Actor) -> list[Move]:
-    """What may happen at a process besides messages."""
+    """Return the moves of a process besides messages."""
     pid = actor.pid
     if actor.crashed:
         return [("restart", pid)] if actor.restarts > 0 else []
@@ -60,7 +60,10 @@ def own_moves(actor: Actor) -> list[Move]:
 
 
 def may_detect(setting: Setting, crashed: bool, under_way: bool) -> bool:
-    """Whether a process may be suspected that crashed, or not, and has something under way to who suspects it."""
+    """Return whether a process may be suspected.
+
+    `crashed` says whether it crashed, and `under_way` whether something of it has not reached the one that suspects it.
+    """
     return not setting.accurate or (crashed and (setting.scope.early or not under_way))
 
 
@@ -70,7 +73,7 @@ Look = Callable[[int, Step], None]  # at what a process does in a step; raises P
 
 
 class Model:
-    """All that a search needs to know about a protocol in a scope."""
+    """A protocol in a scope, as a search sees it."""
 
     def __init__(self, setting: Setting, look: Look | None = None) -> None:
         self.setting = setting
@@ -184,7 +187,7 @@ class Model:
     # Steps
 
     def begin(self) -> State:
-        """Everybody has started and what is multicast at once is under way."""
+        """Return the first state: everybody has started, and what is multicast at once is under way."""
         locals_, sends = [], []
         for pid in range(self.size):
             actor = Actor(self.setting, pid)
@@ -197,7 +200,7 @@ class Model:
         return tuple(state)
 
     def go(self, moves: Sequence[Move]) -> None:
-        """Begin after these moves, which are possible."""
+        """Begin after these moves, which must be possible."""
         for move in moves:
             self.initial, _ = self.after(self.initial, self._move_of[move])
         self.past += tuple(moves)
@@ -219,7 +222,7 @@ class Model:
                 state[at] = self.longer(state[at], msg)
 
     def actor(self, local: int) -> Actor:
-        """A process in this state: one that is there, or a new one that is taken there."""
+        """Return a process in this state: a live one, or a new one that is taken there."""
         live = self._live.pop(local, None)
         if live is not None:
             return live
@@ -248,7 +251,7 @@ class Model:
         return found
 
     def enabled(self, state: State) -> int:
-        """The moves that are possible, as bits."""
+        """Return the possible moves as bits."""
         bits = 0
         n = self.size
         crashed = 0
@@ -278,7 +281,7 @@ class Model:
         return bits
 
     def after(self, state: State, move: int) -> tuple[State, bool]:
-        """The state that a move leads to, and whether somebody's log grew."""
+        """Return the state that a move leads to, and whether somebody's log grew."""
         what = self.moves[move]
         kind = what[0]
         if kind in FAULTS:
@@ -314,7 +317,7 @@ class Model:
         return [self.locals[local].crashed for local in state[: self.size]]
 
     def under_way(self, state: State) -> dict[tuple[int, int], deque[Message]]:
-        """What is in the channels."""
+        """Return the content of the channels."""
         n = self.size
         return {
             divmod(at, n): deque(self.messages[msg] for msg in self._channels[channel])
@@ -323,5 +326,5 @@ class Model:
         }
 
     def actors(self, state: State) -> list[Actor]:
-        """Processes in this state, to be used up."""
+        """Return processes in this state. They are used up."""
         return [self.actor(local) for local in state[: self.size]]

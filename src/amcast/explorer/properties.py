@@ -20,13 +20,13 @@ EVERYTHING = "everything is delivered everywhere"
 
 
 def safety_of(table: Protocol) -> list[str]:
-    """What must hold at every moment, by what the protocol promises."""
+    """Return what must hold at every moment, by what the protocol promises."""
     order = [name for word, name in (("total", "order"), ("fifo", "fifo"), ("causal", "causal")) if word in table.order]
     return ["integrity", "validity", *order]
 
 
 class Properties:
-    """Judges the states of one model. What depends on the logs alone is judged once for equal logs."""
+    """The judge of the states of one model. What depends on the logs alone is judged once for equal logs."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -68,7 +68,7 @@ class Properties:
                 self._delivered_at.add(pid)
 
     def evidence(self, states: int) -> Evidence:
-        """What was judged: the histories of states, and of what followed in calm."""
+        """Count what was judged: the histories of states, and of what followed without faults."""
         return Evidence(
             runs=self._histories,
             replicas=len(self._delivered_at),
@@ -87,14 +87,14 @@ class Properties:
         self.judge(self.events(logs), self.safety)
 
     def at_rest(self, state: State) -> None:
-        """No message is under way: if nothing goes wrong any more, everything is delivered everywhere."""
+        """Judge a state without messages under way: if nothing goes wrong any more, everything must be delivered."""
         actors = self.model.actors(state)
         Liveness(actors, {}).run()
         self.count([actor.log for actor in actors])
         self.at_end(actors)
 
     def at_edge(self, state: State) -> None:
-        """The search goes no further: if nothing goes wrong any more, everything is delivered from here as well."""
+        """Judge a state where the search stops: if nothing goes wrong any more, everything must be delivered."""
         actors = self.model.actors(state)
         Liveness(actors, self.model.under_way(state)).run()
         logs = [actor.log for actor in actors]
@@ -104,7 +104,7 @@ class Properties:
         self.at_end(actors)
 
     def at_end(self, actors: Sequence[Actor]) -> None:
-        """Nothing more will happen."""
+        """Judge a run to which nothing more will happen."""
         events = self.events([actor.log for actor in actors], ended=True)
         agreement = "agreement" if self.uniform else "agreement-nonuniform"
         self._pairs += self.judge(events, [*self.safety, agreement, "termination"])
@@ -116,7 +116,7 @@ class Properties:
                 )
 
     def look(self, pid: int, step: Step) -> None:
-        """Only senders and destinations of a message have work with it."""
+        """Judge whether only senders and destinations of a message have work with it."""
         if not self.genuine:
             return
         for dest, msg in step.sends:
@@ -152,7 +152,7 @@ class Properties:
         return Tracer(recorder, self.topology, Codec(self.setting.protocol.messages), "explore", "explore")
 
     def events(self, logs: Sequence[Sequence[LogEntry]], ended: bool = False) -> list[Event]:
-        """A trace with these logs."""
+        """Make a trace of these logs."""
         recorder = ListRecorder()
         tracer = self.tracer(recorder)
         tracer.start(None)
@@ -178,7 +178,7 @@ class Properties:
         return found
 
     def conflicts(self) -> list[tuple[Mid, Mid]]:
-        """Pairs of messages of different senders with a common destination."""
+        """Return the pairs of messages of different senders with a common destination."""
         dests = self.dests
         return [(a, b) for a in dests for b in dests if sender_of(a) != sender_of(b) and set(dests[a]) & set(dests[b])]
 

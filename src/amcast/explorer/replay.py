@@ -28,7 +28,7 @@ class Moment:
 
 
 class Replay:
-    """Moments are numbered from 1; 0 is the start."""
+    """A schedule to step through. Moments are numbered from 1; 0 is the start."""
 
     def __init__(self, table: Protocol, schedule: Schedule) -> None:
         self.table = table
@@ -79,7 +79,7 @@ class Replay:
         return (*found, *(f"{who}sends to {' '.join(dests)}: {text}" for text, dests in sent.items()))
 
     def run_to(self, number: int) -> RealRun:
-        """The processes after so many moves."""
+        """Return the processes after so many moves."""
         run = self._run
         self._run = None
         if run is None or len(run.moves) > number or number > len(self.schedule.moves):
@@ -91,12 +91,12 @@ class Replay:
         return run
 
     def state(self, number: int, process: str) -> dict[str, Variable]:
-        """The variables of a process after so many moves."""
+        """Return the variables of a process after so many moves."""
         pid = self.topology.pid(process)
         return variables(self.run_to(number).actors[pid].process, self.topology, self.table.name)
 
     def changes(self, number: int, process: str) -> list[tuple[Variable | None, Variable | None]]:
-        """What the last of so many moves changed at a process: before and after."""
+        """Return what the last of so many moves changed at a process: before and after."""
         if number == 0:
             return []
         before, after = self.state(number - 1, process), self.state(number, process)
@@ -107,7 +107,7 @@ class Replay:
         ]
 
     def next_about(self, number: int, message: str) -> int | None:
-        """The next moment after this one in which a message plays a part."""
+        """Return the next moment after this one that concerns a message."""
         for later in range(number + 1, len(self) + 1):
             moment = self.moments[later - 1]
             if message in moment.about or any(message in effect for effect in moment.effects):
@@ -116,7 +116,7 @@ class Replay:
 
 
 def make(act: Callable[[], object]) -> str:
-    """Do this; what it violates."""
+    """Do this, and return what it violates."""
     try:
         act()
     except PropertyViolation as violation:

@@ -14,7 +14,7 @@ from amcast.explorer.model import Move, may_detect, own_moves
 
 
 class RealRun:
-    """Everybody has started; then `move` by `move`. All invariants of the protocol's monitor are asserted."""
+    """A run on real processes, `move` by `move` from the start. It asserts the invariants of the protocol's monitor."""
 
     def __init__(self, setting: Setting, recorder: Recorder | None = None, run: str = "explore") -> None:
         self.setting = setting
@@ -63,7 +63,7 @@ class RealRun:
                     self.tracer.message(self.now, pid, "send", dest, msg)
 
     def possible(self) -> list[Move]:
-        """The moves from here."""
+        """Return the moves from here."""
         found: list[Move] = [("deliver", *ends) for ends in sorted(self.channels) if self.channels[ends]]
         crashed = sum(actor.crashed or actor.falters >= 0 for actor in self.actors)
         for actor in self.actors:
@@ -84,13 +84,13 @@ class RealRun:
         return may_detect(self.setting, self.actors[other].crashed, bool(self.channels.get((other, pid))))
 
     def move(self, move: Move) -> Step:
-        """Do this; UsageError if it is not possible here."""
+        """Make this move. Raises UsageError if it is not possible here."""
         if move not in self.possible():
             raise UsageError(f"step {len(self.moves) + 1}, {self.describe(move)}: not possible there")
         return self.make(move)
 
     def make(self, move: Move) -> Step:
-        """Do this, which is possible."""
+        """Make this move, which must be possible."""
         kind, at = move[0], move[1]
         assert isinstance(at, int)
         self.moves.append(move)
@@ -113,7 +113,7 @@ class RealRun:
         return self.act(self.actors[at], (kind, *move[2:]))
 
     def calm(self) -> None:
-        """Nothing goes wrong any more."""
+        """Go on without anything going wrong."""
         Liveness(self.actors, self.channels, self.note_calm).run()
         for channel in self.channels.values():
             channel.clear()
@@ -125,12 +125,12 @@ class RealRun:
         self.write(pid, step)
 
     def end(self) -> None:
-        """Nothing more will happen."""
+        """Note that nothing more will happen."""
         if self.tracer is not None:
             self.tracer.end(self.now, False)
 
     def message(self, move: Move) -> Message | None:
-        """What a delivery would bring."""
+        """Return the message that a delivery would bring."""
         if move[0] != "deliver":
             return None
         assert isinstance(move[1], int) and isinstance(move[2], int)
@@ -142,7 +142,7 @@ class RealRun:
         return msg.about() if msg is not None else ()
 
     def describe(self, move: Move) -> str:
-        """A move as it stands in a replay file."""
+        """Spell a move as it stands in a replay file."""
         return spell(self.setting, move)
 
 
@@ -151,7 +151,7 @@ def spell(setting: Setting, move: Move) -> str:
 
 
 def parse_move(setting: Setting, text: str) -> Move:
-    """The inverse of `spell`."""
+    """Read a move as `spell` writes it."""
     words = text.split()
     shapes = {"deliver": 2, "lose": 2, "detect": 2, "trust": 2, "timer": 2, "falter": 2, "reconfigure": 3}
     shapes.update(dict.fromkeys(("multicast", "suspect", "crash", "sync", "snapshot", "restart"), 1))
@@ -169,7 +169,7 @@ def parse_move(setting: Setting, text: str) -> Move:
 
 
 def record_entry(tracer: Tracer, now: int, pid: int, entry: LogEntry) -> None:
-    """A row of a log as a row of a trace."""
+    """Write a row of a log as a row of a trace."""
     kind, mid, fact = entry
     if kind == "multicast":
         assert isinstance(fact, tuple)

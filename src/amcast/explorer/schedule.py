@@ -12,7 +12,10 @@ KIND = "amcast schedule"
 
 @dataclass(frozen=True)
 class Schedule:
-    """`moves` as `RealRun.describe` spells them; `calm`: after them nothing goes wrong any more."""
+    """A sequence of moves.
+
+    `moves` are spelt as `RealRun.describe` does. `calm`: after them nothing goes wrong any more.
+    """
 
     protocol: str
     scope: Scope

@@ -12,7 +12,10 @@ MOST = 64  # processes: more cannot be explored
 
 @dataclass(frozen=True)
 class Scope:
-    """A sender's second multicast follows when its first completes. A process named twice may do it twice."""
+    """The limits of an exploration.
+
+    A sender's second multicast follows when its first completes. A process that is named twice may do something twice.
+    """
 
     name: str
     about: str
@@ -46,7 +49,7 @@ class Scope:
 
 
 def scope_from(fields: object) -> Scope:
-    """The scope that `as_dict` described."""
+    """Return the scope that `as_dict` described."""
     try:
         scope = msgspec.convert(fields, Scope)
         clients = [int(who[1:]) for who, _ in scope.multicasts if who.startswith("c")]

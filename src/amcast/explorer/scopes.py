@@ -108,12 +108,12 @@ PAIR = (
 
 
 def with_time(scope: Scope) -> Scope:
-    """A member of each group has a time-out: messages wait for a window, and clocks move with time-outs only."""
+    """Give a member of each group a time-out: messages wait for a window, and only time-outs move clocks."""
     return replace(scope, timers=tuple(f"g{g}/0" for g in range(len(scope.groups))))
 
 
 def scopes_of(table: Protocol) -> dict[str, Scope]:
-    """By name, the smallest first."""
+    """Return the scopes of a protocol by name, the smallest first."""
     scopes: tuple[Scope, ...] = SINGLE if table.single_replica else ONE_GROUP if table.single_group else GROUPS
     if table.broadcast:
         scopes = BROADCAST + (DETECTED if table.detector else ()) + (SUSPICIOUS if table.detector == "◇P" else ())

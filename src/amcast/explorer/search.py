@@ -24,7 +24,7 @@ class Limits:
 
 @dataclass
 class Found:
-    """A violation and the moves that lead to it; `calm`: and then nothing else goes wrong."""
+    """A violation and the moves that lead to it. `calm`: after them nothing else goes wrong."""
 
     property: str
     problem: str
@@ -79,7 +79,7 @@ class Search:
         return index
 
     def run(self, limits: Limits | None = None, progress: Callable[["Search"], None] | None = None) -> None:
-        """Until every state was seen, a limit is reached or a property is violated."""
+        """Go on until every state was seen, a limit is reached or a property is violated."""
         limits = limits or Limits()
         model = self.model
         deadline = time.monotonic() + limits.seconds if limits.seconds is not None else None
@@ -155,7 +155,7 @@ class Search:
             self.found = Found(violation.property, violation.problem, self.moves_to(index), calm)
 
     def ends(self) -> list[int]:
-        """The states from which no other was first reached: the ways to them pass through all states."""
+        """Return the states from which no other was first reached. The schedules to them pass through all states."""
         return [index for index in range(self.states) if not self.entered[index]]
 
 

@@ -12,7 +12,7 @@ Judge = Callable[[Sequence[Actor]], None]
 
 
 def retrace(setting: Setting, moves: Sequence[Move], calm: bool, at_state: Judge, at_end: Judge) -> Found | None:
-    """Make those of these moves that are possible, on real processes; what goes wrong, and after which of them."""
+    """Make the possible ones of these moves on real processes. Return what goes wrong, and after which of them."""
     try:
         run = RealRun(setting)
     except PropertyViolation as violation:
@@ -34,7 +34,7 @@ def retrace(setting: Setting, moves: Sequence[Move], calm: bool, at_state: Judge
 def shrink(setting: Setting, found: Found, at_state: Judge, at_end: Judge) -> Found:
     """Leave out pieces of the schedule, large ones first, as long as the same property is still violated.
 
-    On real processes an invariant may be violated before what was found: then that is what is shown.
+    On real processes an invariant may be violated earlier than what was found. Then that is what is shown.
     """
     shown = retrace(setting, found.moves, found.calm, at_state, at_end)
     if shown is None and found.property == "genuine":  # of a message, and not of the logs that are judged here

@@ -44,7 +44,7 @@ class Variable:
 
 
 def variables(process: Process, topology: Topology, protocol: str) -> dict[str, Variable]:
-    """By name; what a process knows of a message is a row each, such as `entries[c0:0].lts`."""
+    """Return the variables by name. What a process knows of a message has a row each, such as `entries[c0:0].lts`."""
     paper = GOTSMAN if protocol in ("skeen", "white_box") else {}
     found: dict[str, Variable] = {}
 
@@ -70,13 +70,13 @@ def variables(process: Process, topology: Topology, protocol: str) -> dict[str, 
 
 
 def is_compound(value: object) -> bool:
-    """An object of a protocol's own, to be shown attribute by attribute."""
+    """Return whether this is an object of a protocol's own, to be shown attribute by attribute."""
     plain = (list, tuple, dict, set, frozenset, AppMessage, Message)
     return type(value) not in ATOMS and not isinstance(value, plain) and bool(attributes(value))
 
 
 def show(name: str, value: object, topology: Topology) -> str:
-    """A value as the papers write it: (t, g) for a timestamp, (n, p) for a ballot, c0:0 for a message."""
+    """Write a value as the papers do: (t, g) for a timestamp, (n, p) for a ballot, c0:0 for a message."""
     name = name.lstrip("_")
     if value is None:
         return "-"

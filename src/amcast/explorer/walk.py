@@ -53,7 +53,7 @@ class Walks:
                 return
 
     def walk(self, most: int | None) -> None:
-        """From the start until nothing is possible, or for so many moves."""
+        """Walk from the start until nothing is possible, or for so many moves."""
         model = self.model
         state, grew = model.initial, True
         self.rank = {}
@@ -85,9 +85,9 @@ class Walks:
             self.found = Found(violation.property, violation.problem, made, calm)
 
     def choose(self, enabled: int) -> int:
-        """Any move in one walk; in the next the one that comes first in an order that seldom changes.
+        """Choose any move in one walk; in the next the first in an order that seldom changes.
 
-        So some channels are slow for long, which any order of all of them hardly ever makes them.
+        So some channels stay slow for long, which a free choice among all moves hardly ever makes them.
         """
         moves = []
         while enabled:

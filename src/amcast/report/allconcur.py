@@ -24,7 +24,7 @@ Drawn = tuple[Rows, Mapping[str, Rows]]  # what is drawn; what claims are measur
 
 
 def draw_runs(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
-    """Columns of the runs of all sweeps: Figures 3 and 4."""
+    """Draw columns of the runs of all sweeps: Figures 3 and 4."""
     from amcast.report import drawing
 
     config = ("network", "protocol", "replicas", "rounds", "batch", "payload", "seed")
@@ -36,7 +36,7 @@ def draw_runs(session: "SparkSession", figure: Figure, folder: Path, runs: Mappi
 
 
 def protocols_of(figure: Figure) -> list[str]:
-    """In the order in which the figure's file names them."""
+    """Return the protocols in the order in which the figure's file names them."""
     axes = (spec.axes["protocol"] for spec in figure.sweeps.values())
     return list(dict.fromkeys(name for axis in axes if isinstance(axis, tuple) for name in axis))
 
@@ -45,9 +45,11 @@ def protocols_of(figure: Figure) -> list[str]:
 
 
 def draw_estimates(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
-    """The formulas of §V-B with the measured durations of rounds: δ_u is half the latency of AllConcur+, δ_r that of
-    AllConcur. Ratios are to AllConcur. The printed latency averages over λ rounds, of which one is counted twice; that
-    of a message is `latency_ratio_per_message`."""
+    """Draw the formulas of §V-B, with the measured durations of rounds.
+
+    δ_u is half the latency of AllConcur+, δ_r that of AllConcur. Ratios are to AllConcur. The printed latency averages
+    over λ rounds, of which one is counted twice; `latency_ratio_per_message` is that of a message.
+    """
     from amcast.report import drawing
 
     found = {(row["protocol"], row["replicas"]): row for rows in runs.values() for row in rows}
@@ -84,7 +86,7 @@ def estimates(n: int, plus: Mapping[str, Any], base: Mapping[str, Any]) -> Itera
 
 
 def draw_rates(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
-    """What one server delivers over time, by the round."""
+    """Draw what one server delivers over time, by the round."""
     from amcast.report import drawing
 
     protocols = protocols_of(figure)
@@ -115,7 +117,7 @@ def draw_rates(session: "SparkSession", figure: Figure, folder: Path, runs: Mapp
 
 
 def total_of(rounds: Rows, seconds: float) -> dict[str, float]:
-    """Of the whole run; a median is over rounds."""
+    """Sum up a whole run. The median is over rounds."""
     return {
         "mean_rate": sum(row["transactions"] for row in rounds) / seconds,
         "median_rate": median(row["transactions_per_second"] for row in rounds),
@@ -127,7 +129,7 @@ def total_of(rounds: Rows, seconds: float) -> dict[str, float]:
 
 
 def draw_digraphs(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
-    """The reliable digraph of so many servers, a row each."""
+    """Draw the properties of the reliable digraph of so many servers, a row each."""
     from amcast.report import drawing
 
     servers = pa.table({"servers": pa.array(figure.digraphs, pa.int32())})

@@ -42,7 +42,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def draw_curves(path: Path, title: str, plot: Plot, rows: Rows) -> None:
-    """A panel per value, a line per protocol, from few clients to many."""
+    """Draw a panel per value and a line per protocol, from few clients to many."""
     panels = sorted({row[plot.panel] for row in rows})
     columns = 2 if len(panels) == 4 else min(MOST_COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
@@ -81,7 +81,10 @@ def line_name(row: Mapping[str, Any], plot: Plot) -> str:
 
 
 def draw_grid(path: Path, title: str, plot: Plot, rows: Rows) -> None:
-    """A line of panels per column of the rows, one beside the other per value of `panel`; rows in the order to draw."""
+    """Draw a line of panels per column of the rows, with a panel for each value of `panel`.
+
+    Rows come in the order in which they are drawn.
+    """
     panels = sorted({row[plot.panel] for row in rows}, reverse=True) if plot.panel else [""]
     sheet = Sheet(figsize=(max(6.5, 4.8 * len(panels)), 3.2 * len(plot.ys) + 0.6), layout="constrained")
     grid = sheet.subplots(len(plot.ys), len(panels), squeeze=False, sharex="col")
@@ -128,7 +131,7 @@ def plot_lines(axes: Any, plot: Plot, y: str, rows: Rows) -> None:
 
 
 def line_title(row: Mapping[str, Any], plot: Plot) -> str:
-    """Protocols by their titles, numbers with what they count."""
+    """Name a line: protocols by their titles, numbers with what they count."""
     values = [(row[name], LABELS.get(name, name)) for name in plot.line]
     return ", ".join(
         PROTOCOLS[value].title if value in PROTOCOLS else f"{value} {what}" if isinstance(value, int) else str(value)
@@ -137,7 +140,7 @@ def line_title(row: Mapping[str, Any], plot: Plot) -> str:
 
 
 def draw_rates(path: Path, title: str, plot: Plot, rounds: Rows, failures: Sequence[float]) -> None:
-    """Transactions over time, a line per protocol; crashes are marked."""
+    """Draw transactions over time, a line per protocol. Crashes are marked."""
     sheet = Sheet(figsize=(9, 4), layout="constrained")
     axes = sheet.add_subplot()
     for name in dict.fromkeys(row["protocol"] for row in rounds):
@@ -158,7 +161,7 @@ def draw_rates(path: Path, title: str, plot: Plot, rounds: Rows, failures: Seque
 
 
 def joined(rounds: Rows, seconds: float) -> tuple[list[float], list[float]]:
-    """Whole rounds, one after the other, until they have taken so long: when they end, transactions per second."""
+    """Join whole rounds until they have taken so long. Return when they end and the transactions per second."""
     ends: list[float] = []
     rates: list[float] = []
     since, transactions = 0.0, 0
@@ -172,7 +175,7 @@ def joined(rounds: Rows, seconds: float) -> tuple[list[float], list[float]]:
 
 
 def draw_timeline(path: Path, title: str, plot: Plot, bins: Rows, crashes: Rows) -> None:
-    """Throughput above, latency below, a line per place; the crashes and the new leaders are marked."""
+    """Draw throughput above and latency below, a line per place. Crashes and new leaders are marked."""
     sheet = Sheet(figsize=(9, 6), layout="constrained")
     above, below = sheet.subplots(2, 1, sharex=True)
     for place in plot.places:

@@ -97,13 +97,13 @@ class Figure:
 
 
 def figure_names() -> list[str]:
-    """Those that can be reproduced."""
+    """Return the figures that can be reproduced."""
     files = resources.files("amcast.report.figures").iterdir()
     return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
 
 
 def read_figure(name: str) -> dict[str, Any]:
-    """The file of a figure; UsageError, with the closest name, if there is none."""
+    """Read the file of a figure. Raises UsageError, with the closest name, if there is none."""
     known = figure_names()
     if name not in known:
         raise UsageError(f"unknown figure {name!r}: {meant(name, known)} 'amcast reproduce --list' lists them")
@@ -112,12 +112,12 @@ def read_figure(name: str) -> dict[str, Any]:
 
 
 def load_figure(name: str, scale: str) -> Figure:
-    """The figure with this name at this scale."""
+    """Return the figure with this name at this scale."""
     return figure_of(read_figure(name), name, scale)
 
 
 def figure_of(document: Mapping[str, Any], name: str, scale: str) -> Figure:
-    """A figure from what was read from its file."""
+    """Make a figure of what was read from its file."""
     for key in document:
         if key not in KEYS:
             raise UsageError(f"{name}.toml: unknown key {key!r}; {meant(key, KEYS)}")

@@ -21,7 +21,7 @@ Cell = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it, as HTML."""
+    """A heading and the HTML below it."""
 
     title: str
     body: str
@@ -29,12 +29,12 @@ class Section:
 
 
 def text(value: object) -> str:
-    """Safe inside an element and inside a quoted attribute."""
+    """Escape a text for an element or a quoted attribute."""
     return escape(str(value))
 
 
 def number(value: Cell) -> str:
-    """For people: about four digits, a dash for nothing."""
+    """Write a number for people: about four digits, a dash for nothing."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -48,7 +48,7 @@ def number(value: Cell) -> str:
 
 
 def table(caption: str, columns: Mapping[str, str], rows: Sequence[Mapping[str, Cell]], file: str = "") -> str:
-    """`columns` gives each column of `rows` its heading. Of a long table the first rows, and where the rest is."""
+    """Return a table. `columns` gives each column of `rows` its heading. A long table says where the rest is."""
     shown = rows[:MOST_ROWS]
     numeric = {name for name in columns if any(_is_number(row.get(name)) for row in shown)}
     head = "".join(f'<th scope="col"{_right(name in numeric)}>{text(title)}</th>' for name, title in columns.items())
@@ -81,7 +81,7 @@ def _cell(cell: Cell, is_number: bool) -> str:
 
 
 def _status(words: str) -> str:
-    """In its colour, if it is one."""
+    """Return a status in its colour, and other words as they are."""
     return (
         f'<span class="status {STATUS_CLASSES[words]}">{text(words)}</span>' if words in STATUS_CLASSES else text(words)
     )
@@ -110,7 +110,7 @@ def notes(lines: Iterable[str]) -> str:
 
 
 def tiles(figures: Sequence[tuple[str, str, str]]) -> str:
-    """The few numbers that matter most: what, how much, a word on it."""
+    """Show the few numbers that matter most: what, how much, a word on it."""
     items = "".join(
         f"<div><dt>{text(what)}</dt><dd>{_status(value)}<small>{text(remark)}</small></dd></div>"
         for what, value, remark in figures

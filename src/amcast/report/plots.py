@@ -77,7 +77,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Picture:
-    """`svg` stands in a page as it is; `alt` says what is to be seen, for those who do not see it."""
+    """A plot. `svg` stands in a page as it is, and `alt` says what is to be seen."""
 
     name: str
     title: str
@@ -87,7 +87,7 @@ class Picture:
 
 
 def cdf(lines: Sequence[Line]) -> Picture:
-    """Share of deliveries over latency in ms."""
+    """Plot the share of deliveries over latency in ms."""
     shown = lines[:MOST_SERIES]
 
     def draw(figure: "Figure", colour: Mapping[str, str]) -> None:
@@ -107,7 +107,7 @@ def cdf(lines: Sequence[Line]) -> Picture:
 
 
 def load_curve(lines: Sequence[Line]) -> Picture:
-    """Latency in ms (median, and p99 as `second`) over throughput, one point per load."""
+    """Plot latency in ms (median, and p99 as `second`) over throughput, one point per load."""
     shown = lines[:MOST_SERIES]
 
     def draw(figure: "Figure", colour: Mapping[str, str]) -> None:
@@ -129,7 +129,7 @@ def load_curve(lines: Sequence[Line]) -> Picture:
 
 
 def over_time(name: str, title: str, run: Timeline) -> Picture:
-    """A panel per group with its throughput, and one with the queue depth, with a mark where a process crashed."""
+    """Plot the throughput of each group in a panel, and the queue depth in another. Crashes are marked."""
     groups = list(run.rates)[:MOST_SERIES]
     edges = [*run.start_ms, run.end_ms[-1]]
 
@@ -172,7 +172,7 @@ def over_time(name: str, title: str, run: Timeline) -> Picture:
 
 
 def recoveries(points: Mapping[str, Sequence[float]]) -> Picture:
-    """How long groups were without a leader, one dot per crash."""
+    """Plot how long groups were without a leader, one dot per crash."""
     labels = list(points)[:MOST_SERIES]
 
     def draw(figure: "Figure", colour: Mapping[str, str]) -> None:
@@ -191,7 +191,7 @@ def recoveries(points: Mapping[str, Sequence[float]]) -> Picture:
 
 
 def message_counts(sends: Mapping[str, float]) -> Picture:
-    """Protocol messages per multicast, by type."""
+    """Plot protocol messages per multicast, by type."""
     shown = dict(sorted(sends.items(), key=lambda item: -item[1])[:12])
 
     def draw(figure: "Figure", colour: Mapping[str, str]) -> None:
@@ -263,7 +263,7 @@ def _saved(
 
 
 def _for_page(svg: str, alt: str, placeholders: Mapping[str, str]) -> str:
-    """What matplotlib writes, as it can stand in a page: no prologue, no metadata, variables for colours, few ids."""
+    """Fit what matplotlib writes into a page: no prologue, no metadata, variables for colours, few ids."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = svg.replace("xlink:href", "href")
@@ -301,7 +301,7 @@ def _label(axes: "Axes", colour: Mapping[str, str], x: str, y: str) -> None:
 def _scale(
     axes: "Axes", which: str, values: Sequence[float], from_zero: bool = False, log_from: float = LOGARITHMIC_FROM
 ) -> None:
-    """Logarithmic where the values differ by orders of magnitude."""
+    """Make the axis logarithmic where the values differ by orders of magnitude."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     positive = [value for value in values if value > 0]
@@ -332,7 +332,7 @@ def _legend(figure: "Figure", axes: "Axes", labels: Sequence[str], every: int = 
 
 
 def _plain(label: str) -> str:
-    """One printable line; not hidden by a leading underscore, which means something to matplotlib."""
+    """Make a label one printable line. matplotlib hides labels that begin with an underscore, so that is masked."""
     text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in label)
     text = text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"
     return f"\N{ZERO WIDTH SPACE}{text}" if text.startswith("_") else text

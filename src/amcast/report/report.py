@@ -31,7 +31,7 @@ TABLES_OF_A_SWEEP: Final = ("sweep",)
 
 @dataclass(frozen=True)
 class Report:
-    """Where it is, and what its reader should know."""
+    """Where a report is, and what its reader should know."""
 
     page: Path
     folder: Path
@@ -52,9 +52,9 @@ def report(
 ) -> Report:
     """Write the report on `source`, a trace or the folder of a sweep. Raises UsageError.
 
-    `verdicts` is the file that `amcast verify --json` wrote; by default `verdicts.json` in the folder, or
-    `<folder>-verdicts.json` beside it, if there is one. Or they are verdicts on just this trace, as dictionaries: of
-    these it is believed, of a file it is looked up. `columns` maps those of another system.
+    `verdicts` is the file that `amcast verify --json` wrote. By default it is `verdicts.json` in the folder, or
+    `<folder>-verdicts.json` beside it, if there is one. They may also be dictionaries: those are taken to be about this
+    trace, while a file is compared with it. `columns` maps the columns of another system.
     """
     source = Path(os.path.normpath(source))
     trace, lines, spec = contents(source)
@@ -89,7 +89,7 @@ def write_report(material: Material, place: Path, folder: Path) -> Report:
 
 
 def contents(source: Path) -> tuple[Path | None, pa.Table | None, dict[str, Any]]:
-    """The trace, and of a sweep the lines of its runs and its specification."""
+    """Return the trace and, of a sweep, the lines of its runs and its specification."""
     if not source.exists():
         raise UsageError(f"{source}: does not exist; expected a trace or the folder of a sweep; check the path")
     if not (source / "runs").is_dir():
@@ -111,7 +111,7 @@ def contents(source: Path) -> tuple[Path | None, pa.Table | None, dict[str, Any]
 def verdicts_on(
     trace: Path | None, source: Path, verdicts: Sequence[Mapping[str, Any]] | Path | None, columns: Columns | None
 ) -> Verdicts | None:
-    """None if there are none to be read, which is not the same as a list without any."""
+    """Return the verdicts on the trace. None means that there are none to read, which differs from an empty list."""
     if verdicts is None:
         places = [source / "verdicts.json", source.with_name(f"{source.name}-verdicts.json")]
         verdicts = next((place for place in places if place.is_file()), None)
@@ -124,7 +124,7 @@ def verdicts_on(
 
 
 def refuse_place(place: Path, folder: Path) -> None:
-    """An older report may be replaced, and nothing else."""
+    """Raise UsageError unless the place is free or holds an older report."""
     try:
         if place.suffix != ".html":
             raise UsageError(f"{place}: expected a name that ends in .html; choose another --out")
@@ -148,7 +148,7 @@ def is_ours(entry: Path) -> bool:
 
 
 def write(place: Path, folder: Path, text: str, tables: Mapping[str, pa.Table], pictures: Sequence[Picture]) -> None:
-    """The folder, then the page: each of them whole or not at all."""
+    """Write the folder and the page, each of them whole or not at all."""
     try:
         with whole_folder(folder) as unfinished:
             for name, table in tables.items():
@@ -163,7 +163,7 @@ def write(place: Path, folder: Path, text: str, tables: Mapping[str, pa.Table], 
 
 
 def flat(table: pa.Table) -> pa.Table:
-    """Lists and structs as JSON, for CSV has no such thing."""
+    """Write lists and structs as JSON, which CSV does not have."""
     columns = [
         pa.array([None if value is None else json.dumps(value) for value in column.to_pylist()], pa.string())
         if pa.types.is_nested(column.type)

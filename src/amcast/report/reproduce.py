@@ -43,7 +43,7 @@ ELSEWHERE: Final = "other scale"
 
 @dataclass(frozen=True)
 class Measured:
-    """A claim, and what came of it: the mean, the extremes where there are several, or why there is nothing."""
+    """A claim with its measured value: a mean, the extremes if there are several, or why there is nothing."""
 
     claim: FigureClaim
     value: float | None = None
@@ -54,7 +54,7 @@ class Measured:
 
     @property
     def status(self) -> str:
-        """Whether the claim is met, and if that cannot be said, why."""
+        """Say whether the claim is met or, if that cannot be said, why."""
         if self.value is None:
             return ELSEWHERE if self.elsewhere else NOT_MEASURED
         if not self.claim.compares:
@@ -64,7 +64,7 @@ class Measured:
         return DIFFERS if self.claim.differs else NOT_MET
 
     def document(self) -> dict[str, Any]:
-        """For JSON and CSV."""
+        """Return the claim for JSON and CSV."""
         return {
             "claim": self.claim.what,
             "paper": self.claim.paper,
@@ -82,7 +82,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Reproduced:
-    """A figure that was run."""
+    """The outcome of a figure."""
 
     figure: Figure
     scale: str
@@ -110,7 +110,7 @@ def reproduce(
     force: bool = False,
     watch: Callable[[str], Watch] | None = None,
 ) -> list[Reproduced]:
-    """Run these figures, one after the other. `watch` gives, for the name of a sweep, who is told of its progress."""
+    """Run these figures, one after the other. `watch` returns who is told of the progress of a sweep, by its name."""
     figures = [load_figure(name, scale) for name in names]
     with open_session("amcast reproduce", master=master, settings=settings, brief=True) as session:
         return [reproduce_figure(session, figure, scale, out, force, watch) for figure in figures]
@@ -201,7 +201,7 @@ def only(figure: Figure) -> str:
 
 
 def measure(claim: FigureClaim, sweeps: Mapping[str, Rows], scale: str = "") -> Measured:
-    """What a claim is about, as it came out."""
+    """Measure a claim on these rows."""
     if claim.scale and scale and claim.scale != scale:
         return Measured(claim, why_not=f"only with --scale {claim.scale}", elsewhere=True)
     if not sweeps:
@@ -229,7 +229,7 @@ def of_values(claim: FigureClaim, values: list[float]) -> Measured:
 
 
 def select(rows: Rows, where: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The rows with these values; "most" and "least" are the extremes among those that have the other values."""
+    """Return the rows with these values. "most" and "least" are extremes among rows with the other values."""
     found = [row for row in rows if all(row.get(key) == value for key, value in where.items() if value not in EXTREMES)]
     for key, value in where.items():
         if value in EXTREMES and found:
@@ -239,7 +239,7 @@ def select(rows: Rows, where: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def same_point(row: Mapping[str, Any], other: Mapping[str, Any], claim: FigureClaim) -> bool:
-    """Equal in the configuration, but for what the claim compares."""
+    """Return whether two rows have one configuration, apart from what the claim compares."""
     config = RUN_SCHEMA.names[1 : RUN_SCHEMA.names.index("seed")]
     compared = {*(claim.where or {}), *(claim.over or {})}
     return all(row.get(name) == other.get(name) for name in config if name not in compared)

@@ -67,7 +67,7 @@ class Material:
 
     @cached_property
     def runs(self) -> list[dict[str, Any]]:
-        """Each run with its configuration, its throughput and its latency to the first delivery."""
+        """The runs, each with its configuration, its throughput and its latency to the first delivery."""
         if "runs" not in self.tables:
             return [_of_line(line) for line in self.rows("sweep")]
         wanted = ("p50_ms", "p99_ms")
@@ -80,7 +80,7 @@ class Material:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """What the numbers of the page rest on."""
+        """The evidence that the numbers of the page rest on."""
         return evidence_of(self.runs)
 
     @cached_property
@@ -94,7 +94,7 @@ class Material:
 
     @cached_property
     def doubts(self) -> list[str]:
-        """Why the page cannot be taken for what it seems to say; empty if it can."""
+        """The reasons not to take the page for what it seems to say; empty if there are none."""
         if self.verdicts is None:
             return silences(self.runs)
         if not self.verdicts.rows:
@@ -112,7 +112,7 @@ class Material:
 
 
 def _of_line(line: Row) -> dict[str, Any]:
-    """A line of a sweep, with the names that the tables of metrics have."""
+    """Give a line of a sweep the names that the tables of metrics have."""
     return {
         **{name: line.get(name) for name in ("run", "seed", *LOAD)},
         "skew_ms": (line["skew_ns"] or 0) / 1e6,
@@ -201,7 +201,7 @@ def _by_whom(seen: Evidence) -> str:
 
 
 def sections(material: Material, pictures: list[Picture], folder: str) -> list[Section]:
-    """All sections that have something to say; `pictures` gets the plots that are in them."""
+    """Return all sections that have something to say. Their plots are added to `pictures`."""
     makers = {
         "Verdicts": _verdicts,
         "Failures": _failures,
@@ -278,12 +278,12 @@ def _latency(material: Material, pictures: list[Picture], folder: str) -> Iterat
 
 
 def _in_order(values: Iterable[Any]) -> list[tuple[bool, Any]]:
-    """To sort by: what is not given comes first."""
+    """Return a key to sort by: what is not given comes first."""
     return [(value is not None, value) for value in values]
 
 
 def _of_interest(columns: Mapping[str, str], rows: Sequence[Row]) -> dict[str, str]:
-    """Without the columns that are null everywhere, as those in δ where it is not known."""
+    """Drop the columns that are null everywhere, such as those in δ where it is not known."""
     return {name: title for name, title in columns.items() if any(row.get(name) is not None for row in rows)}
 
 
@@ -293,7 +293,7 @@ def _of_many(lines: Sequence[Line], note: str) -> str:
 
 
 def _label(config: Row, names: Sequence[str]) -> str:
-    """What sets this configuration apart."""
+    """Say what sets this configuration apart."""
     parts = []
     for name in names:
         value = config[name]
@@ -307,12 +307,12 @@ def _label(config: Row, names: Sequence[str]) -> str:
 
 
 def _times(plan: str) -> str:
-    """`g0/0@5000000ns` as `g0/0@5ms`."""
+    """Write `g0/0@5000000ns` as `g0/0@5ms`."""
     return re.sub(r"(\d+)ns\b", lambda found: f"{int(found[1]) / 1e6:g}ms", plan)
 
 
 def _load_lines(material: Material) -> list[Line]:
-    """A curve for each configuration, with a point for each load: means over the seeds."""
+    """Return a curve for each configuration, with a point for each load: means over the seeds."""
     apart = [name for name in material.varying if name not in ("clients", "rate")]
     curves: dict[tuple[Any, ...], dict[tuple[float, float], list[Row]]] = defaultdict(lambda: defaultdict(list))
     for run in material.runs:
@@ -331,7 +331,7 @@ def _load_lines(material: Material) -> list[Line]:
 
 
 def _cdf_lines(material: Material) -> list[Line]:
-    """First and last delivery of one configuration; of several, the first delivery of each at its highest load."""
+    """Return first and last deliveries of one configuration, or the first of several at their highest loads."""
     curves: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in material.rows("latency_cdf"):
         curves[(*(row[name] for name in LOAD), row["role"])].append(row)
@@ -402,7 +402,7 @@ def _timeline(rows: Sequence[Row], crashes: Sequence[tuple[str, float]]) -> Time
 
 
 def _in_bins(rows: Sequence[Row], name: str, bins: Iterable[int], carried: bool = False) -> list[float]:
-    """One value for each bin: 0, or what it was before, where there is none."""
+    """Return one value for each bin: 0, or what it was before, where there is none."""
     known = {row["bin"]: row[name] for row in rows}
     values: list[float] = []
     for place in bins:
@@ -472,7 +472,7 @@ def _convoy(material: Material, pictures: list[Picture], folder: str) -> Iterato
 
 
 def _pooled(rows: Sequence[Row]) -> dict[str, Any]:
-    """Runs of one configuration, taken together."""
+    """Take runs of one configuration together."""
     samples = sum(row["samples"] for row in rows)
     over_delta = [row["delayed_over_delta"] for row in rows if row["delayed_over_delta"] is not None]
     deltas = [row["collision_free_delta"] for row in rows if row["collision_free_delta"] is not None]

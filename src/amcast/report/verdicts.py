@@ -34,13 +34,13 @@ class Judged:
     counterexample: Sequence[Row]
 
     def is_about(self, deliveries: Deliveries) -> bool:
-        """False if the run is not here, or here with another number of deliveries."""
+        """Return whether the run is here, with as many deliveries."""
         here = deliveries.get(self.run)
         return here is not None and (not self.says or here == self.evidence.deliveries)
 
 
 def judged(verdict: Row, deliveries: Deliveries, doubt: str = "") -> Judged:
-    """A verdict of a file that is about another trace (`doubt` says so) is not ok here."""
+    """Judge a verdict of a file. If it is about another trace (`doubt` says so), it is not ok here."""
     evidence = evidence_in(verdict)
     status, reason = verdict["status"], verdict.get("reason") or ""
     if status == "ok" and (doubt or not evidence):
@@ -98,7 +98,7 @@ def worst_of(verdicts: Sequence[Judged]) -> str:
 
 
 def tile(given: Verdicts, verdicts: Sequence[Judged], deliveries: Deliveries) -> tuple[str, str]:
-    """`ok` only if every property of every run is, none that was asked for is missing, and all are about these runs."""
+    """Return `ok` only if every verdict is, none that was asked for is missing, and all are about these runs."""
     status, remark = worst_of(verdicts), tally(given, verdicts)
     if doubts(given, verdicts, deliveries):
         return ("unknown" if status == "ok" else status), f"{remark}; see the notes"
@@ -106,13 +106,13 @@ def tile(given: Verdicts, verdicts: Sequence[Judged], deliveries: Deliveries) ->
 
 
 def tally(given: Verdicts, verdicts: Sequence[Judged]) -> str:
-    """As the tile and the terminal say it: `4 of 5 verdicts ok`, or `1 of 1 verdict ok, order only`."""
+    """Count the verdicts: `4 of 5 verdicts ok`, or `1 of 1 verdict ok, order only`."""
     text = f"{Counter(verdict.status for verdict in verdicts)['ok']:,} of {count(len(verdicts), 'verdict')} ok"
     return text if set(ALWAYS) <= set(given.asked) else f"{text}, {', '.join(given.asked)} only"
 
 
 def summary(given: Verdicts, verdicts: Sequence[Judged], deliveries: Deliveries) -> str:
-    """One line for the terminal, with the properties that are not ok."""
+    """Return one line for the terminal, with the properties that are not ok."""
     status, _ = tile(given, verdicts, deliveries)
     said = [f"verified {status}: {tally(given, verdicts)}"]
     for name in ("violated", "unknown"):
@@ -122,7 +122,7 @@ def summary(given: Verdicts, verdicts: Sequence[Judged], deliveries: Deliveries)
 
 
 def section(verdicts: Sequence[Judged]) -> Iterator[str]:
-    """A row per property with its worst verdict and what all of its verdicts rest on; then counter-examples."""
+    """Yield a row per property, with its worst verdict and what its verdicts rest on, then counter-examples."""
     by_property: dict[str, list[Judged]] = defaultdict(list)
     for verdict in verdicts:
         by_property[verdict.property].append(verdict)
