@@ -33,7 +33,7 @@ class Found:
 
 
 class Search:
-    """`at_state` and `at_rest` look at states; they raise PropertyViolation."""
+    """A search through all states. `at_state` and `at_rest` look at states and raise PropertyViolation."""
 
     def __init__(
         self,

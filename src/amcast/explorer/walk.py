@@ -12,7 +12,7 @@ CHANGE = 0.1  # how likely a channel becomes slow at a move
 
 
 class Walks:
-    """`at_state` and `at_rest` look at states, `at_end` at the moves of a walk; they raise PropertyViolation."""
+    """Random walks. `at_state` and `at_rest` look at states, `at_end` at the moves; they raise PropertyViolation."""
 
     def __init__(
         self,

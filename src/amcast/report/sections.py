@@ -12,8 +12,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from amcast.checks.evidence import Evidence, count
+from amcast.checks.evidence import Evidence
 from amcast.checks.verdict_file import Verdicts
+from amcast.core.plural import count
 from amcast.protocols import PROTOCOLS
 from amcast.report import plots
 from amcast.report import verdicts as report_verdicts
