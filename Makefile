@@ -125,7 +125,7 @@ lock:
 	@mkdir -p build; $(FIND_PYTHON); test -x build/uv/bin/uv || { $$python -m venv build/uv && build/uv/bin/python -m pip install -qq uv; }
 	@rm -f build/lock
 	@build/uv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
-	  --group dev -o build/lock pyproject.toml >/dev/null
+	  --all-extras --group dev -o build/lock pyproject.toml >/dev/null
 	@{ echo "# All that .venv holds, for every platform and Python 3.11 or newer. Written by: make lock"; cat build/lock; } >requirements.lock
 
 clean:

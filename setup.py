@@ -2,7 +2,7 @@
 
 Without mypy or a C compiler the install is plain Python, and one line says so. AMCAST_COMPILE decides the rest:
     unset   whatever goes wrong while compiling, the install goes on as plain Python
-    1       what mypyc or the C compiler rejects is an error (the Makefile)
+    1       what mypyc or the C compiler rejects is an error, and compiling is quick rather than thorough (the Makefile)
     0       do not compile
 """
 
@@ -14,8 +14,14 @@ import tempfile
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError
 
 WISH = os.environ.get("AMCAST_COMPILE", "")
+
+# What mypyc sees is the same everywhere: no configuration, nothing of what is or is not installed. Types are judged by
+# `make check`; here, modules that are not compiled are read for their types alone.
+MYPY = ["--config-file=", "--no-site-packages", "--follow-imports=silent", "--ignore-missing-imports"]
 
 
 def sources() -> list[str]:
@@ -41,13 +47,19 @@ def probe_compiler() -> None:
             raise FileNotFoundError(f"{command[0]} fails to compile against the headers in {include}") from problem
 
 
+def say_plain(reason: str) -> None:
+    print(f"warning: amcast is not compiled, it runs as plain Python: {reason}", file=sys.stderr)
+
+
 def extensions() -> list[Extension]:
     from mypyc.build import mypycify
 
     probe_compiler()
-    found: list[Extension] = mypycify(sources(), opt_level="1", debug_level="0", group_name="amcast")
-    for extension in found:
-        extension.optional = WISH != "1"
+    level = "1" if WISH == "1" else "2"
+    found: list[Extension] = mypycify([*MYPY, *sources()], opt_level=level, debug_level="0", group_name="amcast")
+    if WISH != "1" and sys.platform != "win32":
+        for extension in found:
+            extension.extra_compile_args.append("-Wno-error")  # a newer compiler's new warning is no reason to be slow
     return found
 
 
@@ -60,10 +72,28 @@ def extensions_if_possible() -> list[Extension]:
         if WISH == "1":
             raise
         reason = "mypyc found errors"
-    print(f"warning: amcast is not compiled, it runs as plain Python: {reason}", file=sys.stderr)
+    say_plain(reason)
     return []
+
+
+class AllOrNothing(build_ext):
+    """Builds all extensions, or none: each is only the name of a module in the one library that holds their code."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except (BaseError, CCompilerError) as problem:
+            if WISH == "1":
+                raise
+            say_plain(str(problem))
+            for built in self.get_outputs():
+                Path(built).unlink(missing_ok=True)
+            self.extensions = []
 
 
 # Only a build needs the extensions: metadata and source archives should not wait for a compiler.
 BUILDS = {"build", "build_ext", "bdist_wheel", "editable_wheel", "develop", "install"}
-setup(ext_modules=extensions_if_possible() if WISH != "0" and BUILDS & set(sys.argv) else [])
+setup(
+    ext_modules=extensions_if_possible() if WISH != "0" and BUILDS & set(sys.argv) else [],
+    cmdclass={"build_ext": AllOrNothing},
+)

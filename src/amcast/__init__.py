@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from amcast.service import connect, connect_sync, run_node
     from amcast.study import check, explore, simulate
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = [
     "AmcastError",
     "Client",

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from amcast import compiled
 from amcast.core.application import StateMachine
 from amcast.errors import UsageError
+from amcast.installed import build
 from amcast.protocols import PROTOCOLS, protocol
 from amcast.runtime.client import DEADLINE, Client, SyncClient
 from amcast.runtime.config import ClusterConfig, load_config
@@ -75,7 +77,10 @@ def run_node(
     """
     loaded = load(cluster)
     path = Path(trace) if trace else None
-    serve(Node(loaded, name, protocol(loaded.protocol), app, path, Log(name, level), new=new, rejoin=rejoin))
+    log = Log(name, level)
+    if not compiled():
+        log.warning("slow", build=build())
+    serve(Node(loaded, name, protocol(loaded.protocol), app, path, log, new=new, rejoin=rejoin))
 
 
 def serve_kv(

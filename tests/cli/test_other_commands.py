@@ -11,12 +11,13 @@ from calling import Amcast, Program
 
 import amcast as package
 from amcast.claims.table import Claim
+from amcast.installed import build
 from amcast.protocols import PROTOCOLS
 
 
 def test_the_version_says_what_is_running(program: Program) -> None:
     out, err = program("--version").communicate()
-    assert (out, err) == (f"amcast 0.1.0 ({'compiled' if package.compiled() else 'interpreted'})\n", "")
+    assert (out, err) == (f"amcast {package.__version__} ({build()})\n", "")
 
 
 def test_the_version_needs_nothing_that_is_slow_to_import() -> None:

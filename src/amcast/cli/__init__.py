@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from amcast import __version__, compiled
+from amcast import __version__
 from amcast.cli.certs import certs
 from amcast.cli.claims import claims
 from amcast.cli.cluster import cluster_commands
@@ -36,6 +36,7 @@ from amcast.cli.verify import verify
 from amcast.cli.view import view
 from amcast.cli.watch import watch
 from amcast.errors import AmcastError
+from amcast.installed import build, remedy
 
 __all__ = ["main", "run"]
 
@@ -57,7 +58,7 @@ app.add_typer(ledger_commands, name="ledger")
 
 def show_version(wanted: bool) -> None:
     if wanted:
-        print(f"amcast {__version__} ({'compiled' if compiled() else 'interpreted'})")
+        print(f"amcast {__version__} ({build()})")
         raise typer.Exit()
 
 
@@ -91,6 +92,12 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except typer.TyperException as error:
         return usage_error(error)
+    except ModuleNotFoundError as error:
+        missing = remedy(error)
+        if missing is None:
+            raise
+        complain(f"{arguments[0]} {missing}")
+        return 2
     except KeyboardInterrupt:
         complain("interrupted")
         return 130

@@ -15,6 +15,7 @@ import typer
 
 from amcast.cli.output import complain, progress_bar, report_console
 from amcast.errors import UsageError
+from amcast.installed import remedy
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -169,10 +170,11 @@ def verify_and_report(console: "Console", trace: Path) -> "list[Verdict]":
 
     try:
         verdicts, page = on_spark(trace)
-    except (ImportError, UsageError) as error:
-        if isinstance(error, ImportError) and (error.name or "").startswith("amcast"):
+    except (ModuleNotFoundError, UsageError) as error:
+        reason = str(error) if isinstance(error, UsageError) else remedy(error)
+        if reason is None:
             raise  # a fault of ours, not of the machine
-        complain(f"without Spark there is no report, and the trace is verified in this process: {error}")
+        complain(f"without Spark there is no report, and the trace is verified in this process: {reason}")
         verdicts, page = judge(trace), None
     console.print(Text("verified" if page is None else "verified on Spark", style="bold"))
     print_verdicts(console, verdicts)

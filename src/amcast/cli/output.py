@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -73,8 +74,10 @@ def refuse_file(out: Path | None) -> None:
 
 
 def refuse_used_folder(out: Path | None, force: bool) -> None:
-    """Raise UsageError for a folder that holds something, unless it may be replaced."""
+    """Complain of a folder that holds something, or of a library that writes traces, before the work and not after."""
     refuse_file(out)
+    if out is not None:
+        import_module("amcast.tracefile")
     if out is not None and not force and out.exists() and any(out.iterdir()):
         raise UsageError(f"{out}: is not an empty folder; expected a new or empty one; use --force or another --out")
 

@@ -30,7 +30,6 @@ from amcast.sim.world import Workload, World
 from amcast.swarm.broadcasts import broadcast_trial
 from amcast.swarm.open_groups import open_groups_trial
 from amcast.swarm.trial import DELTA, Trial, draw_network, judge_always, lost_with_sender
-from amcast.tracefile import ParquetRecorder
 
 BOUND = 500  # δ from the calm, or from a later multicast, until every correct destination has delivered
 MOST = 400_000  # messages in a run: Optimistic in 4 groups of 5 takes 122,000
@@ -240,6 +239,8 @@ def said(verdict: Verdict) -> str:
 
 def write_trace(name: str, seed: int, path: Path) -> None:
     """Run the trial of a seed once more and keep its full trace."""
+    from amcast.tracefile import ParquetRecorder  # needs pyarrow, which no other part of a swarm does
+
     with ParquetRecorder(path, full=True) as recorder:
         trial = make_trial(protocol(name), seed, recorder)
         try:
