@@ -48,7 +48,7 @@ def codecs() -> Iterator[tuple[str, tuple[type[Message], ...], Codec]]:
     yield "requests", REQUESTS, codec_of(REQUESTS, GROUPS)
     yield "answers", ANSWERS, codec_of(ANSWERS, GROUPS)
     kinds = (records.Promised, records.Adopted, records.Accepted, records.Delivered, records.Summary, records.Held,
-             records.Remembered, records.Joining)  # fmt: skip
+             records.Remembered, records.Rejoining)  # fmt: skip
     yield "white_box records", kinds, records.RECORDS
 
 

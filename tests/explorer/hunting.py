@@ -11,13 +11,8 @@ from amcast.explorer.scope import Scope
 from amcast.explorer.scopes import scopes_of
 from amcast.explorer.search import Limits
 from amcast.protocols import protocol
-from amcast.protocols.white_box import replica as white_box
-from amcast.protocols.white_box import state as white_box_state
 from tests.explorer.table import AFTER, FOUND
 from tests.mutants import (
-    Mutant,
-    load,
-    replace,
     test_allconcur,
     test_black_box,
     test_optimistic,
@@ -231,13 +226,9 @@ FAILING = (
 )  # fmt: skip
 
 
-def white_box_table(broken: Mutant) -> Protocol:
-    return replace(protocol("white_box"), replica=load(broken, white_box_state, white_box).WhiteBox)
-
-
 TABLES: dict[str, Callable[[], Protocol]] = {
     **{f"skeen: {m.name}": partial(test_skeen.table, m) for m in test_skeen.MUTANTS},
-    **{f"white_box: {m.name}": partial(white_box_table, m) for m in test_white_box.MUTANTS},
+    **{f"white_box: {m.name}": partial(test_white_box.broken_table, m) for m in test_white_box.MUTANTS},
     **{
         f"{name}: {m.name}": partial(test_black_box.broken_table, name, cls, modules, m)
         for name, cls, modules, m in test_black_box.ALL

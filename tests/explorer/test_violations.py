@@ -9,9 +9,7 @@ from amcast.explorer.exploration import Exploration, explore, retell
 from amcast.explorer.scope import Scope
 from amcast.explorer.scopes import scope_named
 from amcast.protocols import protocol
-from amcast.protocols.white_box import replica as white_box
-from amcast.protocols.white_box import state as white_box_state
-from tests.mutants import Mutant, load, replace, test_skeen, test_white_box
+from tests.mutants import Mutant, test_skeen, test_white_box
 
 TWICE = Scope("twice", "a client sends one after the other", (1, 1), (("c0", (0, 1)), ("c0", (0, 1))), at_once=True)
 FALLEN = Scope(
@@ -36,7 +34,7 @@ def skeen_mutant(name: str) -> Protocol:
 
 def white_box_mutant(name: str) -> Protocol:
     broken: Mutant = next(mutant for mutant in test_white_box.MUTANTS if mutant.name == name)
-    return replace(protocol("white_box"), replica=load(broken, white_box_state, white_box).WhiteBox)
+    return test_white_box.broken_table(broken)
 
 
 def shown_by(table: Protocol, found: Exploration) -> str:

@@ -8,6 +8,7 @@ import pytest
 from amcast.core.process import Protocol
 from amcast.protocols import protocol
 from amcast.protocols.black_box import fastcast, ft_skeen, multi_paxos, paxos_amcast, replicated_log
+from amcast.protocols.parts import collection, leader_candidate
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.scenarios import test_black_box as scenarios
 
@@ -16,7 +17,7 @@ SEEDS = range(150)
 LOG = [
     mutant(
         "no_wait_for_new_state_acks",
-        ("        if len(self.new_state_acks) + 1 < self.majority:\n            return\n", ""),
+        ("        if len(self.followers) + 1 < self.majority:\n            return False\n", ""),
     ),
     mutant(
         "longest_log_of_any_ballot",
@@ -32,7 +33,7 @@ LOG = [
             "vote.cballot > best.cballot",
         ),
     ),
-    mutant("third_vote_counts", (" or self.cballot == msg.b:  # once per ballot", ":")),
+    mutant("third_vote_counts", (" or self.cballot == b:  # l.43, once per ballot", ":")),
     mutant("gap_in_the_log", ("        if msg.i != self.length():", "        if False:")),
     mutant("stuck_follower_not_heard", ("        self.seen_ballot = max(self.seen_ballot, msg.ballot)\n", "")),
     mutant("old_ballot_joined", ("        if b <= self.ballot:", "        if b <= self.cballot:")),
@@ -134,7 +135,7 @@ SKEEN = [
             "            known.slot = Slot(known.mid, known.lts)\n",
         ),
     ),
-    mutant("collection_by_own_floor", ("min([self.floors[g] for g in known.m.dest])", "self.floors[self.g0]")),
+    mutant("collection_by_own_floor", ("            if self.floors[g] < entry.gts:", "            if False:")),
     mutant(
         "duplicates_forgotten_too_early",
         ("        if known is None and not self.done.contains(mid):", "        if known is None:"),
@@ -165,10 +166,10 @@ FASTCAST = [
 ]
 
 CASES: list[tuple[str, str, tuple[ModuleType, ...], list[Mutant]]] = [
-    ("multi_paxos", "MultiPaxos", (replicated_log, multi_paxos), LOG[1:] + PAXOS[-1:]),
-    ("paxos_amcast", "PaxosAmcast", (replicated_log, multi_paxos, paxos_amcast), PAXOS),
-    ("ft_skeen", "FtSkeen", (replicated_log, ft_skeen), LOG + SKEEN),
-    ("fastcast", "FastCast", (replicated_log, ft_skeen, fastcast), FASTCAST),
+    ("multi_paxos", "MultiPaxos", (leader_candidate, replicated_log, multi_paxos), LOG[1:] + PAXOS[-1:]),
+    ("paxos_amcast", "PaxosAmcast", (leader_candidate, replicated_log, multi_paxos, paxos_amcast), PAXOS),
+    ("ft_skeen", "FtSkeen", (leader_candidate, replicated_log, collection, ft_skeen), LOG + SKEEN),
+    ("fastcast", "FastCast", (leader_candidate, replicated_log, collection, ft_skeen, fastcast), FASTCAST),
 ]
 ALL = [(name, cls, modules, broken) for name, cls, modules, mutants in CASES for broken in mutants]
 

@@ -10,12 +10,14 @@ from amcast.protocols.optimistic import baseline, optimistic, senders_to, wait_w
 from amcast.protocols.optimistic import log_learners as log_streams
 from amcast.protocols.optimistic import messages as oam_messages
 from amcast.protocols.optimistic import reliable_multicast as fifo_reliable_multicast
+from amcast.protocols.parts import leader_candidate
 from amcast.protocols.white_box import client as white_box_client
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.scenarios import test_optimistic as scenarios
 
 MODULES = (
     white_box_client,
+    leader_candidate,
     replicated_log,
     log_streams,
     fifo_reliable_multicast,

@@ -1,13 +1,18 @@
 """Every guard of White-Box that we know to matter, broken one at a time."""
 
+import sys
+
 import pytest
 
+from amcast.core.process import Protocol
 from amcast.protocols import protocol
+from amcast.protocols.parts import collection, leader_candidate
+from amcast.protocols.white_box import messages as white_box_messages
 from amcast.protocols.white_box import replica as white_box
-from amcast.protocols.white_box import state as white_box_state
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.scenarios import test_white_box as scenarios
 
+MODULES = (leader_candidate, collection, white_box_messages, white_box)
 SEEDS = range(400)
 
 MUTANTS = [
@@ -21,7 +26,7 @@ MUTANTS = [
     ),
     mutant(
         "no_wait_for_new_state_acks",
-        ("        if len(self.new_state_acks) + 1 < self.quorum[self.g0]:\n            return\n", ""),
+        ("        if len(self.followers) + 1 < self.majority:\n            return False\n", ""),
     ),
     mutant("acks_counted_without_comparing_vectors", ("if vote.bal is bal or vote.bal == bal:", "if True:")),
     mutant("clock_not_raised_at_accept", ("            self.clock = time_of(gts)  # l.14", "            pass")),
@@ -31,7 +36,7 @@ MUTANTS = [
         ("            if session.contains(seq_of(m.mid)):\n                return None\n", ""),
         ('        assert entry is not None, "a message above max_delivered_gts was delivered before"\n', ""),
     ),
-    mutant("third_vote_counts", (" or self.cballot == msg.b:  # l.43, once per ballot", ":")),
+    mutant("third_vote_counts", (" or self.cballot == b:  # l.43, once per ballot", ":")),
     mutant("gap_in_deliveries_accepted", ("if msg.prev_gts > self.max_delivered_gts:", "if False:")),
     mutant(
         "no_retry_after_recovery",
@@ -43,7 +48,7 @@ MUTANTS = [
     mutant("no_retry_by_timer", ("            if entry.retry_at <= self.now:", "            if False:")),
     mutant("collection_by_own_floor", ("            if self.floors[g] < entry.gts:", "            if False:")),
     mutant("stuck_follower_not_heard", ("        self.seen_ballot = max(self.seen_ballot, msg.ballot)\n", "")),
-    mutant("accepts_of_other_ballots_taken", (" or entry.bal[i] != self.cballot:  # l.11", ":")),
+    mutant("accepts_of_other_ballots_taken", (" or entry.bal[i] != self.candidate.cballot:  # l.11", ":")),
     mutant(
         "accepted_in_any_ballot_survives",
         ("elif ack.cballot == newest and m.mid not in merged:", "elif m.mid not in merged:"),
@@ -77,20 +82,20 @@ MUTANTS = [
     mutant(
         "old_acks_count_again",
         (
-            "        self.new_leader_acks = {}\n        self.new_state_acks = {}\n",
-            "        self.new_leader_acks = {}\n",
+            "        self.votes = {}\n        self.followers = {}\n        return",
+            "        self.votes = {}\n        return",
         ),
     ),
     mutant(
         "leads_again_in_its_old_ballot",
-        ("        recovers = self.pid in self.new_leader_acks", "        recovers = True"),
+        ("        recovers = self.process.pid in self.votes", "        recovers = True"),
     ),
     mutant(
         "snapshot_leaves_out_what_counts_as_recorded",
         ("            entry.recorded = entry.phase >= ACCEPTED\n", "            pass\n"),
         ("if e.recorded]", "if e.phase >= ACCEPTED]"),
     ),
-    mutant("promise_not_durable", ("            self.save(Promised(b))\n", "            pass\n")),
+    mutant("promise_not_durable", ("                self.save(Promised(b))\n", "                pass\n")),
     mutant(
         "acceptance_not_durable", ("            self.save(Accepted(m, entry.lts, self.clock))\n", "            pass\n")
     ),
@@ -104,31 +109,34 @@ MUTANTS = [
     ),
     mutant(
         "promises_while_it_joins",
-        ("        if self.joining:\n            return\n        if b <= self", "        if b <= self"),
+        ("        if self.rejoining:\n            return False\n        if b <= self", "        if b <= self"),
     ),
-    mutant("joins_any_ballot", ("if self.joining and msg.b > self.join_above:", "if self.joining:")),
-    mutant("forgets_that_it_joins", ("            records.append(Joining(self.join_above))\n", "            pass\n")),
-    mutant("old_answers_count_after_a_loss", ("        self.new_leader_acks.pop(pid, None)\n", "")),
+    mutant("joins_any_ballot", ("if self.rejoining and b > self.rejoin_above:", "if self.rejoining:")),
+    mutant(
+        "forgets_that_it_joins",
+        ("records.append(Rejoining(candidate.rejoin_above))\n", "pass\n"),
+    ),
+    mutant("old_answers_count_after_a_loss", ("        self.votes.pop(pid, None)\n", "")),
     mutant(
         "old_deliveries_count_after_a_loss",
-        ("        self.delivered_by[self.topology.rank_of[pid]] = BOTTOM\n", ""),
+        ("        self.collection.delivered_by[self.topology.rank_of[pid]] = BOTTOM\n", ""),
     ),
     mutant("new_state_not_durable", ("            self.save(Adopted(b, clock, state))\n", "            pass\n")),
     mutant(
         "leads_on_after_a_restart",
         (
-            "        self.status = RECOVERING if leads or self.joining or self.ballot != self.cballot else FOLLOWER\n",
-            "        self.status = LEADER if leads and self.ballot == self.cballot else FOLLOWER\n",
+            "self.status = RECOVERING if leads or self.rejoining or self.ballot != self.cballot else FOLLOWER\n",
+            "self.status = LEADER if leads and self.ballot == self.cballot else FOLLOWER\n",
         ),
     ),
     mutant(
         "a_member_that_missed_a_delivery_is_not_helped",
-        ("            self.bring_up(self.group[rank], msg.delivered)", "            pass"),
+        ("            self.bring_up(sender, msg.delivered)", "            pass"),
     ),
     mutant(
         "a_member_that_missed_the_new_state_is_not_helped",
         (
-            "        if msg.cballot < self.cballot:\n            self.must_recover = True",
+            "        if self.lagged(rank):\n            self.must_recover = True",
             "        if False:\n            pass",
         ),
     ),
@@ -140,9 +148,14 @@ MUTANTS = [
 ]
 
 
+def broken_table(broken: Mutant) -> Protocol:
+    replica = load(broken, *MODULES).WhiteBox
+    messages = sys.modules[f"mutant_{broken.name}_messages"].MESSAGES
+    return replace(protocol("white_box"), replica=replica, messages=messages)
+
+
 def caught(broken: Mutant, monkeypatch: pytest.MonkeyPatch) -> str:
-    module = load(broken, white_box_state, white_box)
-    table = replace(protocol("white_box"), replica=module.WhiteBox)
+    table = broken_table(broken)
     monkeypatch.setattr(scenarios, "UNDER_TEST", [table])
     for name in scenarios.SCENARIOS:
         try:

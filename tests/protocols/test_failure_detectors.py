@@ -1,7 +1,7 @@
 """Who is suspected when: P never forgives, ◇P does, and only those who are watched count."""
 
 from amcast.core.process import Params
-from amcast.protocols.parts.failure_detectors import FailureDetector
+from amcast.protocols.parts.failure_detectors import CALM, MOST_PATIENCE, FailureDetector
 
 PARAMS = Params(1, 10, 100)
 
@@ -25,3 +25,25 @@ def test_who_is_new_has_time() -> None:
     detector = FailureDetector((1,), 4, PARAMS, 0)
     detector.watch((2, 3), 1000)
     assert detector.newly_suspected(1100) == [] and detector.newly_suspected(1101) == [2, 3]
+
+
+def fail_over(detector: FailureDetector, now: int) -> int:
+    """How long a silent leader goes unsuspected."""
+    began = now
+    while not detector.newly_suspected(now):
+        now += 1
+    return now - began
+
+
+def test_patience_grows_with_a_late_member_up_to_a_bound_and_shrinks_when_all_is_calm() -> None:
+    detector = FailureDetector((0,), 2, PARAMS, 0)
+    now, waits = 0, []
+    for _ in range(10):  # crashes and comes back
+        waits.append(fail_over(detector, now))
+        now += waits[-1] + 1
+        assert detector.heard(0, now)
+    assert waits[:4] == [101, 201, 401, 801] and waits[-1] == MOST_PATIENCE * 100 + 1
+    while now < 2 * waits[-1] * (CALM + 1) + 10_000:
+        now += 10
+        assert not detector.heard(0, now)
+    assert fail_over(detector, now) == 101

@@ -4,14 +4,13 @@ from amcast.core.order import BOTTOM, ballot, timestamp
 from amcast.core.process import Effects, Params
 from amcast.core.topology import Topology, message_id
 from amcast.core.wire import AppMessage
+from amcast.protocols.parts.leader_candidate import Nack, NewLeader
 from amcast.protocols.white_box.messages import (
     Accept,
     AcceptAck,
     Deliver,
     Hint,
     Multicast,
-    Nack,
-    NewLeader,
     NewLeaderAck,
     Reply,
 )
@@ -146,7 +145,8 @@ def test_a_replica_comes_back_from_its_records_and_from_a_snapshot() -> None:
         again = WhiteBox(TOPOLOGY.pid("g0/1"), TOPOLOGY, Params(1_000_000, durable=True), Effects())
         again.recover(5, records)
         assert again.rows() == follower.rows()
-        assert (again.clock, again.max_delivered_gts, again.cballot, again.ballot) == (9, timestamp(9, 1), 0, 0)
+        assert (again.clock, again.max_delivered_gts) == (9, timestamp(9, 1))
+        assert (again.candidate.cballot, again.candidate.ballot) == (0, 0)
         assert again.done.mids() == [M.mid]
         again.out.clear()
         again.receive(6, 0, Deliver(M, 0, timestamp(1, 0), timestamp(9, 1), BOTTOM))

@@ -20,7 +20,7 @@ from amcast.core.wire import AppMessage, Codec, Message, joined, pack_blob
 from amcast.errors import StorageCorrupt, UsageError, WireError
 from amcast.protocols import PROTOCOLS
 from amcast.protocols.ordering.fifo import ASKED, Again, Cast, Numbered
-from amcast.protocols.parts.leader_election import Heartbeat
+from amcast.protocols.parts.leader_candidate import Heartbeat
 from amcast.protocols.white_box.messages import Accept, AcceptAck, Deliver, NewLeaderAck, NewState
 from amcast.protocols.white_box.records import RECORDS, Accepted, Adopted, Delivered, Held, Summary
 from amcast.runtime import frames

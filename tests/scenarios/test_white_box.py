@@ -196,7 +196,7 @@ def s10_duelling_candidates() -> Script:
     s.run()
     assert len(s.deliveries("g0/0")) == 10
     same_everywhere(s, 0, s.deliveries("g0/0"))
-    assert sum(process(s, f"g0/{rank}").status == LEADER for rank in range(3)) == 1
+    assert sum(process(s, f"g0/{rank}").candidate.status == LEADER for rank in range(3)) == 1
     return s
 
 
@@ -402,21 +402,22 @@ def s23_lost_disk() -> Script:
     s.at(60, lambda: s.crash("g0/2", lose=False))
 
     def come_back() -> None:
-        assert lost in process(s, "g0/1").new_leader_acks and process(s, "g0/1").delivered_by[2] != BOTTOM
+        assert lost in process(s, "g0/1").candidate.votes and process(s, "g0/1").collection.delivered_by[2] != BOTTOM
         s.world.disks[lost].lost = True
         s.world.restart(lost)
         assert s.world.state[lost] != UP, "it must not start from a disk that it lost"
         s.world.restart(lost, peer)
         for name in ("g0/0", "g0/1"):
-            assert lost not in process(s, name).new_leader_acks and process(s, name).delivered_by[2] == BOTTOM
+            assert lost not in process(s, name).candidate.votes
+            assert process(s, name).collection.delivered_by[2] == BOTTOM
         s.world.crash(lost)
         s.world.restart(lost)
-        assert process(s, "g0/2").joining
+        assert process(s, "g0/2").candidate.rejoining
 
     s.at(60.5, come_back)
     s.at(66, lambda: s.multicast("c1", 0, 1))
     s.run()
-    assert not process(s, "g0/2").joining
+    assert not process(s, "g0/2").candidate.rejoining
     same_everywhere(s, 0, ["c0:0", "c1:0"])
     return s
 
@@ -442,7 +443,7 @@ def run(name: str) -> Script:
     for pid in range(s.topology.replicas):
         if s.world.up(pid):
             member = process(s, s.topology.name(pid))
-            assert all(e.phase == COMMITTED for e in member.entries.values() if member.status == LEADER)
+            assert all(e.phase == COMMITTED for e in member.entries.values() if member.candidate.status == LEADER)
     return s
 
 

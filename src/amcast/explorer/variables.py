@@ -9,11 +9,13 @@ from amcast.core.topology import SEQ_BITS, Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Message
 from amcast.explorer.canonical import ATOMS, SURROUNDINGS, attributes
 
-HIDDEN = frozenset("pid topology params out monitor now group others quorum routes rank g0 wire session".split())
+HIDDEN = frozenset(
+    "pid topology params out monitor now group others quorum routes rank g0 wire session process owner members".split()
+)
 TIMESTAMPS = frozenset(
     "lts gts max_delivered_gts prev_gts proposals floors shared_with floor_sent delivered_by delivered ts".split()
 )
-BALLOTS = frozenset("ballot cballot seen_ballot nacked join_above bal b promised accepted_in".split())
+BALLOTS = frozenset("ballot cballot seen_ballot refused rejoin_above bal b promised accepted_in".split())
 
 # Attribute -> the paper's name, for what is called otherwise there. Attributes that no paper has are left blank.
 GOTSMAN = {

@@ -22,7 +22,7 @@ from amcast.core.wire import Message, Reader
 from amcast.protocols.black_box.ft_skeen import MESSAGES as FT_SKEEN_MESSAGES
 from amcast.protocols.black_box.ft_skeen import PACKED as FT_SKEEN_PACKED
 from amcast.protocols.black_box.ft_skeen import FtSkeen, Hard, Known, LocalTimestamp
-from amcast.protocols.black_box.replicated_log import LEADER
+from amcast.protocols.parts.leader_candidate import LEADER
 
 
 @final

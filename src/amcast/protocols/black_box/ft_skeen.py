@@ -34,12 +34,13 @@ from amcast.core.requests import NOBODY, NOTHING, Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
 from amcast.protocols.black_box.invariants import LogMonitor
-from amcast.protocols.black_box.replicated_log import LEADER, RECOVERING, Entry, GroupLog, LogOwner
 from amcast.protocols.black_box.replicated_log import MESSAGES as LOG_MESSAGES
 from amcast.protocols.black_box.replicated_log import PACKED as LOG_PACKED
-from amcast.protocols.parts.collection import ANNOUNCE_TICKS, groups_to_tell
+from amcast.protocols.black_box.replicated_log import Entry, GroupLog, LogOwner
+from amcast.protocols.parts.collection import Collectable, Collection, Floor
+from amcast.protocols.parts.leader_candidate import LEADER, RECOVERING
 from amcast.protocols.parts.sessions import DeliveredMessages
-from amcast.protocols.white_box.messages import Deliver, Floor
+from amcast.protocols.white_box.messages import Deliver
 
 LTS: Final = 0
 GTS: Final = 1
@@ -88,14 +89,13 @@ PACKED: Final[tuple[Message, ...]] = (
 
 @final
 @mypyc_attr(acyclic=True)
-class Known:
+class Known(Collectable):
     """What a process knows of one message; `m` is unknown while only timestamps of other groups have come."""
 
     def __init__(self, mid: Mid) -> None:
+        super().__init__(NOTHING)
         self.mid = mid
-        self.m = NOTHING
         self.hard: dict[int, int] = {}  # group -> its decided local timestamp
-        self.gts = BOTTOM  # with which this process delivered it
         # The rest is the leader's, and counts for its ballot only.
         self.lts = BOTTOM
         self.stable = False  # LTS is decided
@@ -133,12 +133,7 @@ class FtSkeen(LogOwner):
         self.max_delivered_gts = BOTTOM
         self.done = DeliveredMessages()
         self.ballots = [0] * len(topology.groups)  # the highest one known of each group: who leads it
-        self.delivered_by = [BOTTOM] * len(self.group)
-        self.floors = [BOTTOM] * len(topology.groups)  # all members of each group have delivered up to this
-        self.floor_sent = [BOTTOM] * len(topology.groups)
-        self.shared_with = [BOTTOM] * len(topology.groups)  # the last delivery shared with each group
-        self.delivered: list[Known] = []  # and not forgotten
-        self.ticks = 0
+        self.collection = Collection(self, in_order=True)
         self.monitor: LogMonitor | None = None
 
     def on_observe(self, monitor: object) -> None:
@@ -156,7 +151,7 @@ class FtSkeen(LogOwner):
         elif isinstance(msg, Multicast):
             self.on_multicast_request(sender, msg.m)
         elif isinstance(msg, Floor):
-            self.floors[msg.g] = max(self.floors[msg.g], msg.gts)
+            self.collection.on_floor(msg)
         else:
             self.log.receive(sender, msg)
 
@@ -276,9 +271,7 @@ class FtSkeen(LogOwner):
         known.gts = msg.gts
         self.max_delivered_gts = msg.gts
         self.done.add(m)
-        self.delivered.append(known)
-        for g in m.dest:
-            self.shared_with[g] = msg.gts
+        self.collection.delivered(known)
         self.deliver(m, msg.gts)
         if self.log.status == LEADER:
             self.reply(m.mid)
@@ -291,7 +284,7 @@ class FtSkeen(LogOwner):
     def lead(self) -> None:
         self.queue = DeliveryQueue()
         self.prev_gts = BOTTOM
-        self.floor_sent = [BOTTOM] * len(self.floor_sent)
+        self.collection.announce_again()
         for known in self.known.values():
             known.begin_ballot()
         self.clock = max(0, time_of(self.max_delivered_gts))
@@ -352,40 +345,23 @@ class FtSkeen(LogOwner):
     # Heartbeats and collection
 
     def on_timer(self, name: str) -> None:
-        self.ticks += 1
-        self.log.tick()
+        self.log.tick(self.max_delivered_gts)
         if self.log.status == LEADER:
             for mid in self.queue.uncommitted():
                 known = self.known[mid]
                 if known.retry_at <= self.now:
                     self.retry(known)
                     self.retry_later(known, known.retry_delay)
-            self.publish_floor()
-        self.forget()
-
-    def delivered_so_far(self) -> int:
-        return self.max_delivered_gts
+        leads = self.log.status == LEADER
+        for mid in self.collection.tick(leads, self.log.rank, self.max_delivered_gts):
+            del self.known[mid]
+        self.forget_log()
 
     def heard(self, rank: int, delivered: int) -> None:
-        self.delivered_by[rank] = max(self.delivered_by[rank], delivered)
+        self.collection.heard(rank, delivered)
 
-    def publish_floor(self) -> None:
-        if self.ticks % ANNOUNCE_TICKS == 0:
-            self.floor_sent = [BOTTOM] * len(self.floor_sent)
-        self.delivered_by[self.log.rank] = self.max_delivered_gts
-        floor = min(self.delivered_by)
-        for g in groups_to_tell(floor, self.shared_with, self.floor_sent):
-            self.send(self.topology.groups[g], Floor(self.g0, floor))
-
-    def forget(self) -> None:
-        """Drop what every member of all its destination groups has delivered, and the log up to the first other."""
-        n = 0
-        for known in self.delivered:
-            if min([self.floors[g] for g in known.m.dest]) < known.gts:
-                break
-            del self.known[known.mid]
-            n += 1
-        del self.delivered[:n]
+    def forget_log(self) -> None:
+        """Drop the log up to the first entry of a message that is not forgotten."""
         i = self.log.base
         for _, _, m in self.log.entries:
             if m.mid in self.known or not self.done.contains(m.mid):

@@ -19,9 +19,10 @@ from amcast.core.requests import NOTHING, Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Background, Message
 from amcast.protocols.black_box.invariants import LogMonitor
-from amcast.protocols.black_box.replicated_log import LEADER, RECOVERING, Announce, Entry, GroupLog, Learner, LogOwner
 from amcast.protocols.black_box.replicated_log import MESSAGES as LOG_MESSAGES
 from amcast.protocols.black_box.replicated_log import PACKED as LOG_PACKED
+from amcast.protocols.black_box.replicated_log import Announce, Entry, GroupLog, Learner, LogOwner
+from amcast.protocols.parts.leader_candidate import LEADER, RECOVERING
 from amcast.protocols.parts.sessions import DeliveredMessages
 from amcast.protocols.white_box.client import Request, WhiteBoxClient
 
@@ -129,9 +130,6 @@ class MultiPaxos(LogOwner):
     def follow(self) -> None:
         self.logged = {}
 
-    def delivered_so_far(self) -> int:
-        return self.learner.learned
-
     def heard(self, rank: int, delivered: int) -> None:
         self.learned_by[self.acceptors[rank]] = max(self.learned_by[self.acceptors[rank]], delivered)
 
@@ -144,7 +142,7 @@ class MultiPaxos(LogOwner):
             self.set_timer("tick", self.params.heartbeat, self.params.heartbeat + self.params.heartbeat // 8)
             self.send(self.acceptors, Progress(self.learner.learned))
             return
-        self.log.tick()
+        self.log.tick(self.learner.learned)
         self.learned_by[self.pid] = self.learner.learned
         self.log.forget_before(min(self.learned_by))
 

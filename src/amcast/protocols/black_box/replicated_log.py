@@ -21,13 +21,20 @@ from typing import ClassVar, Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
 
-from amcast.core.order import BOTTOM, ballot, leader_of, round_of
+from amcast.core.order import BOTTOM, leader_of
 from amcast.core.process import Effects, Params, Process
 from amcast.core.requests import NOBODY, NOTHING
 from amcast.core.topology import Mid, Topology
 from amcast.core.wire import AppMessage, Message, Reader, pack_app, pack_long, pack_mid, pack_short
-from amcast.protocols.parts.leader_election import Heartbeat, LeaderElection
-from amcast.protocols.white_box.messages import Nack, NewLeader, NewStateAck
+from amcast.protocols.parts.leader_candidate import (
+    FOLLOWER,
+    LEADER,
+    Heartbeat,
+    LeaderCandidate,
+    Nack,
+    NewLeader,
+    NewStateAck,
+)
 
 Entry = tuple[int, int, AppMessage]  # what kind, a timestamp, a message: the owner knows what they mean
 
@@ -35,13 +42,6 @@ Entry = tuple[int, int, AppMessage]  # what kind, a timestamp, a message: the ow
 def about(entries: tuple[Entry, ...]) -> tuple[Mid, ...]:
     """The application messages in these; an entry of a negative kind is about none."""
     return tuple([m.mid for kind, _, m in entries if kind >= 0])
-
-
-FOLLOWER: Final = 0
-LEADER: Final = 1
-RECOVERING: Final = 2
-
-BEHIND_TICKS: Final = 4  # heartbeats in an old ballot after which a leader begins a new one
 
 
 @final
@@ -196,44 +196,21 @@ class LogOwner(Process):
     def follow(self) -> None:
         """This process does not lead any more."""
 
-    def delivered_so_far(self) -> int:
-        """What heartbeats say."""
-        return BOTTOM
-
     def heard(self, rank: int, delivered: int) -> None:
         """Another member has delivered so far."""
 
 
-class GroupLog:
-    """The part of one member."""
+class GroupLog(LeaderCandidate[Vote]):
+    """The part of one member: what a leader candidate asks for and brings is a log."""
 
     def __init__(self, owner: LogOwner, members: tuple[int, ...], learners: tuple[int, ...] = ()) -> None:
+        super().__init__(owner, members)
         self.owner = owner
-        self.members = members
         self.learners = learners
-        self.rank = members.index(owner.pid)
-        self.others: tuple[int, ...] = tuple([p for p in members if p != owner.pid])
-        self.majority = len(members) // 2 + 1
-        self.status = LEADER if self.rank == 0 else FOLLOWER
-        self.cballot = ballot(0, 0)
-        self.ballot = ballot(0, 0)
         self.base = 0  # the places before it are forgotten
         self.entries: list[Entry] = []
         self.stored = [0] * len(members)  # at the leader: the places before this one are stored by each member
         self.known_decided = 0  # at the leader
-        self.election = LeaderElection(self.rank, len(members), owner.params, 0)
-        self.seen_ballot = self.ballot  # the highest one that anybody in the group is known to have joined
-        self.must_recover = False
-        self.refused = BOTTOM  # the last ballot in which this process missed something
-        self.votes: dict[int, Vote] = {}
-        self.new_state_acks: dict[int, bool] = {}
-        self.behind = [0] * len(members)
-
-    def start(self) -> None:
-        self.election = LeaderElection(self.rank, len(self.members), self.owner.params, self.owner.now)
-        self.schedule_tick()
-        if self.status == LEADER:
-            self.note_leader()
 
     def receive(self, sender: int, msg: Message) -> bool:
         """Handle a message of the log; False if it is none."""
@@ -242,7 +219,8 @@ class GroupLog:
         elif isinstance(msg, Appended):
             self.on_appended(sender, msg)
         elif isinstance(msg, Heartbeat):
-            self.on_heartbeat(sender, msg)
+            self.is_behind(sender, msg)
+            self.owner.heard(self.members.index(sender), msg.delivered)
         elif isinstance(msg, NewLeader):
             self.on_new_leader(sender, msg.b)
         elif isinstance(msg, Vote):
@@ -250,16 +228,13 @@ class GroupLog:
         elif isinstance(msg, NewLog):
             self.on_new_log(sender, msg)
         elif isinstance(msg, NewStateAck):
-            self.on_new_state_ack(sender, msg.b)
+            if self.has_follower(sender, msg.b):
+                self.lead()
         elif isinstance(msg, Nack):
             self.on_nack(msg.b)
         else:
             return False
         return True
-
-    def leader(self) -> int:
-        """Who leads the ballot that this process follows."""
-        return self.members[leader_of(self.cballot)]
 
     def length(self) -> int:
         return self.base + len(self.entries)
@@ -306,12 +281,6 @@ class GroupLog:
         """2B: these are stored in the current ballot, from place i on."""
         self.owner.send(self.learners, Announce(self.cballot, i, entries))
 
-    def refuse(self, leader: int, b: int) -> None:
-        """This process missed something of ballot b, and needs another one."""
-        if self.refused < b:
-            self.refused = b
-            self.owner.send_one(leader, Nack(b))
-
     def forget_before(self, i: int) -> None:
         """Nobody will ask for the places before i: every member has what they say."""
         if i > self.base:
@@ -320,41 +289,15 @@ class GroupLog:
 
     # A new leader
 
-    def start_recovery(self) -> None:
-        self.election.tried(self.owner.now)
-        self.must_recover = False
-        b = ballot(round_of(max(self.ballot, self.seen_ballot)) + 1, self.rank)
-        self.owner.send(self.members, NewLeader(b))
-
-    def recover_if_nominated(self) -> None:
-        leads = self.status == LEADER and not self.must_recover and self.seen_ballot <= self.cballot
-        if not leads and self.election.may_try(self.owner.now):
-            self.start_recovery()
-
-    def suspect_leader(self) -> None:
-        for rank in range(self.rank):
-            self.election.suspect(rank)
-        self.start_recovery()
-
     def on_new_leader(self, sender: int, b: int) -> None:
-        if b <= self.ballot:
-            self.owner.send_one(sender, Nack(self.ballot))
-            return
         led = self.status == LEADER
-        self.status = RECOVERING
-        self.ballot = b
-        self.seen_ballot = max(self.seen_ballot, b)
-        self.votes = {}
-        self.new_state_acks = {}
-        if led:
-            self.owner.follow()
-        self.owner.send_one(sender, Vote(b, self.cballot, self.base, tuple(self.entries)))
+        if self.promises(sender, b):
+            if led:
+                self.owner.follow()
+            self.owner.send_one(sender, Vote(b, self.cballot, self.base, tuple(self.entries)))
 
     def on_vote(self, sender: int, msg: Vote) -> None:
-        if self.status != RECOVERING or self.ballot != msg.b or self.cballot == msg.b:  # once per ballot
-            return
-        self.votes[sender] = msg
-        if len(self.votes) < self.majority or self.owner.pid not in self.votes:
+        if not self.has_votes(sender, msg.b, msg):
             return
         best = msg
         for vote in self.votes.values():
@@ -362,83 +305,28 @@ class GroupLog:
                 best = vote
         self.adopt(msg.b, best.base, best.entries)
         self.owner.send(self.others, NewLog(msg.b, self.base, tuple(self.entries)))
-        self.lead_if_followed()
+        if self.leads_now():
+            self.lead()
 
     def on_new_log(self, sender: int, msg: NewLog) -> None:
-        if self.status != RECOVERING or self.ballot != msg.b:
-            return
-        self.status = FOLLOWER
-        self.adopt(msg.b, msg.base, msg.entries)
-        self.owner.send_one(sender, NewStateAck(msg.b))
+        if self.may_follow(msg.b):
+            self.adopt(msg.b, msg.base, msg.entries)
+            self.owner.send_one(sender, NewStateAck(msg.b))
 
     def adopt(self, b: int, base: int, entries: tuple[Entry, ...]) -> None:
         """Enter ballot b with this log. What this member has forgotten, it need not know again."""
         keep = max(base, self.base)
         self.entries = list(entries[keep - base :])
         self.base = keep
-        self.cballot = b
-        self.must_recover = False
+        self.enter(b)
         if self.learners:
             self.announce(self.base, tuple(self.entries))
 
-    def on_new_state_ack(self, sender: int, b: int) -> None:
-        if self.status == RECOVERING and self.ballot == b and self.cballot == b:
-            self.new_state_acks[sender] = True
-            self.lead_if_followed()
-
-    def lead_if_followed(self) -> None:
-        if len(self.new_state_acks) + 1 < self.majority:
-            return
-        self.status = LEADER
-        self.election.succeeded()
-        self.note_leader()
-        self.behind = [0] * len(self.members)
+    def lead(self) -> None:
         self.known_decided = self.length()
         self.stored = [0] * len(self.members)
         self.stored[self.rank] = self.known_decided
         self.owner.lead()
-
-    def on_nack(self, b: int) -> None:
-        self.seen_ballot = max(self.seen_ballot, b)
-        if b >= self.cballot:
-            self.must_recover = True
-        self.recover_if_nominated()
-
-    # Heartbeats
-
-    def schedule_tick(self) -> None:
-        heartbeat = self.owner.params.heartbeat
-        self.owner.set_timer("tick", heartbeat, heartbeat + heartbeat // 8)
-
-    def tick(self) -> None:
-        owner = self.owner
-        self.schedule_tick()
-        owner.send(self.others, Heartbeat(self.ballot, self.cballot, owner.delivered_so_far()))
-        for rank in self.election.newly_suspected(owner.now):
-            owner.note("suspect", f'{{"process": "{owner.topology.name(self.members[rank])}"}}')
-        self.recover_if_nominated()
-
-    def on_heartbeat(self, sender: int, msg: Heartbeat) -> None:
-        rank = self.members.index(sender)
-        if self.election.heard(rank, self.owner.now):
-            self.owner.note("trust", f'{{"process": "{self.owner.topology.name(sender)}"}}')
-        self.seen_ballot = max(self.seen_ballot, msg.ballot)
-        if self.status == LEADER:
-            self.behind[rank] = self.behind[rank] + 1 if msg.cballot < self.cballot else 0
-            if self.behind[rank] == BEHIND_TICKS:
-                self.behind[rank] = 0
-                self.must_recover = True
-        self.owner.heard(rank, msg.delivered)
-
-    def note_leader(self) -> None:
-        self.owner.note("leader", f'{{"ballot": [{round_of(self.cballot)}, {self.rank}]}}')
-
-    def condition(self) -> dict[str, object]:
-        return {
-            "role": ("follower", "leader", "recovering")[self.status],
-            "leader": self.owner.topology.name(self.leader()),
-            "ballot": round_of(self.cballot),
-        }
 
 
 def quorum_has(stored: list[int], majority: int) -> int:

@@ -31,7 +31,7 @@ from amcast.core.requests import NOBODY, Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message
 from amcast.protocols.black_box.invariants import LogMonitor
-from amcast.protocols.black_box.replicated_log import LEADER, RECOVERING, Announce, LogOwner
+from amcast.protocols.black_box.replicated_log import Announce, LogOwner
 from amcast.protocols.optimistic.log_learners import Decided, Learnt, StreamLearner, StreamLog
 from amcast.protocols.optimistic.messages import (
     JOIN,
@@ -47,6 +47,7 @@ from amcast.protocols.optimistic.messages import (
 )
 from amcast.protocols.optimistic.reliable_multicast import Copy, FifoReceiver, FifoSender, key_of
 from amcast.protocols.optimistic.senders_to import SendersTo
+from amcast.protocols.parts.leader_candidate import LEADER, RECOVERING
 from amcast.protocols.parts.sessions import DeliveredMessages
 from amcast.protocols.white_box.client import Request, WhiteBoxClient
 
@@ -489,7 +490,7 @@ class Baseline(LogOwner):
 
     def on_timer(self, name: str) -> None:
         if name == "tick":
-            self.log.tick()
+            self.log.tick(self.learners[self.g0].learnt)
             self.relay()
             self.pull()
             self.send_nulls()
@@ -532,9 +533,6 @@ class Baseline(LogOwner):
                 self.send(self.topology.groups[x], Learnt(learner.learnt))
         self.learnt_by[self.pid] = self.learners[self.g0].learnt
         self.log.forget_learnt(self.learnt_by)
-
-    def delivered_so_far(self) -> int:
-        return self.learners[self.g0].learnt
 
     def heard(self, rank: int, delivered: int) -> None:
         member = self.log.members[rank]

@@ -20,11 +20,11 @@ from amcast.core.order import time_of
 from amcast.core.process import Effects, Params
 from amcast.core.topology import Mid, Topology
 from amcast.core.wire import AppMessage
-from amcast.protocols.black_box.replicated_log import LEADER
 from amcast.protocols.optimistic.baseline import DEFAULTS, FOR_EVER, Baseline, Options
 from amcast.protocols.optimistic.messages import MESSAGE
 from amcast.protocols.optimistic.reliable_multicast import Copy
 from amcast.protocols.optimistic.wait_window import WaitWindow
+from amcast.protocols.parts.leader_candidate import LEADER
 
 
 @final

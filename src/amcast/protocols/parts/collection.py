@@ -1,19 +1,124 @@
 """When a message may be forgotten: every member of all its destination groups has delivered it.
 
-The leader of a group finds its floor, up to which all members have delivered, and tells the groups that share messages
-with it as the floor rises.
+Every member tells in its heartbeats what it has delivered. The leader of a group so finds the floor up to which all
+members have delivered, and tells the groups that share messages with it as the floor rises.
 """
 
-from typing import Final
+from typing import ClassVar, Final, final
+
+from mypy_extensions import mypyc_attr
+
+from amcast.core.order import BOTTOM
+from amcast.core.process import Process
+from amcast.core.topology import Mid
+from amcast.core.wire import AppMessage, Background
 
 ANNOUNCE_TICKS: Final = 16  # heartbeats after which floors are announced again
 
 
-def groups_to_tell(floor: int, shared_with: list[int], sent: list[int]) -> list[int]:
-    """The groups that have not heard of this floor and share a message that matters; they count as told."""
-    found: list[int] = []
-    for g in range(len(sent)):
-        if sent[g] < min(floor, shared_with[g]):
-            sent[g] = floor
-            found.append(g)
-    return found
+@final
+class Floor(Background):
+    """Every member of group g has delivered what it has to deliver up to this timestamp."""
+
+    wire: ClassVar[dict[str, object]] = {"g": int, "gts": int}
+
+    def __init__(self, g: int, gts: int) -> None:
+        self.g = g
+        self.gts = gts
+
+
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+class Collectable:
+    """What a process knows of a message, and forgets in the end."""
+
+    def __init__(self, m: AppMessage) -> None:
+        self.m = m
+        self.gts = BOTTOM
+
+
+@final
+class Collection:
+    """What one member knows of the deliveries of others, and the delivered messages that it has not forgotten.
+
+    With `in_order`, messages are forgotten in the order of delivery, as the places of a log must be.
+    """
+
+    def __init__(self, process: Process, in_order: bool = False) -> None:
+        topology = process.topology
+        groups = len(topology.groups)
+        self.process = process
+        self.in_order = in_order
+        self.g0 = topology.group_of[process.pid]
+        self.delivered_by = [BOTTOM] * len(topology.groups[self.g0])  # the last delivery of each member
+        self.floors = [BOTTOM] * groups  # all members of each group have delivered up to this
+        self.floor_sent = [BOTTOM] * groups
+        self.shared_with = [BOTTOM] * groups  # the last delivery shared with each group
+        self.waiting: dict[int, list[Collectable]] = {self.g0: []}  # until the floor of this group rises
+        self.ticks = 0
+
+    def delivered(self, entry: Collectable) -> None:
+        """Keep a message that is delivered here until all others have delivered it."""
+        for g in entry.m.dest:
+            self.shared_with[g] = entry.gts
+        self.keep(entry)
+
+    def keep(self, entry: Collectable) -> None:
+        self.waiting[self.g0].append(entry)
+
+    def on_floor(self, msg: Floor) -> None:
+        self.floors[msg.g] = max(self.floors[msg.g], msg.gts)
+
+    def heard(self, rank: int, delivered: int) -> None:
+        """Another member of this group has delivered so far."""
+        self.delivered_by[rank] = max(self.delivered_by[rank], delivered)
+
+    def announce_again(self) -> None:
+        self.floor_sent = [BOTTOM] * len(self.floor_sent)
+
+    def tick(self, leads: bool, rank: int, delivered: int) -> list[Mid]:
+        """Return the messages to forget now; a leader first announces how far its group has delivered."""
+        self.ticks += 1
+        if leads:
+            if self.ticks % ANNOUNCE_TICKS == 0:
+                self.announce_again()
+            self.delivered_by[rank] = delivered
+            self.announce(min(self.delivered_by))
+        return self.forget()
+
+    def announce(self, floor: int) -> None:
+        """Tell the groups that have not heard of this floor and share a message that matters."""
+        for g in range(len(self.floors)):
+            if self.floor_sent[g] < min(floor, self.shared_with[g]):
+                self.floor_sent[g] = floor
+                self.process.send(self.process.topology.groups[g], Floor(self.g0, floor))
+
+    def forget(self) -> list[Mid]:
+        """Drop what every member of all its destination groups has delivered.
+
+        Unless the order matters, an entry waits for one group at a time, its own first: so a group that stands still
+        holds up only what is addressed to it, and nothing is looked at twice in vain.
+        """
+        forgotten: list[Mid] = []
+        for g in list(self.waiting):
+            queue = self.waiting[g]
+            n = 0
+            while n < len(queue) and queue[n].gts <= self.floors[g]:
+                blocked_by = self.first_below(queue[n])
+                if blocked_by < 0:
+                    forgotten.append(queue[n].m.mid)
+                elif self.in_order:
+                    break
+                else:
+                    if blocked_by not in self.waiting:
+                        self.waiting[blocked_by] = []
+                    self.waiting[blocked_by].append(queue[n])
+                n += 1
+            del queue[:n]
+        return forgotten
+
+    def first_below(self, entry: Collectable) -> int:
+        """Return a destination group that has not delivered this message everywhere, -1 if there is none."""
+        for g in entry.m.dest:
+            if self.floors[g] < entry.gts:
+                return g
+        return -1

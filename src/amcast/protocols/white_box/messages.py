@@ -9,7 +9,6 @@ from amcast.core.requests import NOBODY, NOTHING, Hint, Multicast, Reply
 from amcast.core.topology import Mid
 from amcast.core.wire import (
     AppMessage,
-    Background,
     Message,
     Reader,
     pack_app,
@@ -17,7 +16,8 @@ from amcast.core.wire import (
     pack_mid,
     pack_short,
 )
-from amcast.protocols.parts.leader_election import Heartbeat
+from amcast.protocols.parts.collection import Floor
+from amcast.protocols.parts.leader_candidate import Heartbeat, Nack, NewLeader, NewStateAck
 
 State = tuple[tuple[AppMessage, int, int, int], ...]  # m, Phase, LocalTS, GlobalTS
 
@@ -109,14 +109,6 @@ class Deliver(Message):
 
 
 @final
-class NewLeader(Message):
-    wire: ClassVar[dict[str, object]] = {"b": int}
-
-    def __init__(self, b: int) -> None:
-        self.b = b
-
-
-@final
 class NewLeaderAck(Message):
     wire: ClassVar[dict[str, object]] = {
         "b": int,
@@ -150,35 +142,6 @@ class NewState(Message):
 
     def about(self) -> tuple[Mid, ...]:
         return tuple([m.mid for m, _, _, _ in self.state])
-
-
-@final
-class NewStateAck(Message):
-    wire: ClassVar[dict[str, object]] = {"b": int}
-
-    def __init__(self, b: int) -> None:
-        self.b = b
-
-
-@final
-class Nack(Message):
-    """The sender cannot follow in ballot b or below: whoever should lead must recover above it."""
-
-    wire: ClassVar[dict[str, object]] = {"b": int}
-
-    def __init__(self, b: int) -> None:
-        self.b = b
-
-
-@final
-class Floor(Background):
-    """Every member of group g has delivered what it has to deliver up to this timestamp."""
-
-    wire: ClassVar[dict[str, object]] = {"g": int, "gts": int}
-
-    def __init__(self, g: int, gts: int) -> None:
-        self.g = g
-        self.gts = gts
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (

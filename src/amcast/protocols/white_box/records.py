@@ -137,7 +137,7 @@ class Remembered(Message):
 
 
 @final
-class Joining(Message):
+class Rejoining(Message):
     """What comes before was another member's state: nothing to answer for until a ballot above `b` is entered."""
 
     wire: ClassVar[dict[str, object]] = {"b": int}
@@ -147,7 +147,7 @@ class Joining(Message):
 
 
 RECORDS: Final = Codec(
-    (Promised, Adopted, Accepted, Delivered, Summary, Held, Remembered, Joining),
+    (Promised, Adopted, Accepted, Delivered, Summary, Held, Remembered, Rejoining),
     (Accepted(NOTHING, 0, 0), Delivered(NOBODY, 0, 0)),
     MOST,
 )

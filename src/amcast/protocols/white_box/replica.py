@@ -31,54 +31,178 @@ Departures from the figure, each for a reason that a scenario of the tests shows
 
 from typing import Final, final
 
-from amcast.core.order import BOTTOM, DeliveryQueue, Slot, ballot, leader_of, round_of, time_of, timestamp
+from librt.strings import BytesWriter
+from mypy_extensions import mypyc_attr
+
+from amcast.core.order import BOTTOM, DeliveryQueue, Slot, leader_of, time_of, timestamp
+from amcast.core.process import Effects, Params, Process
 from amcast.core.requests import Hint, Multicast, Reply
-from amcast.core.topology import Mid, sender_of
+from amcast.core.topology import Mid, Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message
-from amcast.protocols.parts.collection import ANNOUNCE_TICKS, groups_to_tell
-from amcast.protocols.parts.leader_election import Heartbeat, LeaderElection
-from amcast.protocols.white_box.messages import (
-    Accept,
-    AcceptAck,
-    Deliver,
-    Floor,
+from amcast.protocols.parts.collection import Collectable, Collection, Floor
+from amcast.protocols.parts.leader_candidate import (
+    LEADER,
+    RECOVERING,
+    Heartbeat,
+    LeaderCandidate,
     Nack,
     NewLeader,
-    NewLeaderAck,
-    NewState,
     NewStateAck,
 )
-from amcast.protocols.white_box.records import Accepted, Delivered, Promised
-from amcast.protocols.white_box.state import (
-    ACCEPTED,
-    COMMITTED,
-    FOLLOWER,
-    LEADER,
-    PROPOSED,
-    RECOVERING,
-    RETRY_AFTER,
-    START,
-    Entry,
-    Replica,
-    Route,
-    Vote,
-    by_gts,
-    by_lts,
-    place,
+from amcast.protocols.parts.sessions import DeliveredMessages, Session
+from amcast.protocols.white_box.invariants import Monitor
+from amcast.protocols.white_box.messages import Accept, AcceptAck, Deliver, NewLeaderAck, NewState, State
+from amcast.protocols.white_box.records import (
+    RECORDS,
+    Accepted,
+    Adopted,
+    Delivered,
+    Held,
+    Promised,
+    Rejoining,
+    Remembered,
+    Summary,
 )
 
-BEHIND_TICKS: Final = 4  # heartbeats without progress after which a leader helps a member
+START: Final = 0
+PROPOSED: Final = 1
+ACCEPTED: Final = 2
+COMMITTED: Final = 3
+
+RETRY_AFTER: Final = 10  # in δ: a failure-free message is through long before
+LONGEST_RETRY: Final = 80  # bounds the time to finish once the network behaves
 
 
 @final
-class WhiteBox(Replica):
+@mypyc_attr(acyclic=True)
+class Vote:
+    """The acknowledgements of one vector of ballots."""
+
+    def __init__(self, bal: tuple[int, ...]) -> None:
+        self.bal = bal
+        self.members = [0] * len(bal)  # per destination group, a bit for each member that acknowledged
+        self.counts = [0] * len(bal)
+        self.quorums = 0
+        self.mine = False
+        self.gts = BOTTOM  # known once this process itself accepted the vector
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Entry(Collectable):
+    """What a process knows of one application message."""
+
+    def __init__(self, m: AppMessage, session: Session) -> None:
+        k = len(m.dest)
+        super().__init__(m)
+        self.session = session
+        self.phase = START
+        self.lts = BOTTOM
+        self.delivered = False
+        self.bal = [BOTTOM] * k  # the highest ACCEPT of each destination group: its ballot …
+        self.proposals = [BOTTOM] * k  # … and its local timestamp
+        self.missing = k
+        self.votes: list[Vote] | None = None
+        self.slot: Slot | None = None  # its place in the leader's queue
+        self.retry_at = 0
+        self.retry_delay = 0
+        self.recorded = False  # its content is on disk
+
+    def vote(self, bal: tuple[int, ...]) -> Vote:
+        votes = self.votes
+        if votes is None:
+            votes = []
+            self.votes = votes
+        for vote in votes:
+            if vote.bal is bal or vote.bal == bal:
+                return vote
+        vote = Vote(bal)
+        votes.append(vote)
+        return vote
+
+
+@final
+class Route:
+    """Where acknowledgements of a vector of ballots go: kept, since it hardly ever changes."""
+
+    def __init__(self, bal: tuple[int, ...], leaders: tuple[int, ...]) -> None:
+        self.bal = bal
+        self.leaders = leaders
+
+
+def place(dest: tuple[int, ...], g: int) -> int:
+    """Where g stands in dest."""
+    i = 0
+    while dest[i] != g:
+        i += 1
+    return i
+
+
+@final
+class WhiteBox(Process):
     """A member of group g0."""
 
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
+        super().__init__(pid, topology, params, out)
+        self.g0 = topology.group_of[pid]
+        self.group = topology.groups[self.g0]
+        self.quorum = [topology.quorum(g) for g in range(len(topology.groups))]
+        self.clock = 0
+        self.entries: dict[Mid, Entry] = {}  # Phase, LocalTS, GlobalTS, Delivered
+        self.candidate: LeaderCandidate[NewLeaderAck] = LeaderCandidate(self, self.group)  # status, cballot, ballot
+        self.max_delivered_gts = BOTTOM
+        self.queue = DeliveryQueue()
+        self.prev_gts = BOTTOM
+        self.done = DeliveredMessages()
+        self.collection = Collection(self)
+        self.orphans: dict[Mid, Entry] = {}  # at the leader: known from other groups only, not proposed here
+        self.routes: dict[tuple[int, ...], Route] = {}
+        self.monitor: Monitor | None = None
+
+    def on_observe(self, monitor: object) -> None:
+        assert isinstance(monitor, Monitor)
+        self.monitor = monitor
+
+    def entry_of(self, m: AppMessage) -> Entry | None:
+        """What is known of m, from now on something; None if it was delivered and forgotten."""
+        entry = self.entries.get(m.mid)
+        if entry is None:
+            session = self.done.session(m.mid)
+            if session.contains(seq_of(m.mid)):
+                return None
+            entry = Entry(m, session)
+            self.entries[m.mid] = entry
+            self.retry_later(entry, RETRY_AFTER * self.params.delta)
+            if self.candidate.status == LEADER:
+                self.orphans[m.mid] = entry
+        return entry
+
+    def retry_later(self, entry: Entry, delay: int) -> None:
+        entry.retry_at = self.now + delay
+        entry.retry_delay = min(2 * delay, LONGEST_RETRY * self.params.delta)
+
+    def adopt(self, b: int, clock: int, state: State) -> None:
+        """Enter ballot b with this state. The ACCEPTs at hand stay: the new leader's own will complete them."""
+        for entry in self.entries.values():
+            entry.delivered = False
+            entry.votes = None
+            if entry.phase != COMMITTED:
+                entry.phase = START
+        for m, phase, lts, gts in state:
+            known = self.entry_of(m)
+            if known is not None and known.phase != COMMITTED:
+                known.phase = phase
+                known.lts = lts
+                known.gts = gts
+        self.clock = clock
+        self.candidate.enter(b)
+        if self.params.durable:
+            self.save(Adopted(b, clock, state))
+        if self.monitor is not None:
+            self.monitor.adopted(self.pid, b, clock, self.rows(), self.done.mids())
+
     def on_start(self) -> None:
-        self.election = LeaderElection(self.rank, len(self.group), self.params, self.now)
-        self.schedule_tick()
-        if self.status == LEADER:
-            self.note_leader()
+        self.candidate.start()
 
     def on_message(self, sender: int, msg: Message) -> None:
         if isinstance(msg, Accept):
@@ -92,7 +216,7 @@ class WhiteBox(Replica):
         elif isinstance(msg, Heartbeat):
             self.on_heartbeat(sender, msg)
         elif isinstance(msg, Floor):
-            self.floors[msg.g] = max(self.floors[msg.g], msg.gts)
+            self.collection.on_floor(msg)
         elif isinstance(msg, NewLeader):
             self.on_new_leader(sender, msg.b)
         elif isinstance(msg, NewLeaderAck):
@@ -100,18 +224,19 @@ class WhiteBox(Replica):
         elif isinstance(msg, NewState):
             self.on_new_state(sender, msg)
         elif isinstance(msg, NewStateAck):
-            self.on_new_state_ack(sender, msg.b)
+            if self.candidate.has_follower(sender, msg.b):
+                self.lead()
         elif isinstance(msg, Nack):
             self.on_nack(sender, msg.b)
         if self.monitor is not None:
-            self.monitor.check_process(self.pid, self.cballot, self.ballot, self.clock, self.rows())
+            self.monitor.check_process(self.pid, self.candidate.cballot, self.candidate.ballot, self.clock, self.rows())
 
     # Normal operation
 
     def on_multicast_request(self, sender: int, m: AppMessage) -> None:  # l.3
-        if self.status != LEADER:  # l.4
+        if self.candidate.status != LEADER:  # l.4
             if sender >= self.topology.replicas:
-                self.send_one(sender, Hint(m.mid, self.g0, self.group[leader_of(self.cballot)]))
+                self.send_one(sender, Hint(m.mid, self.g0, self.candidate.leader()))
             return
         entry = self.entry_of(m)
         if entry is None:
@@ -126,8 +251,8 @@ class WhiteBox(Replica):
         elif entry.delivered:
             self.reply(m.mid)
         if self.monitor is not None:
-            self.monitor.accept_sent(self.g0, self.cballot, m.mid, entry.lts)
-        self.send(self.topology.members_of(m.dest), Accept(entry.m, self.g0, self.cballot, entry.lts))  # l.9
+            self.monitor.accept_sent(self.g0, self.candidate.cballot, m.mid, entry.lts)
+        self.send(self.topology.members_of(m.dest), Accept(entry.m, self.g0, self.candidate.cballot, entry.lts))  # l.9
 
     def on_accept(self, msg: Accept) -> None:  # l.10
         m = msg.m
@@ -148,7 +273,7 @@ class WhiteBox(Replica):
     def try_accept(self, entry: Entry) -> None:
         m = entry.m
         i = place(m.dest, self.g0)
-        if self.status == RECOVERING or entry.bal[i] != self.cballot:  # l.11
+        if self.candidate.status == RECOVERING or entry.bal[i] != self.candidate.cballot:  # l.11
             return
         if entry.phase < ACCEPTED:
             entry.phase = ACCEPTED  # l.12
@@ -165,8 +290,8 @@ class WhiteBox(Replica):
         route = self.route(m.dest, entry.bal)
         bal = route.bal
         if self.monitor is not None:
-            self.monitor.accepted(self.pid, m.mid, self.cballot, entry.lts, gts, bal, self.rows())
-        if entry.phase != COMMITTED and self.status == LEADER:
+            self.monitor.accepted(self.pid, m.mid, self.candidate.cballot, entry.lts, gts, bal, self.rows())
+        if entry.phase != COMMITTED and self.candidate.status == LEADER:
             entry.vote(bal).gts = gts
         self.send(route.leaders, AcceptAck(m.mid, self.g0, bal))  # l.15, l.16
 
@@ -203,7 +328,7 @@ class WhiteBox(Replica):
             self.try_commit(entry, vote)
 
     def try_commit(self, entry: Entry, vote: Vote) -> None:
-        if self.status != LEADER or vote.bal[place(entry.m.dest, self.g0)] != self.cballot:  # l.18
+        if self.candidate.status != LEADER or vote.bal[place(entry.m.dest, self.g0)] != self.candidate.cballot:  # l.18
             return
         entry.gts = vote.gts  # l.19
         entry.phase = COMMITTED  # l.20
@@ -220,18 +345,17 @@ class WhiteBox(Replica):
                 entry.delivered = True  # l.22, l.67
                 if self.monitor is not None:
                     self.monitor.deliver_sent(self.g0, mid, entry.lts, entry.gts)
-                msg = Deliver(entry.m, self.cballot, entry.lts, entry.gts, self.prev_gts)
+                msg = Deliver(entry.m, self.candidate.cballot, entry.lts, entry.gts, self.prev_gts)
                 self.send(self.group, msg)  # l.23, l.68
                 self.prev_gts = entry.gts
             mid = self.queue.pop()
 
     def on_deliver(self, sender: int, msg: Deliver) -> None:  # l.24
-        if self.status == RECOVERING or self.cballot != msg.b or msg.gts <= self.max_delivered_gts:  # l.25
+        candidate = self.candidate
+        if candidate.status == RECOVERING or candidate.cballot != msg.b or msg.gts <= self.max_delivered_gts:  # l.25
             return
         if msg.prev_gts > self.max_delivered_gts:
-            if self.nacked < msg.b:
-                self.nacked = msg.b
-                self.send_one(sender, Nack(msg.b))
+            candidate.refuse(sender, msg.b)
             return
         m = msg.m
         entry = self.entry_of(m)
@@ -249,11 +373,15 @@ class WhiteBox(Replica):
             self.save_later(Delivered(m.mid, msg.lts, msg.gts))
         self.deliver(m, msg.gts)  # l.31
         self.remember(entry)
-        if self.status == LEADER:
+        if candidate.status == LEADER:
             self.reply(m.mid)
 
     def reply(self, mid: Mid) -> None:
         self.send_one(sender_of(mid), Reply(mid, self.g0, self.pid))
+
+    def remember(self, entry: Entry) -> None:
+        entry.session.add(seq_of(entry.m.mid), entry.m.done)
+        self.collection.delivered(entry)
 
     # Message recovery
 
@@ -269,40 +397,21 @@ class WhiteBox(Replica):
 
     # Leader recovery
 
-    def start_recovery(self) -> None:  # l.35
-        self.election.tried(self.now)
-        self.must_recover = False
-        b = ballot(round_of(max(self.ballot, self.seen_ballot)) + 1, self.rank)
-        self.send(self.group, NewLeader(b))  # l.36
-
-    def recover_if_nominated(self) -> None:
-        leads = self.status == LEADER and not self.must_recover and self.seen_ballot <= self.cballot
-        if not leads and not self.joining and self.election.may_try(self.now):
-            self.start_recovery()
+    def on_suspect(self) -> None:
+        self.candidate.suspect_leader()
 
     def on_new_leader(self, sender: int, b: int) -> None:  # l.37
-        if self.joining:
-            return
-        if b <= self.ballot:  # l.38
-            self.send_one(sender, Nack(self.ballot))
-            return
-        self.status = RECOVERING  # l.39
-        self.ballot = b  # l.40
-        if self.params.durable:
-            self.save(Promised(b))
-        self.seen_ballot = max(self.seen_ballot, b)
-        self.new_leader_acks = {}
-        self.new_state_acks = {}
-        state = tuple([(e.m, e.phase, e.lts, e.gts) for e in self.entries.values() if e.phase >= ACCEPTED])
-        self.send_one(sender, NewLeaderAck(b, self.cballot, self.clock, state))  # l.41
+        candidate = self.candidate
+        if candidate.promises(sender, b):
+            if self.params.durable:
+                self.save(Promised(b))
+            state = tuple([(e.m, e.phase, e.lts, e.gts) for e in self.entries.values() if e.phase >= ACCEPTED])
+            self.send_one(sender, NewLeaderAck(b, candidate.cballot, self.clock, state))  # l.41
 
     def on_new_leader_ack(self, sender: int, msg: NewLeaderAck) -> None:  # l.42
-        if self.status != RECOVERING or self.ballot != msg.b or self.cballot == msg.b:  # l.43, once per ballot
+        if not self.candidate.has_votes(sender, msg.b, msg):  # l.43
             return
-        acks = self.new_leader_acks
-        acks[sender] = msg
-        if len(acks) < self.quorum[self.g0] or self.pid not in acks:
-            return
+        acks = self.candidate.votes
         newest = max([ack.cballot for ack in acks.values()])  # l.45
         merged: dict[Mid, tuple[AppMessage, int, int, int]] = {}
         for ack in acks.values():  # l.46
@@ -314,33 +423,19 @@ class WhiteBox(Replica):
         clock = max([ack.clock for ack in acks.values()])  # l.54
         state = tuple(merged.values())
         self.adopt(msg.b, clock, state)  # l.44, l.55
-        self.send(self.others, NewState(msg.b, clock, state))  # l.56
-        self.lead_if_followed()
+        self.send(self.candidate.others, NewState(msg.b, clock, state))  # l.56
+        if self.candidate.leads_now():
+            self.lead()
 
     def on_new_state(self, sender: int, msg: NewState) -> None:  # l.57
-        if self.joining and msg.b > self.join_above:
-            self.ballot = msg.b
-        elif self.joining or self.status != RECOVERING or self.ballot != msg.b:  # l.58
-            return
-        self.status = FOLLOWER  # l.59
-        self.adopt(msg.b, msg.clock, msg.state)  # l.60, l.61
-        self.send_one(sender, NewStateAck(msg.b))  # l.62
+        if self.candidate.may_follow(msg.b):  # l.58, l.59
+            self.adopt(msg.b, msg.clock, msg.state)  # l.60, l.61
+            self.send_one(sender, NewStateAck(msg.b))  # l.62
 
-    def on_new_state_ack(self, sender: int, b: int) -> None:  # l.63
-        recovers = self.pid in self.new_leader_acks  # or it restarted: then ballot b is over for it
-        if self.status == RECOVERING and self.ballot == b and self.cballot == b and recovers:  # l.64
-            self.new_state_acks[sender] = True
-            self.lead_if_followed()
-
-    def lead_if_followed(self) -> None:
-        if len(self.new_state_acks) + 1 < self.quorum[self.g0]:
-            return
-        self.status = LEADER  # l.65
-        self.election.succeeded()
-        self.note_leader()
+    def lead(self) -> None:
+        """Go on from the state with which this ballot begins: a quorum follows (l.63 to l.65)."""
         self.prev_gts = BOTTOM
-        self.floor_sent = [BOTTOM] * len(self.floor_sent)
-        self.behind = [0] * len(self.group)
+        self.collection.announce_again()
         self.queue = DeliveryQueue()
         self.orphans = {e.m.mid: e for e in self.entries.values() if e.phase == START}
         interrupted = [e for e in self.entries.values() if e.phase == ACCEPTED]
@@ -356,71 +451,33 @@ class WhiteBox(Replica):
             self.retry_later(entry, RETRY_AFTER * self.params.delta)
 
     def on_nack(self, sender: int, b: int) -> None:
-        self.seen_ballot = max(self.seen_ballot, b)
-        if b >= self.cballot:
-            self.must_recover = True
-        elif self.status == LEADER:
-            self.count_behind(self.topology.rank_of[sender])  # it waits for this ballot: its NEW_STATE may be lost
-        self.recover_if_nominated()
-
-    def count_behind(self, rank: int) -> None:
-        self.behind[rank] += 1
-        if self.behind[rank] == BEHIND_TICKS:
-            self.behind[rank] = 0
-            self.must_recover = True
-
-    def on_suspect(self) -> None:
-        if self.joining:
-            return
-        for rank in range(self.rank):
-            self.election.suspect(rank)
-        self.start_recovery()
+        candidate = self.candidate
+        if candidate.status == LEADER and b < candidate.cballot:
+            if candidate.lagged(self.topology.rank_of[sender]):  # it waits for this ballot: its NEW_STATE may be lost
+                candidate.must_recover = True
+        candidate.on_nack(b)
 
     # Heartbeats and collection
 
-    def schedule_tick(self) -> None:
-        self.set_timer("tick", self.params.heartbeat, self.params.heartbeat + self.params.heartbeat // 8)
-
     def on_timer(self, name: str) -> None:
-        self.schedule_tick()
-        self.ticks += 1
+        candidate = self.candidate
         self.out.urgent = self.params.durable  # a heartbeat tells what is delivered
-        if self.joining:
-            self.send(self.others, Nack(self.join_above))  # whoever leads, begin a higher ballot; not this process
-        else:
-            self.send(self.others, Heartbeat(self.ballot, self.cballot, self.max_delivered_gts))
-        for rank in self.election.newly_suspected(self.now):
-            self.note("suspect", f'{{"process": "{self.topology.name(self.group[rank])}"}}')
-        self.recover_if_nominated()
-        if self.status == LEADER:
+        candidate.tick(self.max_delivered_gts)
+        leads = candidate.status == LEADER
+        if leads:
             self.retry_what_is_due()
-            self.publish_floor()
-        self.forget()
+        for mid in self.collection.tick(leads, candidate.rank, self.max_delivered_gts):
+            del self.entries[mid]
         if self.monitor is not None:
-            self.monitor.check_process(self.pid, self.cballot, self.ballot, self.clock, self.rows())
+            self.monitor.check_process(self.pid, candidate.cballot, candidate.ballot, self.clock, self.rows())
 
     def on_heartbeat(self, sender: int, msg: Heartbeat) -> None:
-        rank = self.topology.rank_of[sender]
-        if self.election.heard(rank, self.now):
-            self.note("trust", f'{{"process": "{self.topology.name(sender)}"}}')
-        self.seen_ballot = max(self.seen_ballot, msg.ballot)
-        if self.status == LEADER:
-            self.watch(rank, msg)
-        self.delivered_by[rank] = max(self.delivered_by[rank], msg.delivered)
-
-    def watch(self, rank: int, msg: Heartbeat) -> None:
         """A member that restarted may have missed what no channel brings again: notice it, and help."""
-        stuck = msg.cballot < self.cballot or (
-            msg.delivered < self.max_delivered_gts and msg.delivered == self.delivered_by[rank]
-        )
-        self.behind[rank] = self.behind[rank] + 1 if stuck else 0
-        if self.behind[rank] < BEHIND_TICKS:
-            return
-        self.behind[rank] = 0
-        if msg.cballot < self.cballot:
-            self.must_recover = True
-        else:
-            self.bring_up(self.group[rank], msg.delivered)
+        rank = self.topology.rank_of[sender]
+        lags = msg.delivered < self.max_delivered_gts and msg.delivered == self.collection.delivered_by[rank]
+        if self.candidate.is_behind(sender, msg, lags):
+            self.bring_up(sender, msg.delivered)
+        self.collection.heard(rank, msg.delivered)
 
     def bring_up(self, member: int, delivered: int) -> None:
         """Send a member again what it has not delivered; nothing of that is forgotten before it has."""
@@ -428,16 +485,151 @@ class WhiteBox(Replica):
         missed.sort(key=by_gts)
         prev_gts = delivered
         for entry in missed:
-            self.send_one(member, Deliver(entry.m, self.cballot, entry.lts, entry.gts, prev_gts))
+            self.send_one(member, Deliver(entry.m, self.candidate.cballot, entry.lts, entry.gts, prev_gts))
             prev_gts = entry.gts
 
-    def publish_floor(self) -> None:
-        if self.ticks % ANNOUNCE_TICKS == 0:
-            self.floor_sent = [BOTTOM] * len(self.floor_sent)
-        self.delivered_by[self.rank] = self.max_delivered_gts
-        floor = min(self.delivered_by)
-        for g in groups_to_tell(floor, self.shared_with, self.floor_sent):
-            self.send(self.topology.groups[g], Floor(self.g0, floor))
+    # Durability
 
-    def note_leader(self) -> None:
-        self.note("leader", f'{{"ballot": [{round_of(self.cballot)}, {self.rank}]}}')
+    def save(self, record: Message) -> None:
+        """Durable before anybody hears of this step."""
+        self.out.records.append(encoded(record))
+        self.out.urgent = True
+
+    def save_later(self, record: Message) -> None:
+        """Durable before anybody hears that this process delivered the message; a quorum has it durable anyway."""
+        self.out.records.append(encoded(record))
+
+    def snapshot(self) -> list[bytes]:
+        floors = tuple(self.collection.floors)
+        shared_with = tuple(self.collection.shared_with)
+        candidate = self.candidate
+        records: list[Message] = [
+            Summary(candidate.ballot, candidate.cballot, self.clock, self.max_delivered_gts, floors, shared_with)
+        ]
+        for sender, done, above in self.done.rows():
+            records.append(Remembered(sender, done, above))
+        for entry in self.entries.values():
+            entry.recorded = entry.phase >= ACCEPTED
+        kept = [e for e in self.entries.values() if e.recorded]
+        kept.sort(key=by_gts)
+        for entry in kept:
+            records.append(Held(entry.m, entry.phase, entry.lts, entry.gts))
+        if candidate.rejoining:
+            records.append(Rejoining(candidate.rejoin_above))
+        return [encoded(record) for record in records]
+
+    def on_recover(self, records: list[bytes]) -> None:
+        monitor = self.monitor
+        self.monitor = None  # the past was checked when it happened
+        for data in records:
+            for record in RECORDS.read(data):
+                self.replay(record)
+        self.monitor = monitor
+        self.candidate.restart()
+        if monitor is not None:
+            cballot = self.candidate.cballot
+            monitor.restarted(self.pid, cballot, self.rows(), self.done.mids())
+            monitor.adopted(self.pid, cballot, self.clock, self.rows(), self.done.mids())
+        self.out.records.clear()
+        self.out.urgent = False
+        self.on_start()
+
+    def on_absent(self, pid: int) -> int:
+        self.collection.delivered_by[self.topology.rank_of[pid]] = BOTTOM
+        return self.candidate.forget_member(pid)
+
+    def on_rejoin(self, records: list[bytes], floor: int) -> None:
+        """Safe because it answers nothing before it enters a ballot that began after all other members dropped whatever
+        it had said: the state of that ballot comes from a quorum without it. And nothing that it lacks is forgotten.
+        """
+        monitor = self.monitor
+        self.monitor = None  # which knows what this process was before
+        self.candidate.rejoin(floor)
+        self.on_recover(records)
+        self.monitor = monitor
+        if monitor is not None:
+            monitor.replaced(self.pid)
+
+    def replay(self, record: Message) -> None:
+        if isinstance(record, Accepted):
+            entry = self.entry_of(record.m)
+            if entry is not None:
+                entry.phase = max(entry.phase, ACCEPTED)
+                entry.lts = record.lts
+                entry.recorded = True
+            self.clock = max(self.clock, record.clock)
+        elif isinstance(record, Delivered):
+            entry = self.entries[record.mid]
+            entry.phase = COMMITTED
+            entry.lts = record.lts
+            entry.gts = record.gts
+            self.clock = max(self.clock, time_of(record.gts))
+            self.max_delivered_gts = record.gts
+            self.deliver(entry.m, record.gts)
+            self.remember(entry)
+        elif isinstance(record, Promised):
+            self.candidate.ballot = record.b
+        elif isinstance(record, Adopted):
+            self.candidate.ballot = record.b
+            self.adopt(record.b, record.clock, record.state)
+        elif isinstance(record, Summary):
+            self.candidate.ballot = record.ballot
+            self.candidate.cballot = record.cballot
+            self.clock = record.clock
+            self.max_delivered_gts = record.max_delivered_gts
+            self.collection.floors = list(record.floors)
+            self.collection.shared_with = list(record.shared_with)
+        elif isinstance(record, Remembered):
+            self.done.restore(record.sender, record.done, record.above)
+        elif isinstance(record, Held):
+            self.hold(record)
+        elif isinstance(record, Rejoining):
+            self.candidate.rejoin(record.b)
+
+    def hold(self, record: Held) -> None:
+        entry = Entry(record.m, self.done.session(record.m.mid))
+        entry.phase = record.phase
+        entry.lts = record.lts
+        entry.gts = record.gts
+        entry.recorded = True
+        self.entries[record.m.mid] = entry
+        if record.phase == COMMITTED and record.gts <= self.max_delivered_gts:
+            self.collection.keep(entry)
+
+    # What drivers and people look at
+
+    def rows(self) -> list[tuple[Mid, int, int, int]]:
+        """Phase, LocalTS and GlobalTS of every message that is not in START."""
+        return [(e.m.mid, e.phase, e.lts, e.gts) for e in self.entries.values() if e.phase != START]
+
+    def idle(self) -> bool:
+        if self.candidate.status == RECOVERING:
+            return False
+        for entry in self.entries.values():
+            if entry.phase == COMMITTED:
+                if entry.gts > self.max_delivered_gts:
+                    return False
+            elif entry.phase != START or self.candidate.status == LEADER:
+                return False
+        return True
+
+    def condition(self) -> dict[str, object]:
+        delivered = time_of(self.max_delivered_gts)
+        return {**self.candidate.condition(), "clock": self.clock, "delivered": delivered}
+
+    def footprint(self) -> int:
+        return len(self.entries) + self.done.size()
+
+
+def encoded(record: Message) -> bytes:
+    w = BytesWriter()
+    RECORDS.write(w, record)
+    return w.getvalue()
+
+
+def by_lts(entry: Entry) -> int:
+    return entry.lts
+
+
+def by_gts(entry: Entry) -> int:
+    return entry.gts

@@ -1,0 +1,280 @@
+"""Standing for leader of a group: ballots, promises and votes, and heartbeats that tell who should try (Ω).
+
+White-Box and the replicated log share this part. Its owner decides what a vote says and with what a ballot begins.
+
+Paper: Gotsman, Lefort, Chockler, "White-Box Atomic Multicast", extended version, Figure 4; `# l.N` is a line there.
+
+How it works. Every member sends heartbeats to the others. A member that stays silent for too long is suspected, and
+trusted again when it is heard. The nominee is the first member that is not suspected, so once the network behaves all
+correct members agree on it. It asks everybody for a vote in a ballot higher than any it has seen (NEW_LEADER). Whoever
+promises to join that ballot follows no lower one any more. With the votes of a quorum, its own among them, the
+candidate enters the ballot and sends the others the state with which it begins; with a quorum that follows, it leads.
+A candidate that does not get through tries again with back-off.
+
+A member that restarts from its disk never leads on in its old ballot. One that lost its disk is rejoining: it neither
+votes nor stands until a ballot begins that is higher than any it may have had a part in.
+"""
+
+from typing import ClassVar, Final, Generic, TypeVar, final
+
+from amcast.core.order import BOTTOM, ballot, leader_of, round_of
+from amcast.core.process import Process
+from amcast.core.wire import Background, Message
+from amcast.protocols.parts.failure_detectors import FailureDetector
+
+FOLLOWER: Final = 0
+LEADER: Final = 1
+RECOVERING: Final = 2
+
+FIRST_BACKOFF: Final = 8  # in δ
+LONGEST_BACKOFF: Final = 64  # bounds the time to converge after a long disturbance
+BEHIND_TICKS: Final = 4  # heartbeats without progress after which a leader helps a member
+
+Vote = TypeVar("Vote")
+
+
+@final
+class NewLeader(Message):
+    """To the whole group: the sender asks for votes in ballot b."""
+
+    wire: ClassVar[dict[str, object]] = {"b": int}
+
+    def __init__(self, b: int) -> None:
+        self.b = b
+
+
+@final
+class NewStateAck(Message):
+    """To the candidate of ballot b: the sender has entered it, and follows."""
+
+    wire: ClassVar[dict[str, object]] = {"b": int}
+
+    def __init__(self, b: int) -> None:
+        self.b = b
+
+
+@final
+class Nack(Message):
+    """The sender cannot follow in ballot b or below: whoever should lead must recover above it."""
+
+    wire: ClassVar[dict[str, object]] = {"b": int}
+
+    def __init__(self, b: int) -> None:
+        self.b = b
+
+
+@final
+class Heartbeat(Background):
+    """The sender joined `ballot` and works in `cballot`; `delivered` is the timestamp of its last delivery."""
+
+    wire: ClassVar[dict[str, object]] = {"ballot": int, "cballot": int, "delivered": int}
+
+    def __init__(self, ballot: int, cballot: int, delivered: int) -> None:
+        self.ballot = ballot
+        self.cballot = cballot
+        self.delivered = delivered
+
+
+class LeaderCandidate(Generic[Vote]):
+    """The part that one member has in choosing the leader of its group."""
+
+    def __init__(self, process: Process, members: tuple[int, ...]) -> None:
+        self.process = process
+        self.members = members
+        self.rank = members.index(process.pid)
+        self.others: tuple[int, ...] = tuple([p for p in members if p != process.pid])
+        self.majority = len(members) // 2 + 1
+        self.status = LEADER if self.rank == 0 else FOLLOWER
+        self.cballot = ballot(0, 0)  # the one in which this process works
+        self.ballot = ballot(0, 0)  # the one that it promised to join
+        self.seen_ballot = self.ballot  # the highest one that anybody in the group is known to have joined
+        self.must_recover = False  # the current ballot is of no use to some member
+        self.refused = BOTTOM  # the last ballot in which this process missed something
+        self.votes: dict[int, Vote] = {}
+        self.followers: dict[int, bool] = {}
+        self.behind = [0] * len(members)  # at the leader: for how many heartbeats each member has not kept up
+        self.rejoining = False  # it came back without what it knew, and takes no part until it enters a ballot …
+        self.rejoin_above = BOTTOM  # … above this one: it may have had a part in the others
+        self.trust_all()
+
+    def trust_all(self) -> None:
+        """Begin to watch the other members."""
+        size = len(self.members)
+        watched = tuple([rank for rank in range(size) if rank != self.rank])
+        self.detector = FailureDetector(watched, size, self.process.params, self.process.now)
+        self.backoff = FIRST_BACKOFF * self.process.params.delta
+        self.not_before = 0  # the time of the next attempt
+
+    def start(self) -> None:
+        self.trust_all()
+        self.schedule_tick()
+        if self.status == LEADER:
+            self.note_leader()
+
+    def restart(self) -> None:
+        """Go on from the ballots that were on disk."""
+        self.seen_ballot = self.ballot
+        leads = leader_of(self.cballot) == self.rank  # not any more: its proposals were not on disk
+        self.status = RECOVERING if leads or self.rejoining or self.ballot != self.cballot else FOLLOWER
+
+    def rejoin(self, above: int) -> None:
+        self.rejoining = True
+        self.rejoin_above = above
+
+    def forget_member(self, pid: int) -> int:
+        """Drop whatever a member said that lost its disk; return the highest ballot that it may have had a part in."""
+        self.votes.pop(pid, None)
+        self.followers.pop(pid, None)
+        return max(self.ballot, self.seen_ballot)
+
+    def leader(self) -> int:
+        """Return who leads the ballot in which this process works."""
+        return self.members[leader_of(self.cballot)]
+
+    # A new leader
+
+    def stand(self) -> None:  # l.35
+        params = self.process.params
+        self.not_before = self.process.now + self.backoff
+        self.backoff = min(2 * self.backoff, LONGEST_BACKOFF * params.delta)
+        self.must_recover = False
+        b = ballot(round_of(max(self.ballot, self.seen_ballot)) + 1, self.rank)
+        self.process.send(self.members, NewLeader(b))  # l.36
+
+    def stand_if_nominated(self) -> None:
+        leads = self.status == LEADER and not self.must_recover and self.seen_ballot <= self.cballot
+        if leads or self.rejoining or self.process.now < self.not_before or self.nominee() != self.rank:
+            return
+        self.stand()
+
+    def nominee(self) -> int:
+        """Return the rank of the first member that is not suspected here."""
+        for rank in range(self.rank):
+            if not self.detector.suspected[rank]:
+                return rank
+        return self.rank
+
+    def suspect_leader(self) -> None:
+        if self.rejoining:
+            return
+        for rank in range(self.rank):
+            self.detector.suspected[rank] = True
+        self.stand()
+
+    def promises(self, candidate: int, b: int) -> bool:  # l.37
+        """Join ballot b, if it is above all that this process joined; True asks the owner to vote."""
+        if self.rejoining:
+            return False
+        if b <= self.ballot:  # l.38
+            self.process.send_one(candidate, Nack(self.ballot))
+            return False
+        self.status = RECOVERING  # l.39
+        self.ballot = b  # l.40
+        self.seen_ballot = max(self.seen_ballot, b)
+        self.votes = {}
+        self.followers = {}
+        return True
+
+    def has_votes(self, sender: int, b: int, vote: Vote) -> bool:  # l.42
+        """Count a vote; True, once per ballot, asks the owner to merge the votes and to enter the ballot."""
+        if self.status != RECOVERING or self.ballot != b or self.cballot == b:  # l.43, once per ballot
+            return False
+        self.votes[sender] = vote
+        return len(self.votes) >= self.majority and self.process.pid in self.votes
+
+    def enter(self, b: int) -> None:
+        """Work in ballot b: its state is at hand."""
+        self.cballot = b
+        self.must_recover = False
+        self.rejoining = False
+
+    def may_follow(self, b: int) -> bool:
+        """Follow in ballot b, if this process joined it; True asks the owner to take over the leader's state."""
+        if self.rejoining and b > self.rejoin_above:
+            self.ballot = b
+        elif self.rejoining or self.status != RECOVERING or self.ballot != b:  # l.58
+            return False
+        self.status = FOLLOWER  # l.59
+        return True
+
+    def has_follower(self, sender: int, b: int) -> bool:  # l.63
+        """Count a member that follows; True asks the owner to lead."""
+        recovers = self.process.pid in self.votes  # or it restarted: then ballot b is over for it
+        if self.status == RECOVERING and self.ballot == b and self.cballot == b and recovers:  # l.64
+            self.followers[sender] = True
+            return self.leads_now()
+        return False
+
+    def leads_now(self) -> bool:
+        """Lead if a quorum follows."""
+        if len(self.followers) + 1 < self.majority:
+            return False
+        self.status = LEADER  # l.65
+        self.backoff = FIRST_BACKOFF * self.process.params.delta
+        self.behind = [0] * len(self.members)
+        self.note_leader()
+        return True
+
+    def refuse(self, leader: int, b: int) -> None:
+        """Tell the leader of ballot b, once, that this process missed something and needs another ballot."""
+        if self.refused < b:
+            self.refused = b
+            self.process.send_one(leader, Nack(b))
+
+    def on_nack(self, b: int) -> None:
+        self.seen_ballot = max(self.seen_ballot, b)
+        if b >= self.cballot:
+            self.must_recover = True
+        self.stand_if_nominated()
+
+    # Heartbeats
+
+    def schedule_tick(self) -> None:
+        heartbeat = self.process.params.heartbeat
+        self.process.set_timer("tick", heartbeat, heartbeat + heartbeat // 8)
+
+    def tick(self, delivered: int) -> None:
+        self.schedule_tick()
+        process = self.process
+        if self.rejoining:
+            process.send(self.others, Nack(self.rejoin_above))  # whoever leads, begin a higher ballot; not this process
+        else:
+            process.send(self.others, Heartbeat(self.ballot, self.cballot, delivered))
+        for rank in self.detector.newly_suspected(process.now):
+            process.note("suspect", f'{{"process": "{process.topology.name(self.members[rank])}"}}')
+        self.stand_if_nominated()
+
+    def is_behind(self, sender: int, msg: Heartbeat, lags: bool = False) -> bool:
+        """Take a heartbeat; True if its sender has lagged for so long that the owner, who leads, must help it.
+
+        A member that still works in an older ballot is helped by another ballot.
+        """
+        process = self.process
+        rank = self.members.index(sender)
+        if self.detector.heard(rank, process.now):
+            process.note("trust", f'{{"process": "{process.topology.name(sender)}"}}')
+        self.seen_ballot = max(self.seen_ballot, msg.ballot)
+        if self.status != LEADER:
+            return False
+        if msg.cballot >= self.cballot:
+            if not lags:
+                self.behind[rank] = 0
+            return lags and self.lagged(rank)
+        if self.lagged(rank):
+            self.must_recover = True
+        return False
+
+    def lagged(self, rank: int) -> bool:
+        """Count once more that a member has not kept up; True if that is often enough."""
+        self.behind[rank] = (self.behind[rank] + 1) % BEHIND_TICKS
+        return self.behind[rank] == 0
+
+    def note_leader(self) -> None:
+        self.process.note("leader", f'{{"ballot": [{round_of(self.cballot)}, {self.rank}]}}')
+
+    def condition(self) -> dict[str, object]:
+        return {
+            "role": "joining" if self.rejoining else ("follower", "leader", "recovering")[self.status],
+            "leader": self.process.topology.name(self.leader()),
+            "ballot": round_of(self.cballot),
+        }
