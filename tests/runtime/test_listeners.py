@@ -14,7 +14,7 @@ from amcast.core.requests import NOTHING, REQUESTS, Multicast
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage, Codec
 from amcast.errors import LostMessages
-from amcast.runtime import frames, links, serving
+from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig
 from amcast.runtime.frames import Read, frame
 from amcast.runtime.node import Node
@@ -179,8 +179,7 @@ def test_random_bytes(live: Running) -> None:
 
 def test_who_does_not_greet_in_time_is_dropped(live: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     config, nodes = live
-    for module in (links, serving):
-        monkeypatch.setattr(module, "SECONDS_TO_GREET", 0.5)
+    monkeypatch.setattr("amcast.runtime.greeting.SECONDS_TO_GREET", 0.5)
     for address in (config.members[0].peer, config.members[0].client):
         with Raw(address) as silent, Raw(address) as slow:
             began = time.monotonic()
@@ -190,25 +189,25 @@ def test_who_does_not_greet_in_time_is_dropped(live: Running, monkeypatch: pytes
             assert silent.receive() is None and slow.receive() is None
             assert time.monotonic() - began < PATIENCE / 2
     node = nodes["g0/0"]
-    assert until(lambda: node.serving.strangers == node.incoming.strangers == 0), "they are counted out"
+    assert until(lambda: node.serving.door.strangers == node.incoming.door.strangers == 0), "they are counted out"
 
 
 def test_strangers_are_limited(live: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     config, nodes = live
-    monkeypatch.setattr(serving, "MOST_STRANGERS", 5)
     node = nodes["g0/0"]
+    monkeypatch.setattr(node.serving.door, "most_strangers", 5)
     for address, most in ((config.members[0].client, 5), (config.members[0].peer, 12)):
         crowd = [Raw(address) for _ in range(most)]
-        assert until(lambda most=most: most in (node.serving.strangers, node.incoming.strangers))
+        assert until(lambda most=most: most in (node.serving.door.strangers, node.incoming.door.strangers))
         with Raw(address) as late:
             assert late.receive() is None, "hung up on at once"
         crowd.pop().close()
-        assert until(lambda most=most: most not in (node.serving.strangers, node.incoming.strangers))
+        assert until(lambda most=most: most not in (node.serving.door.strangers, node.incoming.door.strangers))
         with Raw(address) as raw:
             assert "expected a greeting" in raw.send(frame(frames.READ, b"")).refusal()
         for one in crowd:
             one.close()
-    assert until(lambda: node.serving.strangers == node.incoming.strangers == 0)
+    assert until(lambda: node.serving.door.strangers == node.incoming.door.strangers == 0)
     assert multicast_works(config)
 
 

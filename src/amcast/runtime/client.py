@@ -23,15 +23,16 @@ from typing import Any, Final, Self, TypeVar, cast
 from amcast.core.application import Delivery, delivery
 from amcast.core.process import Protocol
 from amcast.core.topology import message_id, seq_of
-from amcast.errors import AmcastError, MulticastFailed, OutcomeUnknown, UsageError, WireError
+from amcast.errors import AmcastError, MulticastFailed, OutcomeUnknown, PeerError, UsageError, WireError
 from amcast.runtime import frames
 from amcast.runtime.client_engine import ClientEngine, Run
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import Failure, FrameReader, Hello, Read, Rows, frame
-from amcast.runtime.links import FIRST_PAUSE, LONGEST_PAUSE, SECONDS_TO_GREET
+from amcast.runtime.greeting import SECONDS_TO_GREET, abort_unless, say_hello
+from amcast.runtime.links import FIRST_PAUSE, LONGEST_PAUSE
 from amcast.runtime.rows import unpack_rows
 from amcast.runtime.serving import CLIENT, MOST_READ, SESSION_BITS, session_of
-from amcast.runtime.tls import client_context, identity_of
+from amcast.runtime.tls import client_context
 from amcast.runtime.tracing import TraceWriter
 
 DEADLINE: Final = 30.0
@@ -337,21 +338,15 @@ class _Connection(asyncio.Protocol):
             self.dialling = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
+        made = self.transport = cast(asyncio.Transport, transport)
         config = self.client.config
-        if config.tls is not None:
-            try:
-                identity_of(transport.get_extra_info("ssl_object"), config, self.member.name)
-            except AmcastError as error:
-                self.refused(str(error))
-                return
         hello = Hello(frames.VERSION, config.name, self.client.name, 0, self.client.session)
-        self.transport.write(frame(frames.HELLO, frames.encode(hello)))
-        self.client._loop.call_later(SECONDS_TO_GREET, self.hurry, self.transport)
-
-    def hurry(self, transport: asyncio.Transport) -> None:
-        if not self.welcome and self.transport is transport:
-            transport.abort()
+        try:
+            say_hello(transport, config, self.member.name, hello)
+        except PeerError as error:
+            self.refused(str(error))
+            return
+        abort_unless(lambda: self.welcome or self.transport is not made, made)
 
     def data_received(self, data: bytes) -> None:
         assert self.transport is not None

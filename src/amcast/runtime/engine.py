@@ -76,31 +76,24 @@ class Engine:
             process.receive(now, sender, msg)
         return len(messages)
 
-    def requests(
-        self, batch: bytes, client: int, permitted: dict[tuple[int, ...], bool], largest: int
-    ) -> tuple[list[Message], list[Message]]:
-        """The requests of a client in these bytes, and those that are not for it to make. Raises WireError.
+    def requests(self, batch: bytes, client: int, largest: int) -> list[Request]:
+        """Return the requests in these bytes, well-formed and of this client. Raises WireError.
 
-        `permitted` has an answer for every set of destinations that this client has used.
+        Whether the client may make them is not looked at; nor is the size of a message that travels alone.
         """
-        wanted: list[Message] = []
-        unwanted: list[Message] = []
+        found: list[Request] = []
         for msg in self._requests.read(batch):
             assert isinstance(msg, Request)
             if sender_of(msg.m.mid) != client:
                 raise WireError(f"a message of session {sender_of(msg.m.mid):x} in session {client:x}")
             if not msg.sound(self._groups):
                 raise WireError(f"a {type(msg).__name__} that means nothing")
-            m = msg.m
-            if m.count != 1:
-                check_run(m, largest)
-            if (m.count != 1 or len(m.payload) <= largest) and permitted.get(m.dest, False):
-                wanted.append(msg)
-            else:
-                unwanted.append(msg)
-        return wanted, unwanted
+            if msg.m.count != 1:
+                check_run(msg.m, largest)
+            found.append(msg)
+        return found
 
-    def ask(self, now: int, client: int, requests: list[Message]) -> None:
+    def ask(self, now: int, client: int, requests: list[Request]) -> None:
         """Handle requests of a client."""
         process = self.process
         for msg in requests:

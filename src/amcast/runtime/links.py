@@ -13,15 +13,13 @@ from ssl import SSLContext
 from typing import Final, Protocol, cast
 
 from amcast.core.process import Protocol as Row
-from amcast.errors import AmcastError, LostMessages, PeerError, WireError
-from amcast.runtime import frames
-from amcast.runtime.config import ClusterConfig, Member
+from amcast.errors import LostMessages, PeerError, WireError
+from amcast.runtime import frames, greeting
+from amcast.runtime.config import Member
 from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
-from amcast.runtime.log import Log
-from amcast.runtime.tls import identity_of
+from amcast.runtime.greeting import SECONDS_TO_GREET, Accepted, Door, abort_unless, say_hello
 
 MOST_KEPT: Final = 64 * 2**20  # bytes for one member that does not acknowledge
-SECONDS_TO_GREET: Final = 5.0
 SECONDS_OF_SILENCE: Final = 3.0  # without an acknowledgement that is due
 ACK_EVERY: Final = 16  # batches …
 ACK_AFTER: Final = 0.03  # … or seconds
@@ -29,22 +27,16 @@ FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0
 
 
-class Host(Protocol):
+class Host(greeting.Host, Protocol):
     """The node, as its links see it."""
 
-    config: ClusterConfig
     protocol: Row
-    me: Member
-    boot: int
-    log: Log
 
     def on_batch(self, sender: int, batch: bytes) -> None: ...
 
     def absent(self, pid: int) -> int: ...
 
     def state_from(self, position: int) -> bytes: ...
-
-    def fail(self, error: BaseException) -> None: ...
 
 
 class Outgoing:
@@ -153,23 +145,13 @@ class _Dialled(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        host = self.link.host
         try:
-            if host.config.tls is not None:
-                name = identity_of(transport.get_extra_info("ssl_object"), host.config)
-                if name != self.link.peer.name:
-                    raise WireError(f"{self.link.peer.peer} is {name}, expected {self.link.peer.name}")
-        except AmcastError as error:
+            say_hello(transport, self.link.host.config, self.link.peer.name, hello_of(self.link.host))
+        except PeerError as error:
             self.link.refused(str(error))
             self.transport.abort()
             return
-        hello = Hello(frames.VERSION, host.config.name, host.me.name, host.boot)
-        self.transport.write(frame(frames.HELLO, frames.encode(hello)))
-        asyncio.get_running_loop().call_later(SECONDS_TO_GREET, self.hurry)
-
-    def hurry(self) -> None:
-        if not self.welcome and not self.lost.done():
-            self.transport.abort()
+        abort_unless(lambda: self.welcome or self.lost.done(), self.transport)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -201,66 +183,31 @@ class Incoming:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.expects: dict[int, tuple[int, int]] = {}  # pid -> boot, number of the next batch
-        self.current: dict[int, _Accepted] = {}
-        self.strangers = 0  # connections that have not said who they are
+        self.current: dict[int, _Member] = {}
+        self.door = Door(4 * len(host.config.members))
 
-    def accept(self) -> "_Accepted":
-        return _Accepted(self)
+    def accept(self) -> "_Member":
+        return _Member(self)
 
 
-class _Accepted(asyncio.Protocol):
+class _Member(Accepted):
     """The end of a connection that receives batches."""
 
-    transport: asyncio.Transport
+    host: Host
 
     def __init__(self, incoming: Incoming) -> None:
+        super().__init__(incoming.host, incoming.door)
         self.incoming = incoming
-        self.host = incoming.host
-        self.reader = FrameReader(frames.LARGEST_HELLO)
         self.pid = -1
         self.boot = 0
         self.next = -1  # until START
         self.unacknowledged = 0
         self.ack_at: asyncio.TimerHandle | None = None
-        self.greeting: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self.incoming.strangers += 1
-        if self.incoming.strangers > 4 * len(self.host.config.members):
-            self.transport.abort()
-            return
-        self.greeting = asyncio.get_running_loop().call_later(SECONDS_TO_GREET, self.transport.abort)
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            for kind, number, body in self.reader.feed(data):
-                if self.pid < 0:
-                    self.greet(kind, body)
-                elif self.next < 0:
-                    self.begin(kind, number)
-                elif self.incoming.current.get(self.pid) is not self:
-                    return  # a newer connection of the same member has taken over
-                elif kind != frames.BATCH or number != self.next:
-                    raise WireError(f"frame {number} of kind {kind}, expected batch {self.next}")
-                else:
-                    self.take(number, body)
-        except PeerError as error:
-            self.refuse(str(error))
-        except Exception as error:  # a bug: this node must not go on with half a step done
-            self.host.fail(error)
-
-    def greet(self, kind: int, body: bytes) -> None:
-        hello = read_hello(kind, body)
-        check_cluster(hello, self.host.config)
-        if self.host.config.tls is not None:
-            name = identity_of(self.transport.get_extra_info("ssl_object"), self.host.config)
-            if name != hello.name:
-                raise WireError(f"{name} says that it is {hello.name}")
+    def welcome(self, hello: Hello) -> int:
         member = next((member for member in self.host.config.members if member.name == hello.name), None)
         if member is None or member is self.host.me:
             raise WireError(f"{hello.name!r} is no other member of {self.host.config.name}")
-        self.known()
         self.pid = member.pid
         self.boot = hello.boot
         self.reader.largest = frames.LARGEST_PEER
@@ -269,15 +216,17 @@ class _Accepted(asyncio.Protocol):
             before.transport.abort()
         self.incoming.current[member.pid] = self
         boot, expects = self.incoming.expects.get(member.pid, (0, 0))
-        welcome = Welcome(self.host.me.name, self.host.boot, expects if boot == hello.boot else 0)
-        self.transport.write(frame(frames.WELCOME, frames.encode(welcome)))
+        return expects if boot == hello.boot else 0
 
-    def known(self) -> None:
-        if self.greeting is not None:
-            self.greeting.cancel()
-            self.greeting = None
-        if self.pid < 0:
-            self.incoming.strangers -= 1
+    def take(self, kind: int, number: int, body: bytes) -> None:
+        if self.next < 0:
+            self.begin(kind, number)
+        elif self.incoming.current.get(self.pid) is not self:
+            return  # a newer connection of the same member has taken over
+        elif kind != frames.BATCH or number != self.next:
+            raise WireError(f"frame {number} of kind {kind}, expected batch {self.next}")
+        else:
+            self.take_batch(number, body)
 
     def begin(self, kind: int, number: int) -> None:
         if kind == frames.ABSENT:
@@ -296,7 +245,7 @@ class _Accepted(asyncio.Protocol):
         self.next = number
         self.incoming.expects[self.pid] = (self.boot, number)
 
-    def take(self, number: int, batch: bytes) -> None:
+    def take_batch(self, number: int, batch: bytes) -> None:
         self.host.on_batch(self.pid, batch)  # or it is refused, and expected again: nothing is skipped
         self.next = number + 1
         self.incoming.expects[self.pid] = (self.boot, self.next)
@@ -314,13 +263,7 @@ class _Accepted(asyncio.Protocol):
             self.unacknowledged = 0
             self.transport.write(frame(frames.ACK, b"", self.next - 1))
 
-    def refuse(self, reason: str) -> None:
-        self.host.log.error("connection refused", peer=str(self.transport.get_extra_info("peername")), reason=reason)
-        self.transport.write(frame(frames.REFUSED, reason.encode()[:1000]))
-        self.transport.close()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.known()
+    def left(self) -> None:
         if self.ack_at is not None:
             self.ack_at.cancel()
             self.ack_at = None
@@ -328,16 +271,18 @@ class _Accepted(asyncio.Protocol):
             del self.incoming.current[self.pid]
 
 
+def hello_of(host: Host) -> Hello:
+    return Hello(frames.VERSION, host.config.name, host.me.name, host.boot)
+
+
 async def ask_member(host: Host, peer: Member, context: SSLContext | None, kind: int, number: int) -> bytes:
-    """One question to another member, before there is a channel to it. Raises OSError and AmcastError."""
+    """Ask another member one question, before there is a channel to it. Raises OSError and AmcastError."""
     address = peer.peer
     name = "" if context is not None else None
     reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context, server_hostname=name)
     try:
-        if host.config.tls is not None:
-            identity_of(writer.get_extra_info("ssl_object"), host.config, peer.name)
-        hello = Hello(frames.VERSION, host.config.name, host.me.name, host.boot)
-        writer.write(frame(frames.HELLO, frames.encode(hello)) + frame(kind, b"", number))
+        say_hello(writer.transport, host.config, peer.name, hello_of(host))
+        writer.write(frame(kind, b"", number))
         received = FrameReader(frames.LARGEST_PEER)
         while data := await reader.read(2**20):
             for answer, _, body in received.feed(data):
@@ -348,16 +293,3 @@ async def ask_member(host: Host, peer: Member, context: SSLContext | None, kind:
         raise ConnectionError("the connection was closed")
     finally:
         writer.close()
-
-
-def read_hello(kind: int, body: bytes) -> Hello:
-    if kind != frames.HELLO:
-        raise WireError(f"a frame of kind {kind}, expected a greeting")
-    return frames.decode(frames.hello_decoder, body)
-
-
-def check_cluster(hello: Hello, config: ClusterConfig) -> None:
-    if hello.version != frames.VERSION:
-        raise WireError(f"protocol version {hello.version}, expected {frames.VERSION}; run the same amcast everywhere")
-    if hello.cluster != config.name:
-        raise WireError(f"greeting of cluster {hello.cluster!r}, expected {config.name!r}")

@@ -29,7 +29,7 @@ import msgspec
 from amcast.core.application import Speculator, StateMachine, delivery
 from amcast.core.process import Protocol
 from amcast.core.requests import Request
-from amcast.core.wire import AppMessage, Message, joined
+from amcast.core.wire import AppMessage, joined
 from amcast.errors import AmcastError, StorageFailure, UsageError, WireError
 from amcast.runtime import frames
 from amcast.runtime.admin import Admin
@@ -351,16 +351,16 @@ class Node:
         if not self._scheduled:
             self._schedule()
 
-    def requests_in(
-        self, batch: bytes, client: int, permitted: dict[tuple[int, ...], bool]
-    ) -> tuple[list[Message], list[Message]]:
-        return self.engine.requests(batch, client, permitted, self.config.largest_message)
+    def requests_in(self, batch: bytes, client: int) -> list[Request]:
+        """Return the requests in these bytes. Raises WireError."""
+        return self.engine.requests(batch, client, self.config.largest_message)
 
-    def on_requests(self, client: int, requests: list[Message]) -> None:
+    def on_requests(self, client: int, requests: list[Request]) -> None:
+        """Handle requests that this client may make."""
         if self._halted:
             return
-        for msg in requests:
-            self.metrics.requests += msg.m.count if isinstance(msg, Request) else 1
+        for request in requests:
+            self.metrics.requests += request.m.count
         self.engine.ask(time.monotonic_ns(), client, requests)
         if not self._scheduled:
             self._schedule()

@@ -1,25 +1,23 @@
 """What a node does for clients: take their multicasts, answer them, let them read the ordered log.
 
-Everything a client may ask passes `_Served.data_received`, and nothing before its name is known: multicasts are checked
-against the groups it may write to, reads against those it may read.
+Everything a client may ask passes `_Served.take`, and nothing before its name is known (`greeting.py`). Whether it may
+multicast something is decided by `why_not` alone, whether it may read by `take_read`.
 """
 
 import asyncio
 from collections import deque
 from hashlib import sha256
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 from amcast.core.requests import Request
 from amcast.core.topology import Mid, message_id, sender_of, seq_of
-from amcast.core.wire import AppMessage, Message
-from amcast.errors import AmcastError, PeerError, WireError
-from amcast.runtime import frames
-from amcast.runtime.config import ClusterConfig, Grant, Member
-from amcast.runtime.frames import Failure, FrameReader, Read, Rows, Welcome, frame
+from amcast.core.wire import AppMessage
+from amcast.errors import AmcastError, WireError
+from amcast.runtime import frames, greeting
+from amcast.runtime.config import Grant
+from amcast.runtime.frames import Failure, Hello, Read, Rows, frame
+from amcast.runtime.greeting import Accepted, Door
 from amcast.runtime.history import History
-from amcast.runtime.links import SECONDS_TO_GREET, check_cluster, read_hello
-from amcast.runtime.log import Log
-from amcast.runtime.tls import identity_of
 
 MOST_CLIENTS: Final = 1000
 MOST_STRANGERS: Final = 100
@@ -60,25 +58,17 @@ class Results:
             self.by_mid[mid] = result
 
 
-class Host(Protocol):
+class Host(greeting.Host, Protocol):
     """The node, as its clients see it."""
 
-    config: ClusterConfig
-    me: Member
-    boot: int
-    log: Log
     orders_all: bool  # messages to other groups too
 
     @property
     def history(self) -> History: ...
 
-    def on_requests(self, client: int, requests: list[Message]) -> None: ...
+    def requests_in(self, batch: bytes, client: int) -> list[Request]: ...
 
-    def requests_in(
-        self, batch: bytes, client: int, permitted: dict[tuple[int, ...], bool]
-    ) -> tuple[list[Message], list[Message]]: ...
-
-    def fail(self, error: BaseException) -> None: ...
+    def on_requests(self, client: int, requests: list[Request]) -> None: ...
 
 
 class Serving:
@@ -87,7 +77,7 @@ class Serving:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.sessions: dict[int, _Served] = {}
-        self.strangers = 0
+        self.door = Door(MOST_STRANGERS)
         self.readers: list[tuple[_Served, Read, asyncio.TimerHandle]] = []
         self.paused = False
 
@@ -120,52 +110,22 @@ class Serving:
             served.transport.close()
 
 
-class _Served(asyncio.Protocol):
-    transport: asyncio.Transport
+class _Served(Accepted):
+    """A connection of a client."""
+
+    host: Host
 
     def __init__(self, serving: Serving) -> None:
+        super().__init__(serving.host, serving.door)
         self.serving = serving
-        self.host = serving.host
-        self.reader = FrameReader(frames.LARGEST_HELLO)
         self.session = 0
         self.grant: Grant | None = None
-        self.permitted: dict[tuple[int, ...], bool] = {}
+        self.permitted: dict[tuple[int, ...], bool] = {}  # sets of destinations that were looked at before
         self.full = False  # it does not read what we write
         self.reads = 0  # that wait
-        self.greeting: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self.serving.strangers += 1
-        if self.serving.strangers > MOST_STRANGERS:
-            self.transport.abort()
-            return
-        self.greeting = asyncio.get_running_loop().call_later(SECONDS_TO_GREET, self.transport.abort)
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            for kind, _, body in self.reader.feed(data):
-                if self.grant is None:
-                    self.greet(kind, body)
-                elif kind == frames.REQUESTS:
-                    self.take_requests(body)
-                elif kind == frames.READ:
-                    self.take_read(body)
-                else:
-                    raise WireError(f"a frame of kind {kind}, expected requests or reads")
-        except PeerError as error:
-            self.refuse(str(error))
-        except Exception as error:  # a bug: this node must not go on with half a step done
-            self.host.fail(error)
-
-    def greet(self, kind: int, body: bytes) -> None:
-        hello = read_hello(kind, body)
+    def welcome(self, hello: Hello) -> int:
         config = self.host.config
-        check_cluster(hello, config)
-        if config.tls is not None:
-            name = identity_of(self.transport.get_extra_info("ssl_object"), config)
-            if name != hello.name:
-                raise WireError(f"{name} says that it is {hello.name}")
         grant = config.clients.get(hello.name.removeprefix(CLIENT)) if hello.name.startswith(CLIENT) else None
         if grant is None:
             raise WireError(f"{hello.name!r} is no client of {config.name}; known ones are listed in cluster.toml")
@@ -174,43 +134,48 @@ class _Served(asyncio.Protocol):
         if len(self.serving.sessions) >= MOST_CLIENTS:
             raise WireError(f"{MOST_CLIENTS} clients are connected; try another replica or try later")
         before = self.serving.sessions.get(hello.session)
-        self.known()
         self.grant = grant
         self.session = hello.session
         if before is not None:
             before.transport.abort()
         self.serving.sessions[self.session] = self
         self.reader.largest = config.largest_message + frames.LARGEST_HELLO + 2**20
-        welcome = Welcome(self.host.me.name, self.host.boot, 0)
-        self.transport.write(frame(frames.WELCOME, frames.encode(welcome)))
         self.adjust_reading()
+        return 0
 
-    def known(self) -> None:
-        if self.greeting is not None:
-            self.greeting.cancel()
-            self.greeting = None
-        if self.grant is None:
-            self.serving.strangers -= 1
+    def take(self, kind: int, number: int, body: bytes) -> None:
+        if kind == frames.REQUESTS:
+            self.take_requests(body)
+        elif kind == frames.READ:
+            self.take_read(body)
+        else:
+            raise WireError(f"a frame of kind {kind}, expected requests or reads")
 
     def take_requests(self, batch: bytes) -> None:
+        wanted: list[Request] = []
+        for request in self.host.requests_in(batch, self.session):
+            reason = self.why_not(request.m)
+            if reason is None:
+                wanted.append(request)
+            else:
+                failure = Failure(seq_of(request.m.mid), reason)
+                self.transport.write(frame(frames.FAILED, frames.encode(failure)))
+        self.host.on_requests(self.session, wanted)
+
+    def why_not(self, m: AppMessage) -> str | None:
+        """Say why this client may not multicast this here; None if it may. Nobody else decides that."""
         assert self.grant is not None
-        wanted, unwanted = self.host.requests_in(batch, self.session, self.permitted)
-        for msg in unwanted:
-            assert isinstance(msg, Request)
-            m = msg.m
+        allowed = self.permitted.get(m.dest)
+        if allowed is None:
             ours = self.host.orders_all or self.host.me.group in m.dest
             allowed = self.grant.write.issuperset(m.dest) and ours
             if len(self.permitted) < 10_000:
                 self.permitted[m.dest] = allowed
-            if allowed and (m.count > 1 or len(m.payload) <= self.host.config.largest_message):
-                wanted.append(msg)
-                continue
-            names = ", ".join(f"g{g}" for g in m.dest)
-            reason = f"{self.grant.name} may not multicast to {names} here"
-            if allowed:
-                reason = f"{len(m.payload)} bytes, expected at most {self.host.config.largest_message}"
-            self.transport.write(frame(frames.FAILED, frames.encode(Failure(seq_of(m.mid), reason))))
-        self.host.on_requests(self.session, wanted)
+        if not allowed:
+            return f"{self.grant.name} may not multicast to {', '.join(f'g{g}' for g in m.dest)} here"
+        if m.count == 1 and len(m.payload) > self.host.config.largest_message:  # of a batch, each part was looked at
+            return f"{len(m.payload)} bytes, expected at most {self.host.config.largest_message}"
+        return None
 
     def take_read(self, body: bytes) -> None:
         assert self.grant is not None
@@ -247,11 +212,6 @@ class _Served(asyncio.Protocol):
     def fail_read(self, read: Read, reason: str) -> None:
         self.transport.write(frame(frames.FAILED, frames.encode(Failure(-1, reason, read.id))))
 
-    def refuse(self, reason: str) -> None:
-        self.host.log.warning("client refused", peer=str(self.transport.get_extra_info("peername")), reason=reason)
-        self.transport.write(frame(frames.REFUSED, reason.encode()[:1000]))
-        self.transport.close()
-
     # Back-pressure
 
     def pause_writing(self) -> None:
@@ -270,8 +230,7 @@ class _Served(asyncio.Protocol):
         else:
             self.transport.resume_reading()
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self.known()
+    def left(self) -> None:
         if self.serving.sessions.get(self.session) is self:
             del self.serving.sessions[self.session]
         gone = [entry for entry in self.serving.readers if entry[0] is self]

@@ -109,7 +109,7 @@ PERMISSIONS = [
         caught_by=f"{ROLES}::test_every_request_of_every_role[read g0-nobody]",
     ),
     shell_mutant(
-        "a_certificate_is_good_for_any_name", "amcast.runtime.serving", ("if name != hello.name:", "if not name:"),
+        "a_certificate_is_good_for_any_name", "amcast.runtime.greeting", ("if name != hello.name:", "if not name:"),
         caught_by=f"{ROLES}::test_the_wrong_door_or_name[a client as another]",
     ),
 ]  # fmt: skip

@@ -174,8 +174,7 @@ class Node:
             group.replica.receive(now, sender, data)
         elif kind == REQUEST:
             session = len(group.names) + sender
-            wanted, _ = group.replica.requests(data, session, {EVERYBODY: True}, LARGEST)
-            group.replica.ask(now, session, wanted)
+            group.replica.ask(now, session, group.replica.requests(data, session, LARGEST))
         elif kind == ANSWER:
             group.client.receive(now, sender, data)
         else:

@@ -1,0 +1,142 @@
+"""How two processes come to know each other: HELLO from the one that dials, WELCOME or REFUSED from the other.
+
+Members and clients greet alike. Nothing else that arrives is looked at before: whoever dials says its cluster, its name
+and the version it speaks, and where there is TLS its certificate must say the same name. Whoever dials knows whom to
+find there, and checks that as well.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+from amcast.errors import PeerError, WireError
+from amcast.runtime import frames
+from amcast.runtime.config import ClusterConfig, Member
+from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
+from amcast.runtime.log import Log
+from amcast.runtime.tls import identity_of
+
+SECONDS_TO_GREET: Final = 5.0
+
+
+def say_hello(transport: asyncio.BaseTransport, config: ClusterConfig, expected: str, hello: Hello) -> None:
+    """Greet the member that was dialled, after a look at who it is. Raises IdentityRefused."""
+    if config.tls is not None:
+        identity_of(transport.get_extra_info("ssl_object"), config, expected)
+    cast(asyncio.WriteTransport, transport).write(frame(frames.HELLO, frames.encode(hello)))
+
+
+def abort_unless(answered: Callable[[], bool], transport: asyncio.WriteTransport) -> None:
+    """Give up a connection whose other end does not answer the greeting in time."""
+
+    def look() -> None:
+        if not answered():
+            transport.abort()
+
+    asyncio.get_running_loop().call_later(SECONDS_TO_GREET, look)
+
+
+class Host(Protocol):
+    """The node, as whoever greets it sees it."""
+
+    config: ClusterConfig
+    me: Member
+    boot: int
+    log: Log
+
+    def fail(self, error: BaseException) -> None: ...
+
+
+class Door:
+    """Counts the connections of a listener that have not said who they are: there may be so many at a time."""
+
+    def __init__(self, most_strangers: int) -> None:
+        self.most_strangers = most_strangers
+        self.strangers = 0
+
+
+class Accepted(asyncio.Protocol):
+    """A connection that somebody else dialled: its first frame is a greeting, in time, or the last one."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, host: Host, door: Door) -> None:
+        self.host = host
+        self.reader = FrameReader(frames.LARGEST_HELLO)
+        self._door = door
+        self._stranger = True
+        self._late: asyncio.TimerHandle | None = None
+
+    # What a listener for members and one for clients do in their own ways
+
+    def welcome(self, hello: Hello) -> int:
+        """Let this one in: return the number of the batch that is expected from it. Raises WireError."""
+        raise NotImplementedError
+
+    def take(self, kind: int, number: int, body: bytes) -> None:
+        """Handle a frame of somebody who has been let in. Raises PeerError."""
+        raise NotImplementedError
+
+    def left(self) -> None:
+        """The connection is gone, of one that was let in or of another."""
+
+    # The greeting
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._door.strangers += 1
+        if self._door.strangers > self._door.most_strangers:
+            self.transport.abort()
+            return
+        self._late = asyncio.get_running_loop().call_later(SECONDS_TO_GREET, self.transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for kind, number, body in self.reader.feed(data):
+                if self._stranger:
+                    self._greet(kind, body)
+                else:
+                    self.take(kind, number, body)
+        except PeerError as error:
+            self.refuse(str(error))
+        except Exception as error:  # a bug: this node must not go on with half a step done
+            self.host.fail(error)
+
+    def _greet(self, kind: int, body: bytes) -> None:
+        if kind != frames.HELLO:
+            raise WireError(f"a frame of kind {kind}, expected a greeting")
+        hello = frames.decode(frames.hello_decoder, body)
+        config = self.host.config
+        if hello.version != frames.VERSION:
+            wanted = f"expected {frames.VERSION}; run the same amcast everywhere"
+            raise WireError(f"protocol version {hello.version}, {wanted}")
+        if hello.cluster != config.name:
+            raise WireError(f"greeting of cluster {hello.cluster!r}, expected {config.name!r}")
+        if config.tls is not None:
+            name = identity_of(self.transport.get_extra_info("ssl_object"), config)
+            if name != hello.name:
+                raise WireError(f"{name} says that it is {hello.name}")
+        expects = self.welcome(hello)
+        self._known()
+        welcome = Welcome(self.host.me.name, self.host.boot, expects)
+        self.transport.write(frame(frames.WELCOME, frames.encode(welcome)))
+
+    def _known(self) -> None:
+        """This one is no stranger any more: it was let in, or has left."""
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+        if self._stranger:
+            self._stranger = False
+            self._door.strangers -= 1
+
+    def refuse(self, reason: str) -> None:
+        """Say why, and hang up."""
+        peer = str(self.transport.get_extra_info("peername"))
+        self.host.log.warning("connection refused", peer=peer, reason=reason)
+        self.transport.write(frame(frames.REFUSED, reason.encode()[:1000]))
+        self.transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._known()
+        self.left()
