@@ -6,8 +6,7 @@ from amcast.claims import optimistic as claims_oam
 from amcast.core.process import Protocol
 from amcast.protocols import protocol
 from amcast.protocols.black_box import replicated_log
-from amcast.protocols.optimistic import baseline, optimistic, senders_to, wait_window
-from amcast.protocols.optimistic import log_learners as log_streams
+from amcast.protocols.optimistic import baseline, log_learners, optimistic, senders_to, wait_window
 from amcast.protocols.optimistic import messages as oam_messages
 from amcast.protocols.optimistic import reliable_multicast as fifo_reliable_multicast
 from amcast.protocols.parts import leader_candidate
@@ -19,7 +18,7 @@ MODULES = (
     white_box_client,
     leader_candidate,
     replicated_log,
-    log_streams,
+    log_learners,
     fifo_reliable_multicast,
     senders_to,
     wait_window,

@@ -18,7 +18,7 @@ SEEDS = range(400)
 MUTANTS = [
     mutant(
         "delivered_not_cleared_at_a_new_leader",
-        ("            entry.delivered = False\n            entry.votes = None", "            entry.votes = None"),
+        ("            entry.delivered = False\n            entry.vectors = None", "            entry.vectors = None"),
         (
             "            if entry.phase == COMMITTED:\n                self.queue.commit(Slot",
             "            if entry.phase == COMMITTED and not entry.delivered:\n                self.queue.commit(Slot",
@@ -28,7 +28,7 @@ MUTANTS = [
         "no_wait_for_new_state_acks",
         ("        if len(self.followers) + 1 < self.majority:\n            return False\n", ""),
     ),
-    mutant("acks_counted_without_comparing_vectors", ("if vote.bal is bal or vote.bal == bal:", "if True:")),
+    mutant("acks_counted_without_comparing_vectors", ("if acks.bal is bal or acks.bal == bal:", "if True:")),
     mutant("clock_not_raised_at_accept", ("            self.clock = time_of(gts)  # l.14", "            pass")),
     mutant("own_clock_at_recovery", ("clock = max([ack.clock for ack in acks.values()])", "clock = self.clock")),
     mutant(
@@ -58,11 +58,11 @@ MUTANTS = [
     mutant("duplicate_not_answered", ("        elif entry.delivered:\n            self.reply(m.mid)\n", "")),
     mutant("old_ballot_joined", ("        if b <= self.ballot:  # l.38", "        if b <= self.cballot:")),
     mutant(
-        "quorum_too_small", ("if vote.counts[i] == self.quorum[msg.g]:", "if vote.counts[i] == self.quorum[msg.g] - 1:")
+        "quorum_too_small", ("if acks.counts[i] == self.quorum[msg.g]:", "if acks.counts[i] == self.quorum[msg.g] - 1:")
     ),
     mutant(
         "own_acceptance_not_needed",
-        ("if vote.mine and vote.quorums == len(msg.bal):", "if vote.quorums == len(msg.bal):"),
+        ("if acks.mine and acks.quorums == len(msg.bal):", "if acks.quorums == len(msg.bal):"),
     ),
     mutant(
         "committed_forgotten_at_a_new_state",

@@ -1,7 +1,7 @@
 """Who is suspected when: P never forgives, ◇P does, and only those who are watched count."""
 
 from amcast.core.process import Params
-from amcast.protocols.parts.failure_detectors import CALM, MOST_PATIENCE, FailureDetector
+from amcast.protocols.parts.failure_detectors import CALM, LONGEST_TIMEOUT, FailureDetector
 
 PARAMS = Params(1, 10, 100)
 
@@ -42,7 +42,7 @@ def test_patience_grows_with_a_late_member_up_to_a_bound_and_shrinks_when_all_is
         waits.append(fail_over(detector, now))
         now += waits[-1] + 1
         assert detector.heard(0, now)
-    assert waits[:4] == [101, 201, 401, 801] and waits[-1] == MOST_PATIENCE * 100 + 1
+    assert waits[:4] == [101, 201, 401, 801] and waits[-1] == LONGEST_TIMEOUT * 100 + 1
     while now < 2 * waits[-1] * (CALM + 1) + 10_000:
         now += 10
         assert not detector.heard(0, now)

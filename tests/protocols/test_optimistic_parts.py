@@ -4,7 +4,7 @@ from amcast.core.order import BOTTOM
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage, Codec, joined
 from amcast.protocols.black_box.replicated_log import Announce
-from amcast.protocols.optimistic.log_learners import StreamLearner
+from amcast.protocols.optimistic.log_learners import PartialLearner
 from amcast.protocols.optimistic.messages import MESSAGES, PACKED, facts_of, unwrap, wrap
 from amcast.protocols.optimistic.reliable_multicast import Copy, FifoReceiver, FifoSender
 from amcast.protocols.optimistic.senders_to import SendersTo
@@ -75,7 +75,7 @@ def test_window_of_a_percentile_and_a_fixed_one() -> None:
 
 
 def test_a_place_needs_a_quorum_in_one_ballot() -> None:
-    learner = StreamLearner(3)
+    learner = PartialLearner(3)
     assert not learner.hears(0, 1, 4)
     assert not learner.hears(0, 1, 4)  # the same member again
     assert not learner.hears(1, 2, 4)  # another ballot

@@ -11,7 +11,7 @@ from nodes import cluster, running
 from amcast.core.application import Delivery
 from amcast.core.process import Params
 from amcast.core.topology import Topology, message_id, seq_of
-from amcast.core.wire import MOST_IN_RUN, AppMessage, check_run, joined, split
+from amcast.core.wire import MOST_IN_BATCH, AppMessage, check_batch, joined, split
 from amcast.errors import MulticastFailed, WireError
 from amcast.protocols import protocol
 from amcast.runtime.client_engine import ClientEngine
@@ -119,15 +119,15 @@ def test_a_named_session_gives_the_same_ids_whatever_travels_together(
 def test_runs_are_cut_where_they_get_long() -> None:
     engine = ClientEngine(protocol("white_box"), 2**40, Topology((1, 1)), Params(1000))
     engine.start(0)
-    for i in range(MOST_IN_RUN + 3):
+    for i in range(MOST_IN_BATCH + 3):
         engine.ask((0,), b"x", i, 1.0)
     engine.ask((1,), bytes(100_000), "long", 1.0)
     engine.ask((1,), b"short", "short", 1.0)
     runs = engine.begin(0)
-    assert sorted(len(run.waiting) for run in runs) == [1, 1, 3, MOST_IN_RUN]
+    assert sorted(len(run.waiting) for run in runs) == [1, 1, 3, MOST_IN_BATCH]
     taken = sorted((seq_of(run.mid), len(run.waiting)) for run in runs)
     assert all(one[0] + one[1] == other[0] for one, other in pairwise(taken)), "ids without gaps"
-    assert len(engine.waiting()) == MOST_IN_RUN + 5 and len(engine.late(1.0)) == MOST_IN_RUN + 5
+    assert len(engine.waiting()) == MOST_IN_BATCH + 5 and len(engine.late(1.0)) == MOST_IN_BATCH + 5
     assert engine.late(2.0) == [], "each once"
 
 
@@ -151,9 +151,9 @@ def test_rows_from_the_middle_of_a_run() -> None:
 )  # fmt: skip
 def test_a_malformed_run_is_refused(payload: bytes, count: int) -> None:
     with pytest.raises(WireError):
-        check_run(AppMessage(message_id(9, 0), (0,), payload, 0, count), 10)
+        check_batch(AppMessage(message_id(9, 0), (0,), payload, 0, count), 10)
     with pytest.raises(WireError):
-        check_run(AppMessage(message_id(9, 2**48 - 1), (0,), joined([b"a", b"b"]), 0, 2), 10)
+        check_batch(AppMessage(message_id(9, 2**48 - 1), (0,), joined([b"a", b"b"]), 0, 2), 10)
 
 
 def test_joined_and_split() -> None:

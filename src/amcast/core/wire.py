@@ -25,7 +25,7 @@ from mypy_extensions import i16, i32, i64, mypyc_attr
 from amcast.core.topology import SEQ_BITS, Mid, message_id, sender_of, seq_of
 from amcast.errors import WireError
 
-MOST_IN_RUN: Final = 1024  # messages that travel as one
+MOST_IN_BATCH: Final = 1024  # messages of a client that travel as one
 FRAME_OVERHEAD = 16  # length, checksum and link sequence number in front of every message on a channel
 
 
@@ -37,8 +37,8 @@ class AppMessage:
     `done` is a promise of the sender: it knows that its messages with a lower seq are delivered, and no process needs
     to remember them one by one.
 
-    It may be a run: `count` messages of one sender to the same groups, that are ordered and delivered as one. Their ids
-    are consecutive, `mid` is the first; the payload is theirs, each behind its length.
+    It may be a client batch: `count` messages of one sender to the same groups, ordered and delivered as one. Their ids
+    are consecutive and `mid` is the first; the payload holds theirs, each behind its length.
     """
 
     def __init__(self, mid: Mid, dest: tuple[int, ...], payload: bytes, done: int = 0, count: int = 1) -> None:
@@ -65,7 +65,7 @@ class AppMessage:
         return f"AppMessage({self.mid}, {self.dest}, {self.payload!r}, {self.done}, {self.count})"
 
     def messages(self) -> "list[AppMessage]":
-        """Those of a run; itself, if it is none."""
+        """Return the messages of a client batch; of any other message, itself."""
         if self.count == 1:
             return [self]
         sender = sender_of(self.mid)
@@ -78,7 +78,7 @@ class AppMessage:
 
 
 def joined(parts: list[bytes]) -> bytes:
-    """Several payloads as one, each behind its length."""
+    """Return several payloads as one, each behind its length."""
     w = BytesWriter()
     for part in parts:
         pack_blob(w, part)
@@ -86,38 +86,38 @@ def joined(parts: list[bytes]) -> bytes:
 
 
 def split(data: bytes, count: int) -> list[bytes]:
-    """What `joined` has put together. Raises WireError."""
+    """Return the payloads that `joined` has put together. Raises WireError."""
     r = Reader(data, 0)
     found: list[bytes] = []
     try:
         for _ in range(count):
             found.append(r.blob())
     except (ValueError, IndexError) as error:
-        raise WireError(f"malformed run of {count}: {error}") from None
+        raise WireError(f"malformed client batch of {count}: {error}") from None
     if r.at != r.size:
-        raise WireError(f"a run of {count} with {r.size - r.at} bytes behind it")
+        raise WireError(f"a client batch of {count} with {r.size - r.at} bytes behind it")
     return found
 
 
-def check_run(m: AppMessage, largest: int) -> None:
-    """Raises WireError unless this run is well-formed, each of its messages with at most so many bytes."""
+def check_batch(m: AppMessage, largest: int) -> None:
+    """Raise WireError unless this client batch is well-formed, each of its messages with at most so many bytes."""
     count: i64 = m.count
-    if count < 2 or count > MOST_IN_RUN or seq_of(m.mid) + m.count > 1 << SEQ_BITS:
-        raise WireError(f"a run of {count} messages: expected 2 to {MOST_IN_RUN}")
+    if count < 2 or count > MOST_IN_BATCH or seq_of(m.mid) + m.count > 1 << SEQ_BITS:
+        raise WireError(f"a client batch of {count} messages: expected 2 to {MOST_IN_BATCH}")
     data = m.payload
     size: i64 = len(data)
     most: i64 = largest
     at: i64 = 0
     while count > 0:
         if at + 4 > size:
-            raise WireError(f"a run of {m.count} messages ends early")
+            raise WireError(f"a client batch of {m.count} messages ends early")
         part = i64(read_i32_le(data, at))
         if part < 0 or part > most:
-            raise WireError(f"a message of {part} bytes in a run: expected at most {largest}")
+            raise WireError(f"a message of {part} bytes in a client batch: expected at most {largest}")
         at += 4 + part
         count -= 1
     if at != size:
-        raise WireError(f"a run of {m.count} messages with {size - at} bytes too many")
+        raise WireError(f"a client batch of {m.count} messages with {size - at} bytes too many")
 
 
 @final
@@ -187,7 +187,7 @@ class Reader:
     def app(self) -> AppMessage:
         m = AppMessage(self.mid(), self.dest(), self.blob(), self.long(), self.short())
         if m.count != 1:
-            check_run(m, len(m.payload))
+            check_batch(m, len(m.payload))
         return m
 
 
@@ -229,8 +229,8 @@ class Message:
 
     wire: ClassVar[dict[str, object]] = {}
 
-    def patient(self) -> bool:
-        """Nobody waits for this message: it may travel with the next one to the same process."""
+    def may_wait(self) -> bool:
+        """Return True if nobody waits for this message: it can travel with the next batch to the same process."""
         return False
 
     def pack(self, w: BytesWriter) -> None:
@@ -280,7 +280,7 @@ def _from_builtin(kind: type, value: object) -> object:
             raise ValueError(f"destination groups {dest}: expected one or more, in increasing order")
         m = AppMessage(message_id(sender, seq), dest, payload, done, count)
         if count != 1:
-            check_run(m, len(payload))
+            check_batch(m, len(payload))
         return m
     raise TypeError(f"cannot take {kind.__name__} from the wire")
 

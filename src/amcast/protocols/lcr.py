@@ -83,7 +83,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (Multicast, Reply, Ring, RingAck, S
 
 
 @final
-class Entry:
+class RingEntry:
     def __init__(self, msg: Ring) -> None:
         self.msg = msg
         self.stable = False
@@ -108,7 +108,7 @@ class Lcr(RoundServer):
         self.members = topology.groups[self.g0]  # of the view in which the ring works
         self.clock = [0] * topology.replicas
         self.delivered = [0] * topology.replicas  # by origin, in this view
-        self.pending: list[Entry] = []
+        self.pending: list[RingEntry] = []
         self.target: tuple[int, ...] = ()  # the members of the view to come, while there is one
         self.states: dict[int, bool] = {}
         self.acks: dict[tuple[int, ...], dict[int, bool]] = {}
@@ -140,7 +140,7 @@ class Lcr(RoundServer):
         at = len(self.pending)
         while at > 0 and precedes(msg, self.pending[at - 1].msg):
             at -= 1
-        self.pending.insert(at, Entry(msg))
+        self.pending.insert(at, RingEntry(msg))
 
     def on_ring(self, msg: Ring) -> None:
         j = msg.origin

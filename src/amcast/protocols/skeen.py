@@ -46,7 +46,7 @@ PACKED: Final[tuple[Message, ...]] = (Multicast(NOTHING), Propose(NOBODY, 0, 0))
 
 
 @final
-class Entry:
+class Undelivered:
     """What a process knows of one undelivered message; `m` and `slot` are unknown while only PROPOSEs have come."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Skeen(Process):
         super().__init__(pid, topology, params, out)
         self.g0 = topology.group_of[pid]
         self.clock = 0
-        self.entries: dict[Mid, Entry] = {}
+        self.entries: dict[Mid, Undelivered] = {}
         self.queue = DeliveryQueue()
         self.done = DeliveredMessages()
 
@@ -73,10 +73,10 @@ class Skeen(Process):
         elif isinstance(msg, Multicast):
             self.on_multicast_request(msg.m)
 
-    def entry_of(self, mid: Mid) -> Entry:
+    def entry_of(self, mid: Mid) -> Undelivered:
         entry = self.entries.get(mid)
         if entry is None:
-            entry = Entry()
+            entry = Undelivered()
             self.entries[mid] = entry
         return entry
 

@@ -11,7 +11,7 @@ from librt.strings import BytesWriter
 from amcast.core.process import Effects, Params, Protocol
 from amcast.core.requests import ANSWERS, NOTHING, Hint, Reply, codec_of
 from amcast.core.topology import Mid, Topology, message_id
-from amcast.core.wire import MOST_IN_RUN, AppMessage, Reader, joined, split
+from amcast.core.wire import MOST_IN_BATCH, AppMessage, Reader, joined, split
 from amcast.errors import WireError
 
 RUN_BYTES: Final = 64 * 1024  # a run of messages is closed when it is this long
@@ -87,7 +87,7 @@ class ClientEngine:
         run.size += len(payload)
         run.waiting.append(waiting)
         run.until.append(until)
-        if self._alone or run.size > RUN_BYTES or len(run.waiting) == MOST_IN_RUN:
+        if self._alone or run.size > RUN_BYTES or len(run.waiting) == MOST_IN_BATCH:
             del self._asked[dest]
             self._full.append(run)
 

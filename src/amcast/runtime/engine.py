@@ -16,7 +16,7 @@ from amcast.core.wire import (
     AppMessage,
     Codec,
     Message,
-    check_run,
+    check_batch,
     pack_blob,
 )
 from amcast.errors import WireError
@@ -89,7 +89,7 @@ class Engine:
             if not msg.sound(self._groups):
                 raise WireError(f"a {type(msg).__name__} that means nothing")
             if msg.m.count != 1:
-                check_run(msg.m, largest)
+                check_batch(msg.m, largest)
             found.append(msg)
         return found
 
@@ -157,7 +157,7 @@ class Engine:
             scratch.truncate(0)
             codec.write(scratch, msg)
             encoded = scratch.getvalue()
-            urgent = not msg.patient()
+            urgent = not msg.may_wait()
             for pid in to:
                 if pid == self.pid:
                     tick.to_self.append(msg)
@@ -182,7 +182,7 @@ class Engine:
             tick.answers.append((pid, msg))
         else:
             self.codec.write(self._writers[pid], msg)
-            if not msg.patient():
+            if not msg.may_wait():
                 self._urgent[pid] = True
             self._close_long(tick, pid)
 

@@ -25,7 +25,7 @@ from amcast.protocols.allconcur.allconcur_plus import AllConcurPlus
 from amcast.protocols.allconcur.messages import MESSAGES as PLUS_MESSAGES
 from amcast.protocols.allconcur.messages import Round
 
-STUCK: Final = 20  # times the patience of the failure detector: then a server that waits for votes stops
+STUCK: Final = 20  # times the time-out of the failure detector: then a server that waits for votes stops
 
 
 @final

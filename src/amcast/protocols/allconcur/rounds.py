@@ -148,8 +148,8 @@ class RoundClient(Process):
     def wait(self) -> None:
         if self.open and not self.waits:
             self.waits = True
-            patience = (RETRY // 3 if self.silent else RETRY) * self.params.delta
-            self.set_timer("retry", patience, patience)
+            wait = (RETRY // 3 if self.silent else RETRY) * self.params.delta
+            self.set_timer("retry", wait, wait)
 
     def on_timer(self, name: str) -> None:
         self.waits = False

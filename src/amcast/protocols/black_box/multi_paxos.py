@@ -24,7 +24,7 @@ from amcast.protocols.black_box.replicated_log import PACKED as LOG_PACKED
 from amcast.protocols.black_box.replicated_log import Announce, Entry, GroupLog, Learner, LogOwner
 from amcast.protocols.parts.leader_candidate import LEADER, RECOVERING
 from amcast.protocols.parts.sessions import DeliveredMessages
-from amcast.protocols.white_box.client import Request, WhiteBoxClient
+from amcast.protocols.white_box.client import Unanswered, WhiteBoxClient
 
 ACCEPTORS: Final = 5
 SEQUENCER: Final = 0  # the group that has the acceptors
@@ -165,9 +165,9 @@ class SequencerClient(WhiteBoxClient):
     def asked_first(self, m: AppMessage) -> tuple[int, ...]:
         return (self.cur_leader[SEQUENCER],)
 
-    def asked_again(self, request: Request) -> tuple[int, ...]:
+    def asked_again(self, request: Unanswered) -> tuple[int, ...]:
         groups = [g for g in request.silent if g != SEQUENCER]
         return self.topology.members_of((SEQUENCER, *groups))
 
-    def heeds(self, request: Request, g: int) -> bool:
+    def heeds(self, request: Unanswered, g: int) -> bool:
         return True

@@ -32,7 +32,7 @@ from amcast.core.topology import Mid, Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message
 from amcast.protocols.black_box.invariants import LogMonitor
 from amcast.protocols.black_box.replicated_log import Announce, LogOwner
-from amcast.protocols.optimistic.log_learners import Decided, Learnt, StreamLearner, StreamLog
+from amcast.protocols.optimistic.log_learners import Decided, Learnt, PartialLearner, SharedLog
 from amcast.protocols.optimistic.messages import (
     JOIN,
     JOINED,
@@ -49,7 +49,7 @@ from amcast.protocols.optimistic.reliable_multicast import Copy, FifoReceiver, F
 from amcast.protocols.optimistic.senders_to import SendersTo
 from amcast.protocols.parts.leader_candidate import LEADER, RECOVERING
 from amcast.protocols.parts.sessions import DeliveredMessages
-from amcast.protocols.white_box.client import Request, WhiteBoxClient
+from amcast.protocols.white_box.client import Unanswered, WhiteBoxClient
 
 RELAY_AFTER: Final = 8  # in δ: a message is ordered long before, without failures
 LONGEST_RELAY: Final = 64
@@ -102,8 +102,8 @@ class Baseline(LogOwner):
         groups = len(topology.groups)
         self.options = options
         self.g0 = topology.group_of[pid]
-        self.log = StreamLog(self, topology.groups[self.g0], options.direct)
-        self.learners = [StreamLearner(len(members)) for members in topology.groups]
+        self.log = SharedLog(self, topology.groups[self.g0], options.direct)
+        self.learners = [PartialLearner(len(members)) for members in topology.groups]
         self.learnt_by = [-1] * topology.replicas  # per process: how far it has learnt our log
         self.senders = SendersTo(groups, options.senders_to)
         self.required = self.senders.required(self.g0)
@@ -583,7 +583,7 @@ class OamClient(WhiteBoxClient):
         g = self.source(m)
         return (self.cur_leader[g],) if g >= 0 else ()
 
-    def asked_again(self, request: Request) -> tuple[int, ...]:
+    def asked_again(self, request: Unanswered) -> tuple[int, ...]:
         groups = sorted({self.source(request.m), *request.silent} - {-1})
         return self.topology.members_of(tuple(groups))
 

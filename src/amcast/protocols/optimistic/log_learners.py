@@ -60,7 +60,7 @@ PACKED: Final[tuple[Message, ...]] = (Decided(0, 0, 0, NOTHING),)
 
 
 @final
-class StreamLog(GroupLog):
+class SharedLog(GroupLog):
     """The log of one's own group."""
 
     def __init__(self, owner: LogOwner, members: tuple[int, ...], direct: bool) -> None:
@@ -119,7 +119,7 @@ class Tally:
 
 
 @final
-class StreamLearner:
+class PartialLearner:
     """What this process learns of one group's log."""
 
     def __init__(self, size: int) -> None:

@@ -10,8 +10,8 @@ from amcast.core.topology import Mid
 from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
 from amcast.protocols.black_box.replicated_log import MESSAGES as LOG_MESSAGES
 from amcast.protocols.black_box.replicated_log import PACKED as LOG_PACKED
-from amcast.protocols.optimistic.log_learners import MESSAGES as STREAM_MESSAGES
-from amcast.protocols.optimistic.log_learners import PACKED as STREAM_PACKED
+from amcast.protocols.optimistic.log_learners import MESSAGES as LEARNER_MESSAGES
+from amcast.protocols.optimistic.log_learners import PACKED as LEARNER_PACKED
 from amcast.protocols.optimistic.reliable_multicast import NO_COPY, Copy
 
 # Kinds of entries. Those that are about no application message are negative.
@@ -53,14 +53,14 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Hint,
     Copy,
     BarrierRequest,
-    *STREAM_MESSAGES,
+    *LEARNER_MESSAGES,
     *LOG_MESSAGES,
 )
 PACKED: Final[tuple[Message, ...]] = (
     Multicast(NOTHING),
     NO_COPY,
     BarrierRequest(0, 0, NOBODY),
-    *STREAM_PACKED,
+    *LEARNER_PACKED,
     *LOG_PACKED,
 )
 

@@ -25,7 +25,7 @@ from amcast.core.process import Effects, Params
 from amcast.core.requests import Reply
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage
-from amcast.protocols.ordering.fifo import Entry, Fifo, Ok
+from amcast.protocols.ordering.fifo import Fifo, Introduced, Ok
 
 
 class Causal(Fifo):
@@ -36,7 +36,7 @@ class Causal(Fifo):
         self.changes = 0
         self.told = [0] * len(topology.groups)  # group -> changes when this process last cast to it
         self.nb_del: dict[int, int] = {}  # l.3
-        self.msg_lst: list[Entry] = []  # l.4
+        self.msg_lst: list[Introduced] = []  # l.4
 
     def count(self, g: int, q: int, n: int) -> None:
         if n > self.counts.get((g, q), (0, 0))[0]:
@@ -58,7 +58,7 @@ class Causal(Fifo):
             self.told[g] = self.changes
         return tuple(found)
 
-    def is_deliverable(self, entry: Entry) -> bool:  # l.10
+    def is_deliverable(self, entry: Introduced) -> bool:  # l.10
         past = entry.past
         q = sender_of(entry.m.mid)
         for i in range(0, len(past), 3):
@@ -66,7 +66,7 @@ class Causal(Fifo):
                 return False
         return True
 
-    def f_deliver(self, entry: Entry) -> None:  # l.12
+    def f_deliver(self, entry: Introduced) -> None:  # l.12
         self.msg_lst.append(entry)  # l.13
         while self.c_deliver_first():  # l.14
             pass
@@ -84,7 +84,7 @@ class Causal(Fifo):
                 blocked[q] = True
         return False
 
-    def c_deliver(self, entry: Entry) -> None:
+    def c_deliver(self, entry: Introduced) -> None:
         q = sender_of(entry.m.mid)
         self.hand_over(entry.m)  # l.16
         self.nb_del[q] = entry.seqs[entry.m.dest.index(self.g0)]  # l.17

@@ -64,7 +64,7 @@ RETRY: Final = 60  # in δ: a client that has no reply by then asks again
 
 
 @final
-class Entry:
+class Introduced:
     """An undelivered message."""
 
     def __init__(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...], addressees: int) -> None:
@@ -84,7 +84,7 @@ class Fifo(Process):
         self.g0 = topology.group_of[pid] if pid < topology.size else -1
         self.nb_cast = [0] * len(topology.groups)  # l.2
         self.next_f_del: dict[int, int] = {}  # l.3, sender -> number, from 1 on
-        self.msg_set: dict[int, dict[int, Entry]] = {}  # l.4, sender -> number -> entry
+        self.msg_set: dict[int, dict[int, Introduced]] = {}  # l.4, sender -> number -> entry
         self.replicas = tuple(range(topology.replicas))
         self.detector = FailureDetector((), topology.replicas, params, 0)
         self.theta = (1 << topology.replicas) - 1  # the trusted processes as bits
@@ -161,8 +161,8 @@ class Fifo(Process):
     def wait(self) -> None:
         if self.uncompleted and not self.waits:
             self.waits = True
-            patience = (RETRY if self.settled else RETRY // 6) * self.params.delta
-            self.set_timer("retry", patience, patience)
+            wait = (RETRY if self.settled else RETRY // 6) * self.params.delta
+            self.set_timer("retry", wait, wait)
 
     def on_answer(self, msg: Reply) -> None:
         """Such a client wants to hear something from every group."""
@@ -216,7 +216,7 @@ class Fifo(Process):
             entry.oks |= 1 << sender
             self.f_deliver_next(sender_of(msg.m.mid))
 
-    def introduce(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...]) -> Entry | None:
+    def introduce(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...]) -> Introduced | None:
         """The entry of m, known from now on; None if m is delivered already."""
         q = sender_of(m.mid)
         seq = seqs[m.dest.index(self.g0)]
@@ -232,7 +232,7 @@ class Fifo(Process):
             addressees = 0
             for p in self.topology.members_of(m.dest):
                 addressees |= 1 << p
-            entry = Entry(m, seqs, past, addressees)
+            entry = Introduced(m, seqs, past, addressees)
             if seq == next_f_del:  # l.12
                 self.send_ok(entry)  # l.13
             else:
@@ -240,7 +240,7 @@ class Fifo(Process):
             entries[seq] = entry  # l.16
         return entry
 
-    def send_ok(self, entry: Entry) -> None:
+    def send_ok(self, entry: Introduced) -> None:
         self.send(self.ok_to(entry.m), Ok(entry.m, entry.seqs, entry.past))
 
     def ok_to(self, m: AppMessage) -> tuple[int, ...]:
@@ -264,7 +264,7 @@ class Fifo(Process):
         if not entries:
             del self.msg_set[q]
 
-    def f_deliver(self, entry: Entry) -> None:
+    def f_deliver(self, entry: Introduced) -> None:
         self.hand_over(entry.m)
 
     def hand_over(self, m: AppMessage) -> None:

@@ -2,9 +2,9 @@
 
 A process that is watched sends heartbeats; one that stays silent for longer than Δ_to is suspected. What that is worth
 depends on the network: P (perfect) never forgives, and is right if Δ_to exceeds the heartbeat period plus the delay of
-any message. ◇P (eventually perfect) trusts again whom it hears after all, with twice the patience, within bounds. Θ is
+any message. ◇P (eventually perfect) trusts again whom it hears after all, with twice the timeout, within bounds. Θ is
 the set of those that are trusted: some correct process of each group that has one is always among them, if Δ_to is such
-as for P, or if the patience for one correct process of each group never runs out.
+as for P, or if the timeout for one correct process of each group never runs out.
 """
 
 from typing import ClassVar, Final, final
@@ -12,8 +12,8 @@ from typing import ClassVar, Final, final
 from amcast.core.process import Params
 from amcast.core.wire import Background
 
-MOST_PATIENCE: Final = 8  # times the first one: a process that crashes often must not be waited for ever longer
-CALM: Final = 20  # times the patience, without suspicion, after which it is halved
+LONGEST_TIMEOUT: Final = 8  # times the first one: a process that crashes often must not be waited for ever longer
+CALM: Final = 20  # times the timeout, without suspicion, after which it is halved
 
 
 @final
@@ -36,7 +36,7 @@ class FailureDetector:
         self.params = params
         self.suspected = [False] * size
         self._heard = [now] * size
-        self._patience = [params.suspect_after] * size
+        self._timeout = [params.suspect_after] * size
         self._calm_since = [now] * size
         self._known = [False] * size  # was heard at least once
 
@@ -52,18 +52,18 @@ class FailureDetector:
         silence = now - self._heard[p]
         self._heard[p] = now
         self._known[p] = True
-        patience = self._patience[p]
+        timeout = self._timeout[p]
         if not self.suspected[p]:
-            if patience > self.params.suspect_after and now - self._calm_since[p] > CALM * patience:
-                self._patience[p] = patience // 2  # what made it late is over
+            if timeout > self.params.suspect_after and now - self._calm_since[p] > CALM * timeout:
+                self._timeout[p] = timeout // 2  # what made it late is over
                 self._calm_since[p] = now
             return False
         if not self.forgives:
             return False
         self.suspected[p] = False
         self._calm_since[p] = now
-        if silence > patience:  # it was really late: patience was too short, unless it was down or cut off
-            self._patience[p] = min(2 * patience, MOST_PATIENCE * self.params.suspect_after)
+        if silence > timeout:  # it was really late: timeout was too short, unless it was down or cut off
+            self._timeout[p] = min(2 * timeout, LONGEST_TIMEOUT * self.params.suspect_after)
         return True
 
     def waits(self) -> str:
@@ -75,7 +75,7 @@ class FailureDetector:
         """Those that have become suspect by now."""
         silent: list[int] = []
         for p in self.watched:
-            if not self.suspected[p] and now - self._heard[p] > self._patience[p]:
+            if not self.suspected[p] and now - self._heard[p] > self._timeout[p]:
                 self.suspected[p] = True
                 silent.append(p)
         return silent

@@ -30,7 +30,7 @@ FIRST_BACKOFF: Final = 8  # in δ
 LONGEST_BACKOFF: Final = 64  # bounds the time to converge after a long disturbance
 BEHIND_TICKS: Final = 4  # heartbeats without progress after which a leader helps a member
 
-Vote = TypeVar("Vote")
+AnyVote = TypeVar("AnyVote")
 
 
 @final
@@ -75,7 +75,7 @@ class Heartbeat(Background):
         self.delivered = delivered
 
 
-class LeaderCandidate(Generic[Vote]):
+class LeaderCandidate(Generic[AnyVote]):
     """The part that one member has in choosing the leader of its group."""
 
     def __init__(self, process: Process, members: tuple[int, ...]) -> None:
@@ -90,7 +90,7 @@ class LeaderCandidate(Generic[Vote]):
         self.seen_ballot = self.ballot  # the highest one that anybody in the group is known to have joined
         self.must_recover = False  # the current ballot is of no use to some member
         self.refused = BOTTOM  # the last ballot in which this process missed something
-        self.votes: dict[int, Vote] = {}
+        self.votes: dict[int, AnyVote] = {}
         self.followers: dict[int, bool] = {}
         self.behind = [0] * len(members)  # at the leader: for how many heartbeats each member has not kept up
         self.rejoining = False  # it came back without what it knew, and takes no part until it enters a ballot …
@@ -175,7 +175,7 @@ class LeaderCandidate(Generic[Vote]):
         self.followers = {}
         return True
 
-    def has_votes(self, sender: int, b: int, vote: Vote) -> bool:  # l.42
+    def has_votes(self, sender: int, b: int, vote: AnyVote) -> bool:  # l.42
         """Count a vote; True, once per ballot, asks the owner to merge the votes and to enter the ballot."""
         if self.status != RECOVERING or self.ballot != b or self.cballot == b:  # l.43, once per ballot
             return False

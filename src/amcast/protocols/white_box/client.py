@@ -15,7 +15,7 @@ LONGEST_RESEND: Final = 80
 
 @final
 @mypyc_attr(acyclic=True)
-class Request:
+class Unanswered:
     """A multicast of this client that some groups have not answered."""
 
     def __init__(self, m: AppMessage, due: int, delay: int) -> None:
@@ -31,14 +31,14 @@ class WhiteBoxClient(Process):
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
         self.cur_leader = [members[0] for members in topology.groups]
-        self.requests: dict[Mid, Request] = {}
+        self.requests: dict[Mid, Unanswered] = {}
         self.asked: list[Mid] = []  # in this order …
         self.first = 0  # … and the first of these that may be open
-        self.patience = RESEND_AFTER * params.delta
+        self.resend_after = RESEND_AFTER * params.delta
         self.ticking = False
 
     def on_multicast(self, m: AppMessage) -> None:  # l.1
-        self.requests[m.mid] = Request(m, self.now + self.patience, self.patience)
+        self.requests[m.mid] = Unanswered(m, self.now + self.resend_after, self.resend_after)
         asked = self.asked
         asked.append(m.mid)
         first = self.first
@@ -55,10 +55,10 @@ class WhiteBoxClient(Process):
     def asked_first(self, m: AppMessage) -> tuple[int, ...]:
         return tuple([self.cur_leader[g] for g in m.dest])
 
-    def asked_again(self, request: Request) -> tuple[int, ...]:
+    def asked_again(self, request: Unanswered) -> tuple[int, ...]:
         return self.topology.members_of(tuple(request.silent))
 
-    def heeds(self, request: Request, g: int) -> bool:
+    def heeds(self, request: Unanswered, g: int) -> bool:
         """A new leader of g should hear of this request."""
         return g in request.silent
 
@@ -89,7 +89,7 @@ class WhiteBoxClient(Process):
     def keep_ticking(self) -> None:
         if not self.ticking:
             self.ticking = True
-            self.set_timer("resend", self.patience, self.patience)
+            self.set_timer("resend", self.resend_after, self.resend_after)
 
     def on_timer(self, name: str) -> None:
         self.ticking = False
@@ -99,7 +99,7 @@ class WhiteBoxClient(Process):
         if self.requests:
             self.keep_ticking()
 
-    def resend(self, request: Request) -> None:
+    def resend(self, request: Unanswered) -> None:
         request.delay = min(2 * request.delay, LONGEST_RESEND * self.params.delta)
         request.due = self.now + request.delay
         self.send(self.asked_again(request), Multicast(request.m))

@@ -19,7 +19,7 @@ from amcast.core.wire import (
 from amcast.protocols.parts.collection import Floor
 from amcast.protocols.parts.leader_candidate import Heartbeat, Nack, NewLeader, NewStateAck
 
-State = tuple[tuple[AppMessage, int, int, int], ...]  # m, Phase, LocalTS, GlobalTS
+StateRows = tuple[tuple[AppMessage, int, int, int], ...]  # m, Phase, LocalTS, GlobalTS
 
 
 @final
@@ -91,7 +91,7 @@ class Deliver(Message):
         self.gts = gts
         self.prev_gts = prev_gts
 
-    def patient(self) -> bool:
+    def may_wait(self) -> bool:
         return True  # the client has its answer from the leader
 
     def about(self) -> tuple[Mid, ...]:
@@ -117,7 +117,7 @@ class NewLeaderAck(Message):
         "state": tuple[tuple[AppMessage, int, int, int], ...],
     }
 
-    def __init__(self, b: int, cballot: int, clock: int, state: State) -> None:
+    def __init__(self, b: int, cballot: int, clock: int, state: StateRows) -> None:
         self.b = b
         self.cballot = cballot
         self.clock = clock
@@ -135,7 +135,7 @@ class NewState(Message):
         "state": tuple[tuple[AppMessage, int, int, int], ...],
     }
 
-    def __init__(self, b: int, clock: int, state: State) -> None:
+    def __init__(self, b: int, clock: int, state: StateRows) -> None:
         self.b = b
         self.clock = clock
         self.state = state

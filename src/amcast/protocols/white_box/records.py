@@ -12,7 +12,7 @@ from librt.strings import BytesWriter
 from amcast.core.requests import NOBODY, NOTHING
 from amcast.core.topology import MOST, Mid
 from amcast.core.wire import AppMessage, Codec, Message, Reader, pack_app, pack_long, pack_mid
-from amcast.protocols.white_box.messages import State
+from amcast.protocols.white_box.messages import StateRows
 
 
 @final
@@ -35,7 +35,7 @@ class Adopted(Message):
         "state": tuple[tuple[AppMessage, int, int, int], ...],
     }
 
-    def __init__(self, b: int, clock: int, state: State) -> None:
+    def __init__(self, b: int, clock: int, state: StateRows) -> None:
         self.b = b
         self.clock = clock
         self.state = state

@@ -51,7 +51,7 @@ from amcast.protocols.parts.leader_candidate import (
 )
 from amcast.protocols.parts.sessions import DeliveredMessages, Session
 from amcast.protocols.white_box.invariants import Monitor
-from amcast.protocols.white_box.messages import Accept, AcceptAck, Deliver, NewLeaderAck, NewState, State
+from amcast.protocols.white_box.messages import Accept, AcceptAck, Deliver, NewLeaderAck, NewState, StateRows
 from amcast.protocols.white_box.records import (
     RECORDS,
     Accepted,
@@ -75,7 +75,7 @@ LONGEST_RETRY: Final = 80  # bounds the time to finish once the network behaves
 
 @final
 @mypyc_attr(acyclic=True)
-class Vote:
+class VectorAcks:
     """The acknowledgements of one vector of ballots."""
 
     def __init__(self, bal: tuple[int, ...]) -> None:
@@ -89,7 +89,7 @@ class Vote:
 
 @final
 @mypyc_attr(acyclic=True)
-class Entry(Collectable):
+class MessageState(Collectable):
     """What a process knows of one application message."""
 
     def __init__(self, m: AppMessage, session: Session) -> None:
@@ -102,23 +102,23 @@ class Entry(Collectable):
         self.bal = [BOTTOM] * k  # the highest ACCEPT of each destination group: its ballot …
         self.proposals = [BOTTOM] * k  # … and its local timestamp
         self.missing = k
-        self.votes: list[Vote] | None = None
+        self.vectors: list[VectorAcks] | None = None
         self.slot: Slot | None = None  # its place in the leader's queue
         self.retry_at = 0
         self.retry_delay = 0
         self.recorded = False  # its content is on disk
 
-    def vote(self, bal: tuple[int, ...]) -> Vote:
-        votes = self.votes
-        if votes is None:
-            votes = []
-            self.votes = votes
-        for vote in votes:
-            if vote.bal is bal or vote.bal == bal:
-                return vote
-        vote = Vote(bal)
-        votes.append(vote)
-        return vote
+    def acks_of(self, bal: tuple[int, ...]) -> VectorAcks:
+        vectors = self.vectors
+        if vectors is None:
+            vectors = []
+            self.vectors = vectors
+        for acks in vectors:
+            if acks.bal is bal or acks.bal == bal:
+                return acks
+        acks = VectorAcks(bal)
+        vectors.append(acks)
+        return acks
 
 
 @final
@@ -148,14 +148,14 @@ class WhiteBox(Process):
         self.group = topology.groups[self.g0]
         self.quorum = [topology.quorum(g) for g in range(len(topology.groups))]
         self.clock = 0
-        self.entries: dict[Mid, Entry] = {}  # Phase, LocalTS, GlobalTS, Delivered
+        self.entries: dict[Mid, MessageState] = {}  # Phase, LocalTS, GlobalTS, Delivered
         self.candidate: LeaderCandidate[NewLeaderAck] = LeaderCandidate(self, self.group)  # status, cballot, ballot
         self.max_delivered_gts = BOTTOM
         self.queue = DeliveryQueue()
         self.prev_gts = BOTTOM
         self.done = DeliveredMessages()
         self.collection = Collection(self)
-        self.orphans: dict[Mid, Entry] = {}  # at the leader: known from other groups only, not proposed here
+        self.orphans: dict[Mid, MessageState] = {}  # at the leader: known from other groups only, not proposed here
         self.routes: dict[tuple[int, ...], Route] = {}
         self.monitor: Monitor | None = None
 
@@ -163,29 +163,29 @@ class WhiteBox(Process):
         assert isinstance(monitor, Monitor)
         self.monitor = monitor
 
-    def entry_of(self, m: AppMessage) -> Entry | None:
+    def entry_of(self, m: AppMessage) -> MessageState | None:
         """What is known of m, from now on something; None if it was delivered and forgotten."""
         entry = self.entries.get(m.mid)
         if entry is None:
             session = self.done.session(m.mid)
             if session.contains(seq_of(m.mid)):
                 return None
-            entry = Entry(m, session)
+            entry = MessageState(m, session)
             self.entries[m.mid] = entry
             self.retry_later(entry, RETRY_AFTER * self.params.delta)
             if self.candidate.status == LEADER:
                 self.orphans[m.mid] = entry
         return entry
 
-    def retry_later(self, entry: Entry, delay: int) -> None:
+    def retry_later(self, entry: MessageState, delay: int) -> None:
         entry.retry_at = self.now + delay
         entry.retry_delay = min(2 * delay, LONGEST_RETRY * self.params.delta)
 
-    def adopt(self, b: int, clock: int, state: State) -> None:
+    def adopt(self, b: int, clock: int, state: StateRows) -> None:
         """Enter ballot b with this state. The ACCEPTs at hand stay: the new leader's own will complete them."""
         for entry in self.entries.values():
             entry.delivered = False
-            entry.votes = None
+            entry.vectors = None
             if entry.phase != COMMITTED:
                 entry.phase = START
         for m, phase, lts, gts in state:
@@ -270,7 +270,7 @@ class WhiteBox(Process):
         if entry.missing == 0:
             self.try_accept(entry)
 
-    def try_accept(self, entry: Entry) -> None:
+    def try_accept(self, entry: MessageState) -> None:
         m = entry.m
         i = place(m.dest, self.g0)
         if self.candidate.status == RECOVERING or entry.bal[i] != self.candidate.cballot:  # l.11
@@ -292,7 +292,7 @@ class WhiteBox(Process):
         if self.monitor is not None:
             self.monitor.accepted(self.pid, m.mid, self.candidate.cballot, entry.lts, gts, bal, self.rows())
         if entry.phase != COMMITTED and self.candidate.status == LEADER:
-            entry.vote(bal).gts = gts
+            entry.acks_of(bal).gts = gts
         self.send(route.leaders, AcceptAck(m.mid, self.g0, bal))  # l.15, l.16
 
     def route(self, dest: tuple[int, ...], bal: list[int]) -> Route:
@@ -313,26 +313,26 @@ class WhiteBox(Process):
         entry = self.entries.get(msg.mid)
         if entry is None or entry.phase == COMMITTED:
             return
-        vote = entry.vote(msg.bal)
+        acks = entry.acks_of(msg.bal)
         i = place(entry.m.dest, msg.g)
         bit = 1 << self.topology.rank_of[sender]
-        if vote.members[i] & bit:
+        if acks.members[i] & bit:
             return
-        vote.members[i] |= bit
-        vote.counts[i] += 1
-        if vote.counts[i] == self.quorum[msg.g]:
-            vote.quorums += 1
+        acks.members[i] |= bit
+        acks.counts[i] += 1
+        if acks.counts[i] == self.quorum[msg.g]:
+            acks.quorums += 1
         if sender == self.pid:
-            vote.mine = True
-        if vote.mine and vote.quorums == len(msg.bal):
-            self.try_commit(entry, vote)
+            acks.mine = True
+        if acks.mine and acks.quorums == len(msg.bal):
+            self.try_commit(entry, acks)
 
-    def try_commit(self, entry: Entry, vote: Vote) -> None:
-        if self.candidate.status != LEADER or vote.bal[place(entry.m.dest, self.g0)] != self.candidate.cballot:  # l.18
+    def try_commit(self, entry: MessageState, acks: VectorAcks) -> None:
+        if self.candidate.status != LEADER or acks.bal[place(entry.m.dest, self.g0)] != self.candidate.cballot:  # l.18
             return
-        entry.gts = vote.gts  # l.19
+        entry.gts = acks.gts  # l.19
         entry.phase = COMMITTED  # l.20
-        entry.votes = None
+        entry.vectors = None
         assert entry.slot is not None
         self.queue.commit(entry.slot, entry.gts)
         self.deliver_committed()
@@ -379,13 +379,13 @@ class WhiteBox(Process):
     def reply(self, mid: Mid) -> None:
         self.send_one(sender_of(mid), Reply(mid, self.g0, self.pid))
 
-    def remember(self, entry: Entry) -> None:
+    def remember(self, entry: MessageState) -> None:
         entry.session.add(seq_of(entry.m.mid), entry.m.done)
         self.collection.delivered(entry)
 
     # Message recovery
 
-    def retry(self, entry: Entry) -> None:  # l.32
+    def retry(self, entry: MessageState) -> None:  # l.32
         self.send(self.topology.members_of(entry.m.dest), Multicast(entry.m))  # l.34
 
     def retry_what_is_due(self) -> None:
@@ -587,7 +587,7 @@ class WhiteBox(Process):
             self.candidate.rejoin(record.b)
 
     def hold(self, record: Held) -> None:
-        entry = Entry(record.m, self.done.session(record.m.mid))
+        entry = MessageState(record.m, self.done.session(record.m.mid))
         entry.phase = record.phase
         entry.lts = record.lts
         entry.gts = record.gts
@@ -627,9 +627,9 @@ def encoded(record: Message) -> bytes:
     return w.getvalue()
 
 
-def by_lts(entry: Entry) -> int:
+def by_lts(entry: MessageState) -> int:
     return entry.lts
 
 
-def by_gts(entry: Entry) -> int:
+def by_gts(entry: MessageState) -> int:
     return entry.gts
