@@ -64,7 +64,7 @@ def main() -> None:
             config = str(trial.config.path)
             began = time.perf_counter()
             with connect_sync(config, deadline=120) as client:
-                client.multicast_runs(((0,), [PAYLOAD] * 1000) for _ in range(count // 1000))
+                client.multicast_batches(((0,), [PAYLOAD] * 1000) for _ in range(count // 1000))
             console.print(f"{count:,} rows multicast at {count / (time.perf_counter() - began):,.0f}/s")
             with open_session("stream bench", master="local[2]") as spark:
                 spark.dataSource.register(Tuples)

@@ -28,8 +28,8 @@ SIGNATURES = {
     "compiled": "() -> bool",
 }
 METHODS = {
-    "Client": ["close", "deliveries", "multicast", "read", "submit", "submit_run"],
-    "SyncClient": ["close", "deliveries", "multicast", "multicast_runs", "read"],
+    "Client": ["close", "deliveries", "multicast", "read", "submit", "submit_batch"],
+    "SyncClient": ["close", "deliveries", "multicast", "multicast_batches", "read"],
     "StateMachine": ["apply", "restore", "snapshot"],
     "Delivery": ["dest", "group", "message", "payload", "position", "sender", "ts"],
 }

@@ -96,7 +96,14 @@ class MulticastFailed(AmcastError):
 
 
 class OutcomeUnknown(AmcastError):
-    """Nobody answered by the deadline: the multicast may have been delivered, or may be later."""
+    """Nobody answered by the deadline: the multicast may have been delivered, or may be later.
+
+    `message` is the id under which it is or would be delivered; None if it was not sent.
+    """
+
+    def __init__(self, text: str, message: str | None = None) -> None:
+        super().__init__(text)
+        self.message = message
 
 
 class HistoryGone(AmcastError):

@@ -112,7 +112,7 @@ def test_a_client_without_asyncio_hides_no_error(live: Live) -> None:
             client.read("g7", 0)
         with pytest.raises(MulticastFailed, match="unknown group 'g7'"):
             next(client.deliveries("g7"))
-        assert client.multicast_runs([((0,), [b"a", b"b"]), ((0, 1), [b"c"])]) == 3
+        assert client.multicast_batches([((0,), [b"a", b"b"]), ((0, 1), [b"c"])]) == 3
         assert [node.history.end for node in nodes.values()] == [3, 1]
     for node in nodes.values():
         node._loop.call_soon_threadsafe(node.stop)
@@ -121,7 +121,7 @@ def test_a_client_without_asyncio_hides_no_error(live: Live) -> None:
         with pytest.raises(OutcomeUnknown):
             client.multicast(["g0"], b"x")
         with pytest.raises(OutcomeUnknown):
-            client.multicast_runs([((0,), [b"a", b"b"])])
+            client.multicast_batches([((0,), [b"a", b"b"])])
 
 
 def test_a_node_that_cannot_write_ends_with_an_error(tmp_path: Path) -> None:

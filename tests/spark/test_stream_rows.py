@@ -234,7 +234,7 @@ class Session:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def multicast_runs(self, runs: Iterator[sink.ClientBatch]) -> None:
+    def multicast_batches(self, runs: Iterator[sink.ClientBatch]) -> None:
         for dest, payloads in runs:
             assert 0 < len(payloads) <= sink.BATCH_ROWS
             for payload in payloads:
@@ -257,7 +257,7 @@ def test_a_sink_multicasts_every_row_once(
     monkeypatch.setattr(sink, "TaskContext", SimpleNamespace(get=lambda: context))
     monkeypatch.setattr(sink, "connect_sync", cluster.connect)
     monkeypatch.setattr(sink, "RUN_ROWS", run_rows)
-    monkeypatch.setattr(sink, "RUN_BYTES", run_bytes)
+    monkeypatch.setattr(sink, "BATCH_BYTES", run_bytes)
     columns = StructType().add("dest", ArrayType(StringType())).add("payload", BinaryType())
     writer = sink.StreamWriter({"config": str(config.path)}, columns)
     chance = random.Random(run_rows)

@@ -83,7 +83,7 @@ def test_a_replica_that_goes_wrong_in_a_live_cluster(
             assert until(lambda: checked(reports) == 3 * 40 + 3 * 20, PATIENCE)
             assert not violations(reports)
             monkeypatch.setattr(History, "append", append)
-            client.multicast_runs([((0,), [b"swap 1"]), ((0, 1), [b"swap 2"])])
+            client.multicast_batches([((0,), [b"swap 1"]), ((0, 1), [b"swap 2"])])
             assert until(lambda: faulty.end == 42)
             seen = reports[-1].batch
             assert until(lambda: violations(reports), PATIENCE)

@@ -6,21 +6,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
 from amcast.apps.bank import group_of
-from amcast.core.topology import seq_of
 from amcast.errors import MulticastFailed, OutcomeUnknown
-from amcast.runtime.client import Client
+from amcast.runtime.client import Answers, Client
 from amcast.runtime.loop import new_event_loop
 
 ACCOUNTS: Final = 60
 OPENING: Final = 1000
 TURN: Final = 0.02  # seconds between looks at the clock
 encode = msgspec.msgpack.encode
-Answers = asyncio.Future[dict[int, bytes]]
+Pending = asyncio.Future[Answers[int]]
 
 
 @dataclass
@@ -32,41 +31,25 @@ class Outcomes:
     unknown: int = 0
     failed: int = 0
     unexpected: list[str] = field(default_factory=list)  # errors with which no multicast may end
-    _unnamed: set[Answers] = field(default_factory=set)
-    _names: dict[Answers, str] = field(default_factory=dict)
 
-    def submit(self, client: Client, dest: tuple[int, ...], payload: bytes) -> Answers:
+    def submit(self, client: Client, dest: tuple[int, ...], payload: bytes) -> Pending:
         """Multicast, and note the outcome."""
         future = client.submit(dest, payload)
-        self._unnamed.add(future)
-        # The client numbers what one turn of the loop asked for, and not in the order of the calls, in a callback that
-        # it has scheduled by now. No answer can come before the next turn.
-        asyncio.get_running_loop().call_soon(self._learn_names, client)
         future.add_done_callback(partial(self._ended, dest))
         return future
 
-    def _learn_names(self, client: Client) -> None:
-        if self._unnamed:
-            sender = client.config.topology.name(client.session)
-            for run in client._engine.open.values():
-                for number, future in enumerate(cast(list[Answers], run.waiting), start=seq_of(run.mid)):
-                    if future in self._unnamed:
-                        self._unnamed.discard(future)
-                        self._names[future] = f"{sender}:{number}"
-
-    def _ended(self, dest: tuple[int, ...], future: Answers) -> None:
-        self._unnamed.discard(future)
-        name = self._names.pop(future, "")
+    def _ended(self, dest: tuple[int, ...], future: Pending) -> None:
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
-        if error is None and name:
-            self.acknowledged[name] = dest
+        if error is None:
+            self.acknowledged[future.result().message] = dest
         elif isinstance(error, OutcomeUnknown):
             self.unknown += 1
-            self.undecided.add(name)
+            if error.message is not None:
+                self.undecided.add(error.message)
         elif isinstance(error, MulticastFailed):
             self.failed += 1
         else:
-            self.unexpected.append(repr(error or "acknowledged without an id"))
+            self.unexpected.append(repr(error))
 
 
 @dataclass
@@ -114,11 +97,11 @@ async def _run(
             await takings.submit(client, (group_of(account, groups),), encode(("open", account, OPENING)))
         takings.expected = ACCOUNTS * OPENING
         began = time.monotonic()
-        under_way: set[Answers] = set()
+        under_way: set[Pending] = set()
         waiting = [asyncio.create_task(_later(began + after, action)) for after, action in actions]
         asked = 0
 
-        def ended(when: float, future: Answers) -> None:
+        def ended(when: float, future: Pending) -> None:
             under_way.discard(future)
             takings.done += not future.cancelled() and future.exception() is None
             takings.latencies.append((when, time.monotonic() - began - when))

@@ -22,10 +22,11 @@ from typing import Any, Final, Self, TypeVar, cast
 
 from amcast.core.application import Delivery, delivery
 from amcast.core.process import Protocol
-from amcast.core.topology import message_id, seq_of
+from amcast.core.requests import NOBODY
+from amcast.core.topology import Mid, message_id, seq_of
 from amcast.errors import AmcastError, MulticastFailed, OutcomeUnknown, PeerError, UsageError, WireError
 from amcast.runtime import frames
-from amcast.runtime.client_engine import ClientEngine, Run
+from amcast.runtime.client_engine import ClientBatch, ClientEngine
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import Failure, FrameReader, Hello, Read, Rows, frame
 from amcast.runtime.greeting import SECONDS_TO_GREET, abort_unless, say_hello
@@ -38,12 +39,26 @@ from amcast.runtime.tracing import TraceWriter
 DEADLINE: Final = 30.0
 READ_WAIT: Final = 5_000  # milliseconds that a read waits for new rows
 SWEEP_EVERY: Final = 0.05  # seconds between looks at deadlines
-Answers = dict[int, bytes]
+G = TypeVar("G")
 T = TypeVar("T")
 
 
+class Answers(dict[G, bytes]):
+    """What each group's application answered. `message` is the multicast's id, as deliveries and traces have it."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: str, by_group: dict[G, bytes]) -> None:
+        super().__init__(by_group)
+        self.message = message
+
+
 class Client:
-    """Made by `amcast.connect`. One connection to each replica that it needs carries everything."""
+    """A client of a cluster, made by `amcast.connect`. One connection to each replica that it needs carries everything.
+
+    A multicast ends in one of three ways. It returns: every replica of its groups delivers it. MulticastFailed: nobody
+    does. OutcomeUnknown: its deadline passed first, and `error.message` is the id under which it may be delivered.
+    """
 
     def __init__(
         self,
@@ -55,13 +70,17 @@ class Client:
         trace: Path | None = None,
         first: int = 0,
     ) -> None:
-        """`session`: of a program that may send the same again; `first` is the number of its first message then."""
+        """Prepare a client; it begins with `async with`.
+
+        A program that may send the same again names a `session`, and the number of its `first` message then.
+        """
         if config.tls is None and name not in config.clients:
             known = ", ".join(config.clients) or "none"
             raise UsageError(f"no client {name!r} in {config.path}: expected one of {known}")
         self.config = config
         self.name = CLIENT + name
         self.session = session_of(self.name, secrets.randbits(SESSION_BITS) if session is None else session)
+        self.sender = config.topology.name(self.session)  # of all its messages, in deliveries and traces
         self.groups = len(config.topology.groups)
         self.deadline = deadline
         self._protocol = protocol
@@ -79,7 +98,7 @@ class Client:
         self._sweep: asyncio.TimerHandle | None = None
         self._trace: TraceWriter | None = None
         if trace is not None:
-            self._trace = TraceWriter(trace, config.name, config.topology.name(self.session), None)
+            self._trace = TraceWriter(trace, config.name, self.sender, None)
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -97,7 +116,7 @@ class Client:
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
-        _fail(self._engine.waiting(), OutcomeUnknown("the client was closed"))
+        self._give_up(self._engine.waiting(), "the client was closed")
         for future in self._rows.values():
             future.cancel()
         for connection in self._connections.values():
@@ -109,15 +128,17 @@ class Client:
 
     # Multicasts
 
-    async def multicast(self, dest: Iterable[str], payload: bytes, deadline: float | None = None) -> dict[str, bytes]:
-        """Deliver the payload to these groups; what the application of each group answers, by its name."""
+    async def multicast(self, dest: Iterable[str], payload: bytes, deadline: float | None = None) -> Answers[str]:
+        """Deliver the payload to these groups; return what the application of each group answers, by its name."""
         numbers = tuple(sorted({self._group(name) for name in dest}))
         answers = await self.submit(numbers, payload, deadline)
-        return {self.config.topology.group_name(g): answers[g] for g in numbers}
+        return Answers(answers.message, {self.config.topology.group_name(g): answers[g] for g in numbers})
 
-    def submit(self, dest: tuple[int, ...], payload: bytes, deadline: float | None = None) -> asyncio.Future[Answers]:
-        """The same for group numbers in increasing order, without a task for each multicast."""
-        future: asyncio.Future[Answers] = self._loop.create_future()
+    def submit(
+        self, dest: tuple[int, ...], payload: bytes, deadline: float | None = None
+    ) -> asyncio.Future[Answers[int]]:
+        """Multicast to group numbers in increasing order, without a task for each multicast."""
+        future: asyncio.Future[Answers[int]] = self._loop.create_future()
         if not dest or dest[0] < 0 or dest[-1] >= self.groups or len(payload) > self.config.largest_message:
             future.set_exception(MulticastFailed(self._why_not(dest, payload)))
             return future
@@ -130,10 +151,10 @@ class Client:
             self._schedule()
         return future
 
-    def submit_run(self, dest: tuple[int, ...], payloads: list[bytes]) -> asyncio.Future[list[Answers]]:
-        """The same for several, that are ordered and delivered one after the other with nothing in between."""
-        future: asyncio.Future[list[Answers]] = self._loop.create_future()
-        self._engine.ask_run(dest, payloads, future, self._loop.time() + self.deadline)
+    def submit_batch(self, dest: tuple[int, ...], payloads: list[bytes]) -> asyncio.Future[list[Answers[int]]]:
+        """Multicast several, that are ordered and delivered one after the other with nothing in between."""
+        future: asyncio.Future[list[Answers[int]]] = self._loop.create_future()
+        self._engine.ask_batch(dest, payloads, future, self._loop.time() + self.deadline)
         self._schedule()
         return future
 
@@ -151,17 +172,20 @@ class Client:
     def _watch_deadlines(self) -> None:
         late = self._engine.late(self._loop.time())
         if late:
-            _fail(late, OutcomeUnknown("no answer from all its groups by its deadline"))
+            self._give_up(late, "no answer from all its groups by its deadline")
         self._sweep = self._loop.call_later(SWEEP_EVERY, self._watch_deadlines)
 
-    def _trace_runs(self, trace: TraceWriter, runs: list[Run]) -> None:
-        topology = self.config.topology
-        name = topology.name(self.session)
-        for run in runs:
-            dest = [topology.group_name(g) for g in run.dest]
-            first = seq_of(run.mid)
-            for seq in range(first, first + run.count):
-                trace.row("multicast", message=f"{name}:{seq}", sender=name, dest=dest)
+    def _give_up(self, waiting: list[tuple[object, Mid]], reason: str) -> None:
+        for future, mid in waiting:
+            message = f"{self.sender}:{seq_of(mid)}" if mid != NOBODY else None
+            _fail([future], OutcomeUnknown(reason, message))
+
+    def _record(self, trace: TraceWriter, batches: list[ClientBatch]) -> None:
+        for batch in batches:
+            dest = [self.config.topology.group_name(g) for g in batch.dest]
+            first = seq_of(batch.mid)
+            for seq in range(first, first + batch.count):
+                trace.row("multicast", message=f"{self.sender}:{seq}", sender=self.sender, dest=dest)
         trace.flush()
 
     # Turns of the loop
@@ -177,21 +201,19 @@ class Client:
             return
         begun = self._engine.begin(time.monotonic_ns())
         if begun and self._trace is not None:
-            self._trace_runs(self._trace, begun)
+            self._record(self._trace, begun)
         batches, completed, timers = self._engine.drain()
         for name, earliest, latest in timers:
             self._loop.call_later(random.uniform(earliest, latest) / 1e9, self._on_timer, name)
         for pid, batch in batches:
             self._connection(pid).send(frame(frames.REQUESTS, batch))
-        for run in completed:
-            if run.whole:
-                whole = cast("asyncio.Future[list[Answers]]", run.waiting[0])
-                if not whole.done():
-                    whole.set_result(run.answers())
-                continue
-            for future, answers in zip(cast("list[asyncio.Future[Answers]]", run.waiting), run.answers(), strict=True):
+        for done in completed:
+            first = seq_of(done.mid)
+            answers = [Answers(f"{self.sender}:{first + i}", part) for i, part in enumerate(done.answers())]
+            futures = cast("list[asyncio.Future[object]]", done.waiting)
+            for future, result in zip(futures, [answers] if done.whole else answers, strict=True):
                 if not future.done():
-                    future.set_result(answers)
+                    future.set_result(result)
 
     def _on_timer(self, name: str) -> None:
         if not self._closed:
@@ -244,7 +266,7 @@ class Client:
     async def read(
         self, group: str, position: int, *, wait_ms: int = 0, replica: int = 0, most_bytes: int = MOST_READ
     ) -> Rows:
-        """A stretch of a group's log, from the block that holds this position on, as one of its replicas has it."""
+        """Return a stretch of a group's log from the block with this position on, as one of its replicas has it."""
         g = self._group(group)
         members = self.config.topology.groups[g]
         pid = members[replica % len(members)]
@@ -263,16 +285,16 @@ class Client:
             connection.reads.pop(number, None)
 
     async def deliveries(self, group: str, start: int | str = 0) -> AsyncIterator[Delivery]:
-        """The ordered log of a group from a position on ("earliest" and "latest" work too), and all that comes."""
+        """Yield the ordered log of a group from a position, "earliest" or "latest" on, and all that comes."""
         position = start if isinstance(start, int) else 0
         replica = secrets.randbelow(64)
         if isinstance(start, str):
             if start not in ("earliest", "latest"):
                 raise UsageError(f"start {start!r}: expected a position, 'earliest' or 'latest'")
-            rows = await self._patiently(group, 2**40, 0, replica)
+            rows = await self._read_from_any(group, 2**40, 0, replica)
             position = rows.earliest if start == "earliest" else rows.end
         while True:
-            rows = await self._patiently(group, position, READ_WAIT, replica)
+            rows = await self._read_from_any(group, position, READ_WAIT, replica)
             place = rows.first
             for ts, index, _, m in unpack_rows(rows.rows, self.groups):
                 if place >= position:
@@ -280,7 +302,7 @@ class Client:
                 place += 1
             position = max(position, rows.next if rows.rows else position)
 
-    async def _patiently(self, group: str, position: int, wait_ms: int, replica: int) -> Rows:
+    async def _read_from_any(self, group: str, position: int, wait_ms: int, replica: int) -> Rows:
         """Try the replicas of a group in turn until one answers, by the deadline."""
         until = self._loop.time() + self.deadline
         for attempt in itertools.count(replica):
@@ -405,13 +427,13 @@ class _Connection(asyncio.Protocol):
 
 
 def _fail(waiting: list[object], error: AmcastError) -> None:
-    for future in cast("list[asyncio.Future[Answers]]", waiting):
+    for future in cast("list[asyncio.Future[object]]", waiting):
         if not future.done():
             future.set_exception(error)
 
 
 class SyncClient:
-    """The same for programs without asyncio: an event loop in a thread of its own."""
+    """A client for programs without asyncio, made by `amcast.connect_sync`: an event loop in a thread of its own."""
 
     def __init__(self, make: Callable[[], Client]) -> None:
         self._loop = asyncio.new_event_loop()
@@ -420,12 +442,12 @@ class SyncClient:
         self._client = make()
         self._run(self._client.__aenter__())
 
-    def multicast(self, dest: Iterable[str], payload: bytes, deadline: float | None = None) -> dict[str, bytes]:
+    def multicast(self, dest: Iterable[str], payload: bytes, deadline: float | None = None) -> Answers[str]:
         """Deliver the payload to these groups; return what the application of each group answers, by its name."""
         return self._run(self._client.multicast(dest, payload, deadline))
 
     def deliveries(self, group: str, start: int | str = 0) -> Iterator[Delivery]:
-        """The log of a group, without end: leave the loop when you have enough."""
+        """Yield the log of a group, without end: leave the loop when you have enough."""
         rows = self._client.deliveries(group, start)
         try:
             while True:
@@ -435,25 +457,25 @@ class SyncClient:
                 self._run(cast(Coroutine[Any, Any, None], rows.aclose()))  # type: ignore[attr-defined]
 
     def read(self, group: str, position: int, wait_ms: int = 0, replica: int = 0, most_bytes: int = MOST_READ) -> Rows:
-        """Raises TimeoutError if this replica does not answer."""
+        """Return a stretch of a group's log, as one replica has it. Raises TimeoutError if it does not answer."""
         work = self._client.read(group, position, wait_ms=wait_ms, replica=replica, most_bytes=most_bytes)
         return self._run(work)
 
-    def multicast_runs(self, runs: Iterable[tuple[tuple[int, ...], list[bytes]]], most_open: int = 8) -> int:
-        """Each as one run, in this order, not more than so many at a time; how many messages they were."""
+    def multicast_batches(self, batches: Iterable[tuple[tuple[int, ...], list[bytes]]], most_open: int = 8) -> int:
+        """Multicast each as one client batch, in this order, so many at a time; return how many messages they were."""
         count = 0
         open_ones: deque[concurrent.futures.Future[None]] = deque()
-        for dest, payloads in runs:
+        for dest, payloads in batches:
             if len(open_ones) == most_open:
                 open_ones.popleft().result()
-            open_ones.append(asyncio.run_coroutine_threadsafe(self._multicast_run(dest, payloads), self._loop))
+            open_ones.append(asyncio.run_coroutine_threadsafe(self._multicast_batch(dest, payloads), self._loop))
             count += len(payloads)
         for future in open_ones:
             future.result()
         return count
 
-    async def _multicast_run(self, dest: tuple[int, ...], payloads: list[bytes]) -> None:
-        await self._client.submit_run(dest, payloads)
+    async def _multicast_batch(self, dest: tuple[int, ...], payloads: list[bytes]) -> None:
+        await self._client.submit_batch(dest, payloads)
 
     def close(self) -> None:
         """End. The outcome of what is still open is unknown."""

@@ -9,20 +9,20 @@ from typing import Final, final
 from librt.strings import BytesWriter
 
 from amcast.core.process import Effects, Params, Protocol
-from amcast.core.requests import ANSWERS, NOTHING, Hint, Reply, codec_of
-from amcast.core.topology import Mid, Topology, message_id
+from amcast.core.requests import ANSWERS, NOBODY, Hint, Reply, codec_of
+from amcast.core.topology import Mid, Topology, message_id, seq_of
 from amcast.core.wire import MOST_IN_BATCH, AppMessage, Reader, joined, split
 from amcast.errors import WireError
 
-RUN_BYTES: Final = 64 * 1024  # a run of messages is closed when it is this long
+BATCH_BYTES: Final = 64 * 1024  # a client batch is closed when it is this long
 
 
 @final
-class Run:
-    """What a client asked for in one turn, to the same groups; and who waits for it until when."""
+class ClientBatch:
+    """Consecutive messages of one client to the same groups, that travel as one; and who waits for them until when."""
 
     def __init__(self, dest: tuple[int, ...]) -> None:
-        self.mid = NOTHING.mid  # of the first message, once it is sent
+        self.mid = NOBODY  # of the first message, once it is sent
         self.dest = dest
         self.payloads: list[bytes] = []
         self.size = 0
@@ -33,13 +33,13 @@ class Run:
         self.results: dict[int, list[bytes]] = {}
 
     def take(self, g: int, result: bytes) -> None:
-        """What group g said. Raises WireError."""
+        """Take note of what group g said. Raises WireError."""
         if g not in self.results:
             count = self.count
             self.results[g] = [result] if count == 1 else split(result, count) if result else [b""] * count
 
     def answers(self) -> list[dict[int, bytes]]:
-        """What each group said to each of the messages."""
+        """Return what each group said to each of the messages."""
         found: list[dict[int, bytes]] = [{} for _ in range(self.count)]
         for g, parts in self.results.items():
             for i in range(len(parts)):
@@ -49,10 +49,10 @@ class Run:
 
 @final
 class ClientEngine:
-    """The same for the process of a client, which no one else's messages reach but the replicas' answers.
+    """Runs the process of a client, which nothing reaches but the answers of replicas.
 
-    Multicasts to the same groups in one turn travel as one run, unless each is to have an id that does not depend on
-    how they fall into turns (`alone`).
+    Multicasts to the same groups in one turn travel as one client batch, unless each is to have an id that does not
+    depend on how they fall into turns (`alone`).
     """
 
     def __init__(
@@ -69,69 +69,72 @@ class ClientEngine:
         self._session = session
         self._next = first  # number of the next message
         self._alone = alone
-        self._asked: dict[tuple[int, ...], Run] = {}
-        self._full: list[Run] = []
-        self.open: dict[Mid, Run] = {}
+        self._asked: dict[tuple[int, ...], ClientBatch] = {}
+        self._full: list[ClientBatch] = []
+        self.open: dict[Mid, ClientBatch] = {}
 
     def start(self, now: int) -> None:
         self.process.start(now)
 
     def ask(self, dest: tuple[int, ...], payload: bytes, waiting: object, until: float) -> None:
         """Multicast this, with the next `begin`."""
-        run = self._asked.get(dest)
-        if run is None:
-            run = Run(dest)
-            self._asked[dest] = run
-        run.payloads.append(payload)
-        run.count += 1
-        run.size += len(payload)
-        run.waiting.append(waiting)
-        run.until.append(until)
-        if self._alone or run.size > RUN_BYTES or len(run.waiting) == MOST_IN_BATCH:
+        batch = self._asked.get(dest)
+        if batch is None:
+            batch = ClientBatch(dest)
+            self._asked[dest] = batch
+        batch.payloads.append(payload)
+        batch.count += 1
+        batch.size += len(payload)
+        batch.waiting.append(waiting)
+        batch.until.append(until)
+        if self._alone or batch.size > BATCH_BYTES or len(batch.waiting) == MOST_IN_BATCH:
             del self._asked[dest]
-            self._full.append(run)
+            self._full.append(batch)
 
-    def ask_run(self, dest: tuple[int, ...], payloads: list[bytes], waiting: object, until: float) -> None:
-        """Multicast these as one run, with the next `begin`."""
-        run = Run(dest)
-        run.payloads = payloads
-        run.count = len(payloads)
-        run.whole = True
-        run.waiting.append(waiting)
-        run.until.append(until)
-        self._full.append(run)
+    def ask_batch(self, dest: tuple[int, ...], payloads: list[bytes], waiting: object, until: float) -> None:
+        """Multicast these as one client batch, with the next `begin`."""
+        batch = ClientBatch(dest)
+        batch.payloads = payloads
+        batch.count = len(payloads)
+        batch.whole = True
+        batch.waiting.append(waiting)
+        batch.until.append(until)
+        self._full.append(batch)
 
-    def begin(self, now: int) -> list[Run]:
-        """Send what was asked for."""
-        runs = self._full
+    def begin(self, now: int) -> list[ClientBatch]:
+        """Send what was asked for; return it, with its ids."""
+        batches = self._full
         if self._asked:
-            runs = runs + list(self._asked.values())
+            batches = batches + list(self._asked.values())
             self._asked = {}
         self._full = []
-        for run in runs:
-            count = run.count
-            run.mid = message_id(self._session, self._next)
+        for batch in batches:
+            count = batch.count
+            batch.mid = message_id(self._session, self._next)
             self._next += count
-            self.open[run.mid] = run
-            payload = run.payloads[0] if count == 1 else joined(run.payloads)
-            run.payloads = []
-            self.process.multicast(now, AppMessage(run.mid, run.dest, payload, 0, count))
-        return runs
+            self.open[batch.mid] = batch
+            payload = batch.payloads[0] if count == 1 else joined(batch.payloads)
+            batch.payloads = []
+            self.process.multicast(now, AppMessage(batch.mid, batch.dest, payload, 0, count))
+        return batches
 
-    def waiting(self) -> list[object]:
-        """All who wait."""
-        runs = list(self.open.values()) + self._full + list(self._asked.values())
-        return [one for run in runs for one in run.waiting]
+    def waiting(self) -> list[tuple[object, Mid]]:
+        """Return all who wait, each with the id of its message, NOBODY before it is sent."""
+        batches = list(self.open.values()) + self._full + list(self._asked.values())
+        return [(batch.waiting[i], self._mid(batch, i)) for batch in batches for i in range(len(batch.waiting))]
 
-    def late(self, now: float) -> list[object]:
-        """Those who wait no longer."""
-        found: list[object] = []
-        for run in self.open.values():
-            for i in range(len(run.until)):
-                if run.until[i] <= now:
-                    run.until[i] = math.inf
-                    found.append(run.waiting[i])
+    def late(self, now: float) -> list[tuple[object, Mid]]:
+        """Return the waiters whose deadline has passed, each once and with the id of its message."""
+        found: list[tuple[object, Mid]] = []
+        for batch in self.open.values():
+            for i in range(len(batch.until)):
+                if batch.until[i] <= now:
+                    batch.until[i] = math.inf
+                    found.append((batch.waiting[i], self._mid(batch, i)))
         return found
+
+    def _mid(self, batch: ClientBatch, i: int) -> Mid:
+        return NOBODY if batch.mid == NOBODY else message_id(self._session, seq_of(batch.mid) + i)
 
     def timer(self, now: int, name: str) -> None:
         self.process.timer(now, name)
@@ -140,13 +143,13 @@ class ClientEngine:
         self.process.suspect(now)
 
     def abandon(self, now: int, mid: Mid) -> list[object]:
-        """Those who wait for this run, which was refused."""
+        """Drop a batch that was refused; return those who wait for it."""
         self.process.abandon(now, mid)
-        run = self.open.pop(mid, None)
-        return run.waiting if run is not None else []
+        dropped = self.open.pop(mid, None)
+        return dropped.waiting if dropped is not None else []
 
     def receive(self, now: int, sender: int, batch: bytes) -> None:
-        """Answers of a replica. Raises WireError."""
+        """Take the answers of a replica. Raises WireError."""
         r = Reader(batch, self._groups)
         while r.at < r.size:
             msg = self._answers.read_one(r)
@@ -158,13 +161,13 @@ class ClientEngine:
             if not 0 <= msg.leader < len(self._group_of) or self._group_of[msg.leader] != msg.g:
                 raise WireError(f"process {msg.leader} as leader of group {msg.g}: expected one of its members")
             if isinstance(msg, Reply):
-                run = self.open.get(msg.mid)
-                if run is not None:
-                    run.take(msg.g, result)
+                asked = self.open.get(msg.mid)
+                if asked is not None:
+                    asked.take(msg.g, result)
             self.process.receive(now, sender, msg)
 
-    def drain(self) -> tuple[list[tuple[int, bytes]], list[Run], list[tuple[str, int, int]]]:
-        """Batches for replicas, the runs that are complete, timers to set."""
+    def drain(self) -> tuple[list[tuple[int, bytes]], list[ClientBatch], list[tuple[str, int, int]]]:
+        """Return batches for replicas, the client batches that are complete, timers to set."""
         out = self.out
         for to, msg in out.sends:
             self._scratch.truncate(0)

@@ -73,13 +73,13 @@ TRIALS = [
     ),
     shell_mutant(
         "unexpected_errors_of_the_teller_are_swallowed", TELLER,
-        ('            self.unexpected.append(repr(error or "acknowledged without an id"))', "            pass"),
+        ("            self.unexpected.append(repr(error))", "            pass"),
         caught_by=WAYS_TO_END,
     ),
     shell_mutant(
-        "acknowledgements_under_the_ids_of_others", TELLER,
-        ("start=seq_of(run.mid)):", "start=seq_of(run.mid) + 1):"),
-        caught_by="tests/apps/test_teller.py::test_ids_are_those_of_the_trace",
+        "acknowledgements_under_the_ids_of_others", "amcast.runtime.client",
+        ('Answers(f"{self.sender}:{first + i}", part)', 'Answers(f"{self.sender}:{first}", part)'),
+        caught_by="tests/runtime/test_client_batches.py::test_each_message_has_its_place_its_answer_and_its_id",
     ),
 ]  # fmt: skip
 

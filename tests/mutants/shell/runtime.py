@@ -23,7 +23,7 @@ CLIENT = [
         caught_by=f"{LIVE}::test_a_client_without_asyncio_hides_no_error",
     ),
     shell_mutant(
-        "runs_are_not_waited_for", "amcast.runtime.client",
+        "batches_are_not_waited_for", "amcast.runtime.client",
         ("            future.result()\n        return count", "            future.exception()\n        return count"),
         caught_by=f"{LIVE}::test_a_client_without_asyncio_hides_no_error",
     ),

@@ -27,7 +27,7 @@ class Client(Protocol):
     @property
     def groups(self) -> int: ...
 
-    def submit(self, dest: Dest, payload: bytes) -> "asyncio.Future[dict[int, bytes]]":
+    def submit(self, dest: Dest, payload: bytes) -> "asyncio.Future[Any]":
         """Multicast: the answers of the groups. Raises OutcomeUnknown or MulticastFailed at the client's deadline."""
         ...
 

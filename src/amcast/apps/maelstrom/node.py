@@ -143,8 +143,8 @@ class Node:
             self._answer(envelope.src, head.msg_id, error(refusal.code, str(refusal)))
             return
         group.client.ask(EVERYBODY, body, (envelope.src, head.msg_id), math.inf)
-        for run in group.client.begin(now):
-            self.waiting[run.mid] = cast(tuple[str, int | None], run.waiting[0])
+        for asked in group.client.begin(now):
+            self.waiting[asked.mid] = cast(tuple[str, int | None], asked.waiting[0])
 
     def _from_peer(self, now: int, envelope: Envelope) -> None:
         group = self._group

@@ -55,7 +55,7 @@ class Sink:
         with connect_sync(
             self.path, self.name, deadline=self.deadline, session=number, first=batch << ROW_BITS
         ) as client:
-            client.multicast_runs(client_batches(batches, config))
+            client.multicast_batches(client_batches(batches, config))
 
 
 def client_batches(batches: Iterator[pa.RecordBatch], config: ClusterConfig) -> Iterator[ClientBatch]:

@@ -1,8 +1,9 @@
-"""Runs: multicasts that travel, are ordered and are delivered as one, and look like any other."""
+"""Client batches: multicasts that travel, are ordered and are delivered as one, and look like any other."""
 
 import asyncio
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from librt.strings import BytesWriter
@@ -12,7 +13,7 @@ from amcast.core.application import Delivery
 from amcast.core.process import Params
 from amcast.core.topology import Topology, message_id, seq_of
 from amcast.core.wire import MOST_IN_BATCH, AppMessage, check_batch, joined, split
-from amcast.errors import MulticastFailed, WireError
+from amcast.errors import MulticastFailed, OutcomeUnknown, WireError
 from amcast.protocols import protocol
 from amcast.runtime.client_engine import ClientEngine
 from amcast.runtime.config import ClusterConfig
@@ -39,7 +40,7 @@ class Echo:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ClusterConfig, dict[str, Node]]]:
-    config = cluster(tmp_path_factory.mktemp("runs"), groups=2, replicas=1)
+    config = cluster(tmp_path_factory.mktemp("batches"), groups=2, replicas=1)
     with running(config, app=lambda group, groups: Echo()) as nodes:
         yield config, nodes
 
@@ -53,7 +54,9 @@ async def first(client: object, group: str, start: int, count: int) -> list[Deli
     return found
 
 
-def test_each_message_of_a_run_has_its_place_its_answer_and_its_id(live: tuple[ClusterConfig, dict[str, Node]]) -> None:
+def test_each_message_of_a_batch_has_its_place_its_answer_and_its_id(
+    live: tuple[ClusterConfig, dict[str, Node]],
+) -> None:
     config, nodes = live
 
     async def tried() -> None:
@@ -71,10 +74,11 @@ def test_each_message_of_a_run_has_its_place_its_answer_and_its_id(live: tuple[C
             assert all(answer[1].endswith(b" %d" % i) for i, answer in enumerate(answers))
             assert [row.position for row in rows] == list(range(start, start + COUNT + 1))
             assert sorted(rows, key=lambda row: row.ts) == rows, "one total order"
+            assert [answer.message for answer in answers] == [row.message for row in together]
             assert len({row.ts for row in rows}) == len({row.message for row in rows}) == COUNT + 1
             assert nodes["g0/0"].metrics.messages_in - handled < COUNT, "they did travel as one"
             middle = rows[COUNT // 2].position
-            assert (await first(client, "g0", middle, 3)) == rows[COUNT // 2 : COUNT // 2 + 3], "from within a run"
+            assert (await first(client, "g0", middle, 3)) == rows[COUNT // 2 : COUNT // 2 + 3], "from within a batch"
 
     asyncio.run(tried())
 
@@ -84,7 +88,7 @@ def test_a_deadline_is_of_one_message(live: tuple[ClusterConfig, dict[str, Node]
 
     async def tried() -> None:
         async with connect(config.path, "dev", deadline=20) as client:
-            one = client.submit((0,), b"patient")
+            one = client.submit((0,), b"in time")
             late = client.submit((0,), b"late", deadline=-1.0)
             long = client.submit((0,), bytes(config.largest_message + 1))
             with pytest.raises(MulticastFailed):
@@ -94,6 +98,23 @@ def test_a_deadline_is_of_one_message(live: tuple[ClusterConfig, dict[str, Node]
             late.exception()
 
     asyncio.run(tried())
+
+
+def test_an_unknown_outcome_has_the_id_under_which_it_may_be_delivered(tmp_path: Path) -> None:
+    config = cluster(tmp_path, groups=1, replicas=1)
+
+    async def tried() -> tuple[str | None, str | None, str]:
+        async with connect(config.path, "dev") as client:
+            late = client.submit((0,), b"nobody is there", deadline=0.0)
+            with pytest.raises(OutcomeUnknown) as first:
+                await late
+            unsent = client.submit((0,), b"closed before it is sent")
+        with pytest.raises(OutcomeUnknown) as second:
+            await unsent
+        return first.value.message, second.value.message, client.sender
+
+    message, none, sender = asyncio.run(tried())
+    assert message == f"{sender}:0" and none is None
 
 
 def test_a_named_session_gives_the_same_ids_whatever_travels_together(
@@ -116,22 +137,23 @@ def test_a_named_session_gives_the_same_ids_whatever_travels_together(
     assert nodes["g0/0"].history.end == start + 5, "the second time they are known"
 
 
-def test_runs_are_cut_where_they_get_long() -> None:
+def test_batches_are_cut_where_they_get_long() -> None:
     engine = ClientEngine(protocol("white_box"), 2**40, Topology((1, 1)), Params(1000))
     engine.start(0)
     for i in range(MOST_IN_BATCH + 3):
         engine.ask((0,), b"x", i, 1.0)
     engine.ask((1,), bytes(100_000), "long", 1.0)
     engine.ask((1,), b"short", "short", 1.0)
-    runs = engine.begin(0)
-    assert sorted(len(run.waiting) for run in runs) == [1, 1, 3, MOST_IN_BATCH]
-    taken = sorted((seq_of(run.mid), len(run.waiting)) for run in runs)
+    batches = engine.begin(0)
+    assert sorted(len(batch.waiting) for batch in batches) == [1, 1, 3, MOST_IN_BATCH]
+    taken = sorted((seq_of(batch.mid), len(batch.waiting)) for batch in batches)
     assert all(one[0] + one[1] == other[0] for one, other in pairwise(taken)), "ids without gaps"
-    assert len(engine.waiting()) == MOST_IN_BATCH + 5 and len(engine.late(1.0)) == MOST_IN_BATCH + 5
+    late = engine.late(1.0)
+    assert late == engine.waiting() and sorted(seq_of(mid) for _, mid in late) == list(range(MOST_IN_BATCH + 5))
     assert engine.late(2.0) == [], "each once"
 
 
-def test_rows_from_the_middle_of_a_run() -> None:
+def test_rows_from_the_middle_of_a_batch() -> None:
     m = AppMessage(message_id(9, 4), (0,), joined([b"a", b"", b"ccc"]), 2, 3)
     w = BytesWriter()
     assert pack_rows(w, [(m, 50), (AppMessage(message_id(9, 7), (0,), b"d", 2), 60)], 1) == 4
@@ -149,7 +171,7 @@ def test_rows_from_the_middle_of_a_run() -> None:
         (b"\xff\xff\xff\xff" + b"abcd", 2), (joined([b"a" * 11, b"b"]), 2), (joined([b""] * 2000), 2000), (b"", 0),
     ],
 )  # fmt: skip
-def test_a_malformed_run_is_refused(payload: bytes, count: int) -> None:
+def test_a_malformed_batch_is_refused(payload: bytes, count: int) -> None:
     with pytest.raises(WireError):
         check_batch(AppMessage(message_id(9, 0), (0,), payload, 0, count), 10)
     with pytest.raises(WireError):
