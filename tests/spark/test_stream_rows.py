@@ -244,10 +244,10 @@ class Session:
                 self.number += 1
 
 
-@pytest.mark.parametrize("run_rows", [1, 2, 3, 7])
-@pytest.mark.parametrize("run_bytes", [1, 20, 2**16])
+@pytest.mark.parametrize("most_rows", [1, 2, 3, 7])
+@pytest.mark.parametrize("most_bytes", [1, 20, 2**16])
 def test_a_sink_multicasts_every_row_once(
-    config: ClusterConfig, monkeypatch: pytest.MonkeyPatch, run_rows: int, run_bytes: int
+    config: ClusterConfig, monkeypatch: pytest.MonkeyPatch, most_rows: int, most_bytes: int
 ) -> None:
     """Whatever is tried again: tasks of any partition and micro-batch."""
     cluster = Multicasts()
@@ -256,11 +256,11 @@ def test_a_sink_multicasts_every_row_once(
     context = SimpleNamespace(partitionId=lambda: task["part"], getLocalProperty=lambda name: properties[name]())
     monkeypatch.setattr(sink, "TaskContext", SimpleNamespace(get=lambda: context))
     monkeypatch.setattr(sink, "connect_sync", cluster.connect)
-    monkeypatch.setattr(sink, "RUN_ROWS", run_rows)
-    monkeypatch.setattr(sink, "BATCH_BYTES", run_bytes)
+    monkeypatch.setattr(sink, "BATCH_ROWS", most_rows)
+    monkeypatch.setattr(sink, "BATCH_BYTES", most_bytes)
     columns = StructType().add("dest", ArrayType(StringType())).add("payload", BinaryType())
     writer = sink.StreamWriter({"config": str(config.path)}, columns)
-    chance = random.Random(run_rows)
+    chance = random.Random(most_rows)
     sent = []
     for batch in range(3):
         for part in range(2):

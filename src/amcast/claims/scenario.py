@@ -1,9 +1,10 @@
 """How a claim of a paper is measured, and on what."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from amcast.checks.evidence import Evidence, total
+from amcast.checks.history import histories
 from amcast.core.process import Protocol
 from amcast.core.trace import ListRecorder
 from amcast.sim.script import Script as AnyScript
@@ -40,22 +41,11 @@ def measure(scenario: Scenario, table: Protocol) -> tuple[str, Evidence]:
     """Measure a claim. Return the value and the evidence of the runs in which it was measured."""
     _runs.clear()
     try:
-        return scenario.measure(table), total(evidence_of(_runs))
+        measured = scenario.measure(table)
+        runs = [history for recorder in _runs for history in histories(recorder.events)]
+        return measured, total(run.evidence for run in runs)
     finally:
         _runs.clear()
-
-
-def evidence_of(runs: Iterable[ListRecorder]) -> Iterable[Evidence]:
-    for recorder in runs:
-        kinds = [event.kind for event in recorder.events]
-        yield Evidence(
-            runs=1,
-            replicas=len({event.process for event in recorder.events if event.kind == "deliver"}),
-            expected=len({event.process for event in recorder.events if event.kind == "start" and event.group}),
-            multicasts=kinds.count("multicast"),
-            deliveries=kinds.count("deliver"),
-            faults=kinds.count("crash"),
-        )
 
 
 def deltas(*values: float) -> str:

@@ -16,35 +16,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The names are the CSS variables; the values are the colours on white.
-COLOURS: Final[Mapping[str, str]] = {
-    "ink": "#1b1f24",
-    "muted": "#59636e",
-    "grid": "#d9dee3",
-    "alarm": "#c2410c",
-    "series-0": "#0b66c3",
-    "series-1": "#d4570b",
-    "series-2": "#0a7f5a",
-    "series-3": "#a8327a",
-    "series-4": "#8a6d00",
-    "series-5": "#5b4bc4",
-    "series-6": "#2b8aa3",
-    "series-7": "#7a4a2b",
+# The names are the CSS variables; the values are the colours on white and on a dark page.
+PALETTE: Final[Mapping[str, tuple[str, str]]] = {
+    "ink": ("#1b1f24", "#e6e9ec"),
+    "muted": ("#59636e", "#9aa4ae"),
+    "grid": ("#d9dee3", "#353c44"),
+    "alarm": ("#c2410c", "#ff8a5c"),
+    "series-0": ("#0b66c3", "#5aa9f5"),
+    "series-1": ("#d4570b", "#ff9757"),
+    "series-2": ("#0a7f5a", "#4cc99a"),
+    "series-3": ("#a8327a", "#ec82bd"),
+    "series-4": ("#8a6d00", "#dbb83a"),
+    "series-5": ("#5b4bc4", "#a99bff"),
+    "series-6": ("#2b8aa3", "#62c6de"),
+    "series-7": ("#7a4a2b", "#cf9b78"),
 }
-DARK_COLOURS: Final[Mapping[str, str]] = {
-    "ink": "#e6e9ec",
-    "muted": "#9aa4ae",
-    "grid": "#353c44",
-    "alarm": "#ff8a5c",
-    "series-0": "#5aa9f5",
-    "series-1": "#ff9757",
-    "series-2": "#4cc99a",
-    "series-3": "#ec82bd",
-    "series-4": "#dbb83a",
-    "series-5": "#a99bff",
-    "series-6": "#62c6de",
-    "series-7": "#cf9b78",
-}
+COLOURS: Final[Mapping[str, str]] = {name: light for name, (light, _) in PALETTE.items()}
+DARK_COLOURS: Final[Mapping[str, str]] = {name: dark for name, (_, dark) in PALETTE.items()}
 MOST_SERIES: Final = 8
 LOGARITHMIC_FROM: Final = 30.0  # times from the least to the largest value
 WIDTH: Final = 7.6  # inches

@@ -288,7 +288,11 @@ def last_words(log: Path) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what a Java or Python exception says, without its stack."""
-    java = getattr(error, "java_exception", None)
-    text = str(java.getMessage() or java) if java is not None else str(error)
-    return text.strip().partition("\n")[0][:300] or type(error).__name__
+    """Return what an exception says, without its stack: the innermost Java message if there is one."""
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    messages: list[str] = []
+    while java is not None and len(messages) < 20:
+        messages.append(str(java.getMessage() or java.getClass().getSimpleName()))
+        java = java.getCause()
+    text = messages[-1] if messages else str(error)
+    return " ".join(text.strip().partition("\n")[0].split())[:300] or type(error).__name__

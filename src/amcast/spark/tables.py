@@ -28,9 +28,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from amcast.core.trace import COLUMNS, KINDS, Event
 from amcast.errors import LineFault, TraceError, UsageError
+from amcast.spark.session import first_line
 from amcast.tracefile import read_events
 from amcast.tracefile.columns import Columns, keys_of, name_of, their_name
-from amcast.tracefile.reader import files_of_folder, parquet_columns
+from amcast.tracefile.reader import cannot_be_read, files_of_folder, parquet_columns
 from amcast.tracefile.schema import COLUMN_TYPES, IN_EVERY_ROW, fault_of, null_in_list, null_value
 from amcast.tracefile.text import MARK, csv_lines, header_of, json_lines, refuse_unknown_keys
 
@@ -87,7 +88,7 @@ def spark_errors(path: str) -> Iterator[None]:
     except PythonException:
         raise
     except (PySparkException, Py4JError) as error:
-        reason = _reason(error)
+        reason = first_line(error)
         if _ABOUT_FILES.search(str(error)):
             raise TraceError(
                 f"{path}: cannot be read ({reason}); expected a complete trace; check the file or record the run again"
@@ -107,17 +108,6 @@ _ABOUT_FILES: Final = re.compile(
     "is not a Parquet file|UnsupportedFileSystemException|No FileSystem for scheme|AccessControlException|"
     "UnknownHostException|ParquetDecodingException|java.io.IOException|ZStdIOException"
 )
-
-
-def _reason(error: Exception) -> str:
-    """Return the innermost Java message, else the first line: without a stack, at most 300 characters."""
-    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    messages: list[str] = []
-    while java is not None and len(messages) < 20:
-        messages.append(str(java.getMessage() or java.getClass().getSimpleName()))
-        java = java.getCause()
-    text = messages[-1] if messages else str(error)
-    return " ".join(text.strip().partition("\n")[0].split())[:300] or type(error).__name__
 
 
 def refuse_what_is_no_trace(path: str, columns: Columns | None) -> None:
@@ -177,10 +167,7 @@ def _arrow_schema(file: str) -> pa.Schema:
     try:
         return pq.read_schema(file)
     except (pa.ArrowException, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
-        raise TraceError(
-            f"{file}: cannot be read ({reason}); expected a complete trace; check the file or record the run again"
-        ) from error
+        cannot_be_read(file, error)
 
 
 # ---------------------------------------------------------------- text

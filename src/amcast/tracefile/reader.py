@@ -52,7 +52,7 @@ def read_events(path: str | Path, columns: Columns | None = None) -> Iterator[Ev
         if trace.suffix in _TEXT_READERS:
             return _not_empty(trace, _TEXT_READERS[trace.suffix](trace, columns))
     except OSError as error:
-        _cannot_be_read(trace, error)
+        cannot_be_read(trace, error)
     raise TraceError(
         f"{trace}: has the suffix {trace.suffix!r}; expected a Parquet folder or a .parquet, .jsonl or .csv file; "
         f"rename or convert it"
@@ -67,7 +67,7 @@ def _not_empty(trace: Path, events: Iterator[Event]) -> Iterator[Event]:
         yield first
         yield from events
     except OSError as error:
-        _cannot_be_read(trace, error)
+        cannot_be_read(trace, error)
 
 
 def files_of_folder(folder: Path, kind_column: str = "kind") -> list[tuple[Path, str | None]]:
@@ -128,7 +128,7 @@ def _batches(path: Path, kind: str | None, columns: Columns) -> Iterator[list[Ev
                 yield _events_of_batch(path, batch, theirs, kind, first_row)
                 first_row += batch.num_rows
     except (pa.ArrowException, OSError) as error:
-        _cannot_be_read(path, error)
+        cannot_be_read(path, error)
 
 
 def parquet_columns(
@@ -250,7 +250,7 @@ def _strings(column: pa.Array) -> Iterable[str | None]:
     return map(words.__getitem__, _integers(places))  # type: ignore[arg-type]
 
 
-def _cannot_be_read(path: Path, error: Exception) -> NoReturn:
+def cannot_be_read(path: object, error: Exception) -> NoReturn:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
     raise TraceError(
         f"{path}: cannot be read ({reason}); expected a complete trace; check the file or record the run again"

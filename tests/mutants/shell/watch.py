@@ -177,7 +177,7 @@ MUTANTS = [
     ),
     shell_mutant(
         "source_loses_the_last_row_of_a_micro_batch", SOURCE,
-        ("{group: end[group]}) for group in moved", "{group: end[group] - 1}) for group in moved"),
+        ("{name: end[name]}) for name in end", "{name: end[name] - 1}) for name in end"),
         caught_by=f"{ROWS}::test_micro_batches_have_every_row_once",
     ),
     shell_mutant(

@@ -5,22 +5,21 @@ a message says that some are missing.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from amcast.errors import AmcastError, UsageError
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.service import connect_sync
 from amcast.spark.stream.log import BEHIND_ALL, ClusterLogs, Offset
-from amcast.spark.stream.source import Part, Wanted, limited, wanted
+from amcast.spark.stream.source import Part, StreamReader, Wanted, wanted
 from amcast.tracefile.schema import COLUMN_TYPES
 
 ARROW: Final = pa.schema(
@@ -50,13 +49,14 @@ def positions(config: ClusterConfig, client_name: str | None) -> Offset:
         return {member.name: end for member, end in found if end is not None}
 
 
-class ReplicasReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ReplicasReader(StreamReader):
+    """A reader of the log of every single replica."""
+
     def __init__(self, w: Wanted) -> None:
-        self.wanted = w
-        self._until: Offset | None = None
+        super().__init__(w)
         self._silent: dict[str, float] = {}  # asked again at this time
 
-    def _processes(self) -> list[str]:
+    def names(self) -> list[str]:
         return [member.name for member in self.wanted.log.config.members if f"g{member.group}" in self.wanted.groups]
 
     def initialOffset(self) -> dict[str, int]:
@@ -68,17 +68,11 @@ class ReplicasReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             first = log.cut(first, log.ends(groups))
         elif any(first.values()):
             first = log.after_earliest(first)
-        return {process: first[process.partition("/")[0]] for process in self._processes()}
+        return {process: first[process.partition("/")[0]] for process in self.names()}
 
-    def prepareForTriggerAvailableNow(self) -> None:
-        self._until = self._ends(dict.fromkeys(self._processes(), 0))
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self.wanted.rows)
-
-    def _ends(self, start: Offset) -> Offset:
+    def ends(self, start: Offset) -> Offset:
         found = dict(start)
-        for process in self._processes():
+        for process in self.names():
             if self._silent.get(process, 0.0) > time.monotonic():
                 continue
             try:
@@ -88,13 +82,8 @@ class ReplicasReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._silent[process] = time.monotonic() + SECONDS_TO_ANSWER
         return found
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        ends = self._until or self._ends(start)
-        ends = {process: max(start[process], end) for process, end in ends.items()}
-        return limited(start, ends, limit.max_rows if isinstance(limit, ReadMaxRows) else self.wanted.rows)
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return [Part({name: start[name]}, {name: end[name]}) for name in end if end[name] > start[name]]
+    def refuse_others(self, start: Offset) -> None:
+        """Accept any checkpoint: a member may have rows in it or not."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)

@@ -162,46 +162,54 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A reader of logs by position. `names` says which logs there are: one per group here."""
+
     def __init__(self, w: Wanted) -> None:
         self.wanted = w
         self._until: Offset | None = None  # of a query that ends when it has what there was at its start
+
+    def names(self) -> Sequence[str]:
+        return self.wanted.groups
+
+    def ends(self, start: Offset) -> Offset:
+        """Return the position after the last row of each log."""
+        return self.wanted.log.ends(list(self.wanted.groups))
 
     def initialOffset(self) -> dict[str, int]:
         return first_offset(self.wanted)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._until = self.wanted.log.ends(list(self.wanted.groups))
+        self._until = self.ends(dict.fromkeys(self.names(), 0))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self.wanted.rows)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         w = self.wanted
-        _same_groups(start, w)
-        ends = self._until or w.log.ends(list(w.groups))
-        ends = {group: max(start[group], end) for group, end in ends.items()}  # a replica may be behind
+        self.refuse_others(start)
+        ends = self._until or self.ends(start)
+        ends = {name: max(start[name], end) for name, end in ends.items()}  # a replica may be behind
         if not isinstance(limit, ReadAllAvailable):
             ends = limited(start, ends, at_least(limit.max_rows if isinstance(limit, ReadMaxRows) else w.rows, w))
         return w.log.cut(start, ends) if w.merge else ends
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        _same_groups(start, self.wanted)
+        self.refuse_others(start)
         if self.wanted.merge:
             return [Part(start, end)]
-        moved = [group for group in end if end[group] > start[group]]
-        return [Part({group: start[group]}, {group: end[group]}) for group in moved]
+        return [Part({name: start[name]}, {name: end[name]}) for name in end if end[name] > start[name]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
         return read(self.wanted, partition)
 
-
-def _same_groups(start: Offset, w: Wanted) -> None:
-    if set(start) != set(w.groups):
-        raise UsageError(
-            f"the checkpoint is of groups {', '.join(sorted(start))}, the query of {', '.join(w.groups)}; "
-            "use the same groups or another checkpoint"
-        )
+    def refuse_others(self, start: Offset) -> None:
+        """Raise UsageError if a checkpoint is of other logs."""
+        if set(start) != set(self.names()):
+            raise UsageError(
+                f"the checkpoint is of {', '.join(sorted(start))}, the query of {', '.join(self.names())}; "
+                "use the same groups or another checkpoint"
+            )
 
 
 class AmcastSource(DataSource):

@@ -3,7 +3,7 @@
 What comes back for a run is the names of a few messages, from which the counter-example is made.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -18,17 +18,16 @@ from amcast.spark.verify.graph import (
     Relation,
     components,
     cycle_through,
-    followed_back,
     reached_from,
     relation_of,
-)
+    shortest_cycles,
+)  # fmt: skip
 
 SOURCES_PER_COMPONENT: Final = 8
 COMPONENTS_PER_RUN: Final = 3
 
 _FOUND: Final = "run int, messages array<string>"
 _REACHED: Final = "chain long, place long, message string, via long"
-_FAR: Final = np.iinfo(np.int64).max
 
 # What to make of a strongly connected part: the messages that break the property, or nothing.
 JudgePart = Callable[[Relation, pa.Table, Line], Sequence[int]]
@@ -98,48 +97,20 @@ def shortest_cycle(part: Relation, rows: pa.Table, line: Line) -> Sequence[int]:
 def cycles_through(messages: DataFrame, line: Line, places: Ints) -> dict[int, list[str]]:
     """Return for each run a shortest cycle through the message at its place, from the whole table at once.
 
-    This is the search of `cycle_through`, level by level. Each level reads the table of messages once.
+    Each level of the search reads the table of messages once.
     """
     there = collect(messages.mapInArrow(_at(places), SCHEMA))
     assert there is not None, "no message is at the place of one that is on a cycle"
     sources = relation_of(there, line)
-    lowest = np.full(len(line.base), _FAR, dtype=np.int64)
-    lowest[line.chain_at(sources.places.values)] = sources.places.values
-    goals = [_goals(sources, line, source) for source in range(len(sources))]
+
+    def reach(lowest: Ints) -> Iterator[tuple[int, int, str, int]]:
+        for row in messages.mapInArrow(_reached(line, lowest), _REACHED).toArrow().to_pylist():
+            yield row["chain"], row["place"], row["message"], row["via"]
+
+    found = shortest_cycles(sources, line, reach)
+    assert len(found) == len(sources), "a message that is on a cycle is not"
     names = sources.names.to_pylist()
-    history: list[dict[int, tuple[str, int]]] = [{}]
-    cycles: dict[int, list[str]] = {}
-    while len(cycles) < len(names):
-        found = messages.mapInArrow(_reached(line, lowest), _REACHED).toArrow().to_pylist()
-        assert found, "a message that is on a cycle is not"
-        who = dict(history[-1])
-        for row in sorted(found, key=lambda row: -int(row["place"])):
-            lowest[row["chain"]], who[row["chain"]] = row["place"], (row["message"], row["via"])
-        history.append(who)
-        for source, (chains, limits) in enumerate(goals):
-            run = int(sources.run[source])
-            met = [int(chain) for chain in chains[lowest[chains] < limits] if int(chain) in who]
-            if met and run not in cycles:
-                cycles[run] = _names_back(history, met[0], names[source])
-                lowest[line.run == run] = _FAR
-    return cycles
-
-
-def _goals(sources: Relation, line: Line, source: int) -> tuple[Ints, Ints]:
-    """Return the chains on which the source can be met again, and the bounds for the lowest place there."""
-    mine = sources.places.values[sources.places.owner == source]
-    hanging = sources.after.values[sources.after.owner == source]
-    return line.chain_at(np.concatenate([mine, hanging])), np.concatenate([mine, hanging + 1])
-
-
-def _names_back(history: list[dict[int, tuple[str, int]]], chain: int, source: str) -> list[str]:
-    numbers: dict[str, int] = {}
-    as_numbers = [
-        {at: (numbers.setdefault(name, len(numbers)), via) for at, (name, via) in who.items()} for who in history
-    ]
-    names = list(numbers)
-    _, *others = followed_back(as_numbers, chain, -1)
-    return [source, *(names[number] for number in others)]
+    return {int(sources.run[source]): [names[source], *others] for source, others in found.items()}
 
 
 def _at(places: Ints) -> Callable[[Batches], Batches]:

@@ -5,7 +5,9 @@ part of it: it comes after all that is there up to some place (`after`). That is
 what the sender had delivered before the multicast. So the whole relation takes one number per delivery.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,10 @@ from scipy.sparse.csgraph import connected_components
 
 from amcast.spark.verify.arrays import Bools, Ints, Lists, ints, one_array, stretches
 from amcast.spark.verify.participants import NONE, Chains
+
+FAR: Final = np.iinfo(np.int64).max
+
+Key = TypeVar("Key", int, str)  # of a message
 
 
 @dataclass(frozen=True)
@@ -144,35 +150,57 @@ def reached_from(relation: Relation, line: Line, lowest: Ints) -> Reached:
 
 def cycle_through(relation: Relation, line: Line, source: int) -> list[int]:
     """Return the messages of a shortest cycle through the source; empty if there is none."""
-    far = np.iinfo(np.int64).max
-    lowest = np.full(len(line.base), far, dtype=np.int64)
-    mine = relation.places.values[relation.places.owner == source]
-    hanging = relation.after.values[relation.after.owner == source]
-    lowest[line.chain_at(mine)] = mine
-    who: dict[int, tuple[int, int]] = {}  # chain -> the message that is lowest on it, and the chain that led to it
-    history: list[dict[int, tuple[int, int]]] = []
-    goals = np.concatenate([mine, hanging + 1])
-    goal_chains = line.chain_at(np.concatenate([mine, hanging]))
-    while True:
-        reached = reached_from(relation, line, lowest)
-        if not len(reached.chain):
-            return []
-        history.append(dict(who))
-        lowest[reached.chain] = reached.place
-        for chain, message, via in zip(reached.chain, reached.message, reached.via, strict=True):
-            who[int(chain)] = (int(message), int(via))
-        met = [int(chain) for chain in goal_chains[lowest[goal_chains] < goals] if int(chain) in who]
-        if met:
-            history.append(dict(who))
-            return followed_back(history, met[0], source)
+
+    def reach(lowest: Ints) -> Iterable[tuple[int, int, int, int]]:
+        found = reached_from(relation, line, lowest)
+        return zip(*(column.tolist() for column in (found.chain, found.place, found.message, found.via)), strict=True)
+
+    chosen = np.arange(len(relation)) == source
+    found = shortest_cycles(relation.only(chosen), line, reach)
+    return [source, *found[0]] if found else []
 
 
-def followed_back(history: list[dict[int, tuple[int, int]]], chain: int, source: int) -> list[int]:
+def shortest_cycles(
+    sources: Relation, line: Line, reach: Callable[[Ints], Iterable[tuple[int, int, Key, int]]]
+) -> dict[int, list[Key]]:
+    """Search level by level for a shortest cycle through each source, at most one per run. Return the other messages.
+
+    `reach` is asked what can be reached beyond the lowest places so far: chain, place, message and the chain before.
+    """
+    lowest = np.full(len(line.base), FAR, dtype=np.int64)
+    lowest[line.chain_at(sources.places.values)] = sources.places.values
+    history: list[dict[int, tuple[Key, int]]] = [{}]  # chain -> the lowest message on it, and the chain that led to it
+    cycles: dict[int, list[Key]] = {}
+    while len(cycles) < len(sources):
+        who = dict(history[-1])
+        reached = sorted(reach(lowest), key=lambda row: -row[1])
+        if not reached:
+            break
+        for chain, place, message, via in reached:
+            lowest[chain], who[chain] = place, (message, via)
+        history.append(who)
+        for source in range(len(sources)):
+            chains, limits = _goals(sources, line, source)
+            met = [int(chain) for chain in chains[lowest[chains] < limits] if int(chain) in who]
+            if met and source not in cycles:
+                cycles[source] = _followed_back(history, met[0])
+                lowest[line.run == sources.run[source]] = FAR
+    return cycles
+
+
+def _goals(sources: Relation, line: Line, source: int) -> tuple[Ints, Ints]:
+    """Return the chains on which the source can be met again, and the bounds for the lowest place there."""
+    mine = sources.places.values[sources.places.owner == source]
+    hanging = sources.after.values[sources.after.owner == source]
+    return line.chain_at(np.concatenate([mine, hanging])), np.concatenate([mine, hanging + 1])
+
+
+def _followed_back(history: list[dict[int, tuple[Key, int]]], chain: int) -> list[Key]:
     """Go back from the chain on which the source was met again. Return the messages in the order of the cycle."""
-    cycle: list[int] = []
+    cycle: list[Key] = []
     for who in reversed(history):
         if chain not in who:
             break
         message, chain = who[chain]
         cycle.append(message)
-    return [source, *reversed(cycle)]
+    return cycle[::-1]
