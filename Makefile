@@ -10,7 +10,6 @@ SEEDS  ?= 2000
 STATES ?= 1000000
 ROUNDS ?= 200
 JOBS   ?= auto
-CHAOS_IN_TESTS := 10
 
 BIN       := .venv/bin
 INSTALLED := .venv/installed
@@ -45,9 +44,8 @@ test: $(INSTALLED)
 # A missing program fails a test here, and so does a test that is skipped for any other reason.
 test-all: tools
 	@$(MAKE) --no-print-directory -j 2 check compile
-	@echo "== all tests, exploration, documented commands, $(CHAOS_IN_TESTS) rounds of chaos"
-	@AMCAST_FULL=1 AMCAST_CHAOS=1 EXPLORE_ALL=1 DOCS_ALL=1 CHAOS_ROUNDS=$(CHAOS_IN_TESTS) \
-	  $(BIN)/python -m pytest -q -n $(JOBS) --screenshots build/screenshots
+	@echo "== all tests, exploration, documented commands, chaos"
+	@AMCAST_FULL=1 $(BIN)/python -m pytest -q -n $(JOBS) --screenshots build/screenshots
 
 tools: $(INSTALLED)
 	@$(BIN)/python -m tests.tools
@@ -73,10 +71,10 @@ explore: compile
 	@$(BIN)/amcast explore white_box --scope large --states $(STATES)
 	@for protocol in $$($(BIN)/python -c 'from amcast.protocols import PROTOCOLS; print(*PROTOCOLS)'); \
 	do $(BIN)/amcast explore $$protocol --scope all --states $$(($(STATES) / 20)) --follow 2000 || exit 1; done
-	@EXPLORE_ALL=1 $(BIN)/python -m pytest -q tests/explorer/test_mutants.py
+	@AMCAST_FULL=1 $(BIN)/python -m pytest -q tests/explorer/test_mutants.py
 
 chaos: compile
-	@CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -s tests/chaos tests/spark/test_verify_cluster.py
+	@AMCAST_FULL=1 CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -s tests/chaos tests/spark/test_verify_cluster.py
 
 # A compiled module shadows the source beside it. So build/compiled holds a checksum of all sources, taken before they were
 # compiled, and of what came out: an edited, deleted or switched file on either side is seen, whatever its date.
@@ -99,7 +97,7 @@ docs: compile
 	@$(BIN)/python docs/build_site.py
 
 docs-commands: compile
-	@DOCS_ALL=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/docs/test_commands.py
+	@AMCAST_FULL=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/docs/test_commands.py
 
 format: $(INSTALLED)
 	@$(BIN)/ruff check -q --fix .

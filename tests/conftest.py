@@ -2,9 +2,11 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
+from tests.pace import allow
 from tests.tools import FULL, tool
 
 # Skips that are no gap: the other one of two tests ran.
@@ -18,10 +20,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "tool(name): needs a program that is no part of amcast")
+    config.addinivalue_line("markers", "slow: takes long; runs only where everything runs (AMCAST_FULL=1)")
     os.environ.pop("COLUMNS", None)  # workers have it: what a command prints would depend on -n
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Let a test take longer on a busy machine before it counts as hung."""
+    mark = item.get_closest_marker("timeout")
+    seconds = mark.args[0] if mark is not None else float(item.config.getini("timeout") or 0)
+    item.add_marker(pytest.mark.timeout(allow(seconds)), append=False)
+    return (yield)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if not FULL and item.get_closest_marker("slow") is not None:
+        pytest.skip("takes long: make test-all")
     for mark in item.iter_markers("tool"):
         tool(*mark.args)
 

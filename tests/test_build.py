@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import amcast
+from tests.pace import allow
 
 PACKAGE = Path(amcast.__file__).parent
 COMPILED = sorted(path for suffix in EXTENSION_SUFFIXES[:1] for path in PACKAGE.rglob(f"*{suffix}"))
@@ -23,7 +24,12 @@ needs_compiled = pytest.mark.skipif(not COMPILED, reason="nothing is compiled he
 def python(code: str, **environment: str) -> str:
     clean = {name: value for name, value in os.environ.items() if name != "AMCAST_PURE"}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=clean | environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        env=clean | environment,
+        capture_output=True,
+        text=True,
+        timeout=allow(60),
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import amcast.errors
+from tests.pace import allow
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "amcast"
@@ -530,7 +531,7 @@ def lint_imports(folder: Path, *, package_in: Path) -> subprocess.CompletedProce
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--no-logo"]
     environment = os.environ | {"PYTHONPATH": str(package_in)}
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=allow(120), check=False
     )
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from amcast.core.trace import KINDS, Event
 from amcast.errors import TraceError, UsageError
 from amcast.tracefile import ParquetRecorder, prepare_out, read_events, write_csv, write_jsonl, writer
+from tests.pace import allow
 
 # ---------------------------------------------------------------- round trip
 
@@ -229,7 +230,7 @@ def test_a_killed_writer_leaves_no_file_under_a_real_name(tmp_path: Path) -> Non
         "for seq in range(5): recorder.record(Event('r', 'deliver', 'p', 'g0', seq, message='m'))\n"
         "os._exit(9)\n"
     )
-    killed = subprocess.run([sys.executable, "-c", program, str(tmp_path / "t")], check=False, timeout=60)
+    killed = subprocess.run([sys.executable, "-c", program, str(tmp_path / "t")], check=False, timeout=allow(60))
     assert killed.returncode == 9
     assert refusal(tmp_path / "t").startswith(f"{tmp_path / 't'}: holds only unfinished files (.parquet.tmp)")
     prepare_out(tmp_path / "t", force=True)

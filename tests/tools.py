@@ -1,15 +1,20 @@
 """Programs that some tests need and that are no part of amcast. `python -m tests.tools` installs what is missing.
 
-A test without its program is skipped, and the end of the run says so. With AMCAST_FULL=1 (`make test-all`) it fails.
+A test without its program is skipped, and the end of the run says so. With AMCAST_FULL=1 (`make test-all`) it fails,
+and what is marked as slow runs.
 """
 
 import os
 import shutil
 import subprocess
 import sys
-from typing import NoReturn
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+
+if TYPE_CHECKING:
+    from _pytest.mark import ParameterSet
 
 FULL = bool(os.environ.get("AMCAST_FULL"))
 PACKAGES = {  # of Debian
@@ -20,6 +25,13 @@ PACKAGES = {  # of Debian
     "strace": "strace",
 }
 OTHER_NAMES = {"chromium": ("chromium-browser", "google-chrome")}
+
+
+def some_now(cases: Iterable[str], now: Collection[str]) -> "list[ParameterSet]":
+    """Return these cases for `parametrize`; those that are not in `now` are slow (conftest.py)."""
+    found = [pytest.param(case, marks=() if case in now else pytest.mark.slow) for case in cases]
+    assert set(now) <= set(cases), f"{sorted(set(now) - set(cases))} are no cases"
+    return found
 
 
 def found(name: str) -> str | None:

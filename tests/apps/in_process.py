@@ -12,6 +12,7 @@ from amcast.apps.kv.gateway import Gateway
 from amcast.apps.kv.machine import KV
 from amcast.apps.kv.resp import LARGEST_REQUEST
 from amcast.core.application import Delivery
+from tests.pace import allow
 
 
 def delivery(group: int, dest: tuple[int, ...], payload: bytes, position: int = 0) -> Delivery:
@@ -121,8 +122,8 @@ def gateway_in_thread(groups: int, largest_request: int = LARGEST_REQUEST) -> It
     thread = threading.Thread(target=lambda: loop.run_until_complete(run()), daemon=True)
     thread.start()
     try:
-        yield ready.get(timeout=10)
+        yield ready.get(timeout=allow(10))
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(timeout=10)
+        thread.join(timeout=allow(10))
         loop.close()

@@ -2,7 +2,6 @@
 
 import random
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from redis.connection import Connection, UnixDomainSocketConnection
 from redis.exceptions import ResponseError
 
 from tests.apps.in_process import gateway_in_thread
+from tests.pace import until
 
 pytestmark = pytest.mark.tool("redis-server")
 
@@ -86,9 +86,7 @@ def redis_socket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         cwd=folder,
         stdout=subprocess.DEVNULL,
     ) as process:
-        deadline = time.monotonic() + 10
-        while not path.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        assert until(path.exists, 10), "redis-server does not listen"
         yield path
         process.terminate()
 

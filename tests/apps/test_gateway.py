@@ -16,6 +16,7 @@ from amcast.apps.kv.slots import group_of
 from amcast.apps.kv.wire import Prepare, Request, encode
 from amcast.errors import MulticastFailed, OutcomeUnknown
 from tests.apps.in_process import Held, InProcess, Lagging, gateway, gateway_in_thread
+from tests.pace import allow
 
 GROUPS = 3
 KEYS = [f"k{n}" for n in range(12)]
@@ -138,7 +139,7 @@ async def talk(port: int, data: bytes, *, until_closed: bool = True) -> bytes:
     writer.write(data)
     if until_closed:
         writer.write_eof()
-    reply = await asyncio.wait_for(reader.read(-1 if until_closed else 65536), 10)
+    reply = await asyncio.wait_for(reader.read(-1 if until_closed else 65536), allow(10))
     writer.close()
     return reply
 
@@ -214,7 +215,7 @@ def test_a_client_that_does_not_read_is_not_read(monkeypatch: pytest.MonkeyPatch
             writer.close()
             other[1].close()
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), allow(30)))
 
 
 # Failures
@@ -378,7 +379,7 @@ def test_serving_until_cancelled() -> None:
 @pytest.mark.tool("redis-benchmark")
 def test_redis_benchmark(running: Gateway) -> None:
     command = f"redis-benchmark -p {port_of(running)} -t set,get,incr,mset -n 2000 -c 50 -P 16 -r 1000 --csv"
-    done = subprocess.run(command.split(), capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command.split(), capture_output=True, text=True, timeout=allow(60), check=True)
     assert [line.split('"')[1] for line in done.stdout.splitlines()[1:]] == ["SET", "GET", "INCR", "MSET (10 keys)"]
     assert "rror" not in done.stdout + done.stderr
 
@@ -388,7 +389,7 @@ def test_redis_benchmark(running: Gateway) -> None:
 def test_redis_cli(running: Gateway, version: str) -> None:
     lines = "FLUSHALL\nSET a 1\nMULTI\nINCR a\nMGET a b\nEXEC\nNONSENSE x\nDBSIZE\n"
     command = ["redis-cli", version, "-p", str(port_of(running))]
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=allow(30), check=True)
     assert done.stdout.split("\n") == [
         "OK", "OK", "OK", "QUEUED", "QUEUED", "2", "2", "",
         "ERR unknown command 'NONSENSE', with args beginning with: 'x' ", "", "1", "",

@@ -26,6 +26,7 @@ from tests.apps.maelstrom_histories import (
     check_registers,
     op,
 )
+from tests.pace import allow
 
 SEED = 7
 
@@ -41,7 +42,7 @@ async def disturbed(net: Network, request: Callable[[], Body], calls: int = 24) 
 
 
 async def ask(net: Network, node: str, request: Body) -> Body:
-    reply = await net.call(node, request, timeout=20)
+    reply = await net.call(node, request, timeout=allow(20))
     assert reply is not None, request
     return reply
 

@@ -1,6 +1,5 @@
 """The protocols whose replicas cannot come back, as real processes: paused, cut off, and a minority killed for good."""
 
-import os
 import random
 import time
 from pathlib import Path
@@ -10,7 +9,9 @@ import pytest
 from amcast.apps import teller
 from amcast.local.trial import Trial
 from amcast.tracefile import read_events
+from tests.pace import allow
 from tests.runtime.faulty import Network, relayed
+from tests.tools import some_now
 
 DEADLINE = 30.0
 NAMES = ("ft_skeen", "fastcast", "paxos_amcast", "multi_paxos", "baseline", "optimistic")
@@ -31,13 +32,13 @@ def disturb(trial: Trial, network: Network, chance: random.Random) -> None:
     time.sleep(1.5)
 
 
-@pytest.mark.parametrize("name", NAMES if "CHAOS_ROUNDS" in os.environ else ["fastcast", "optimistic"])
+@pytest.mark.parametrize("name", some_now(NAMES, ("fastcast", "optimistic")))
 @pytest.mark.timeout(180)
 def test_short_storm(name: str, tmp_path: Path) -> None:
     groups = 1 if name == "multi_paxos" else 2
     trial = Trial(tmp_path / "cluster", groups=groups, secure=False, durable=False, protocol_name=name)
     with relayed(trial) as network:
-        client = trial.client(deadline=DEADLINE)
+        client = trial.client(deadline=allow(DEADLINE))
         storm = [(0.5, lambda: disturb(trial, network, random.Random(name)))]
         takings = teller.run(client, 1.0, 150.0, actions=storm, seed=1)
         assert len(trial.killed) == groups

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from tests.docs.test_site import PAGES, blocks
 from tests.mutants import test_skeen
+from tests.pace import allow, until
+from tests.tools import FULL
 
 from amcast.explorer.exploration import explore
 from amcast.explorer.scopes import scope_named
@@ -24,9 +26,8 @@ from amcast.local.level import statuses_of, why_not_level
 from amcast.runtime.config import ClusterConfig
 from amcast.service import connect_sync, load
 
-ALL = "DOCS_ALL" in os.environ
-pytestmark = pytest.mark.timeout(7200 if ALL else 300)
-LIMIT = 1800 if ALL else 60  # seconds for one command
+pytestmark = pytest.mark.timeout(7200 if FULL else 300)
+LIMIT = 1800 if FULL else 60  # seconds for one command
 # Not run here, and why.
 ELSEWHERE = {
     "make": "a run of all tests, of the demo or of the site: they are runs of their own",
@@ -138,7 +139,7 @@ class Session:
     def judge(self, process: "subprocess.Popen[str]", command: str) -> None:
         """Wait for the end of a command; it has the exit code that it should have."""
         try:
-            output, _ = process.communicate(timeout=LIMIT)
+            output, _ = process.communicate(timeout=allow(LIMIT))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise
@@ -151,7 +152,7 @@ class Session:
         """Ctrl-C when it has said that it runs, and has run for a moment."""
         assert process.stdout is not None
         wanted = r"\S+/\d+ +[1-9]" if " watch " in command else ""  # a replica, and that it delivered something
-        overdue = threading.Timer(LIMIT, process.kill)
+        overdue = threading.Timer(allow(LIMIT), process.kill)
         overdue.start()
         lines = []
         for line in process.stdout:
@@ -182,7 +183,7 @@ class Session:
         """Something to be seen by what the page does with a cluster."""
         config = load(self.folder / name / "cluster.toml")
         groups = [f"g{g}" for g in range(len(config.topology.groups))]
-        with connect_sync(config.path, "dev", deadline=60, trace=trace) as client:
+        with connect_sync(config.path, "dev", deadline=allow(60), trace=trace) as client:
             for number in range(20):
                 client.multicast(groups[: number % len(groups) + 1], b"%d" % number)
 
@@ -211,10 +212,7 @@ class Session:
 
 
 def wait_for_rest(config: ClusterConfig) -> None:
-    end = time.monotonic() + 60
-    while reason := why_not_level(config.members, statuses_of(config)):
-        assert time.monotonic() < end, reason
-        time.sleep(0.1)
+    assert until(lambda: not why_not_level(config.members, statuses_of(config)), 60)
 
 
 def violation(folder: Path) -> None:
@@ -229,7 +227,7 @@ def violation(folder: Path) -> None:
 def prepare(session: Session) -> None:
     for what in PREPARED.get(session.file, []):
         if what.startswith("CLUSTER "):
-            if ALL:
+            if FULL:
                 session.cluster(what.split()[1])
         else:
             session.run(what)
@@ -243,7 +241,7 @@ def test_what_a_page_says_can_be_done(
 ) -> None:
     session = Session(tmp_path, file)
     found = to_run(file)
-    chosen = [(kind, text) for kind, text in found if ALL or not is_slow(file, text)]
+    chosen = [(kind, text) for kind, text in found if FULL or not is_slow(file, text)]
     left_out = len(found) - len(chosen)
     said = f"{left_out} of {len(found)} commands and programs of {file} take long: make docs-commands"
     if not chosen:

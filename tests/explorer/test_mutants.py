@@ -1,7 +1,5 @@
 """The mutants that the explorer reaches in a scope: random schedules show them, and a short one is left of each."""
 
-import os
-
 import pytest
 
 from amcast.explorer.exploration import explore
@@ -9,9 +7,8 @@ from amcast.explorer.search import Limits
 from amcast.protocols import protocol
 from tests.explorer.hunting import DEPTH, TABLES, hunt, moves_before, scope_for
 from tests.explorer.table import AFTER, EQUAL, FOUND, UNREACHED
+from tests.tools import FULL, some_now
 
-ALL = "EXPLORE_ALL" in os.environ
-at_leisure = pytest.mark.skipif(not ALL, reason="takes minutes: make explore")
 QUICK = (  # a second together, one of each kind of scope
     "skeen: delivered_when_committed",
     "white_box: quorum_too_small",
@@ -29,15 +26,7 @@ QUICK = (  # a second together, one of each kind of scope
     "allconcur_plus: previous_round_delivered_again",
     "allconcur_plus_ea: no_votes",
 )
-USED = FOUND if ALL else QUICK
-
-
-def is_found(name: str) -> None:
-    found = hunt(name, FOUND[name])
-    assert found.violation is not None, f"{name} survived in scope {FOUND[name]}"
-    print(f"{found.violation.property}, {found.found_after} moves shrunk to {len(found.violation.moves)}")
-    assert len(found.violation.moves) <= found.found_after
-    assert found.found_after > len(moves_before(name)), "what comes before shows it: then nothing was explored"
+USED = FOUND if FULL else QUICK
 
 
 def test_every_mutant_has_one_entry() -> None:
@@ -47,15 +36,13 @@ def test_every_mutant_has_one_entry() -> None:
     assert set(QUICK) <= set(FOUND) and set(AFTER) <= set(FOUND)
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", some_now(FOUND, QUICK))
 def test_mutant_is_found(name: str) -> None:
-    is_found(name)
-
-
-@at_leisure
-@pytest.mark.parametrize("name", [name for name in FOUND if name not in QUICK])
-def test_mutant_is_found_at_leisure(name: str) -> None:
-    is_found(name)
+    found = hunt(name, FOUND[name])
+    assert found.violation is not None, f"{name} survived in scope {FOUND[name]}"
+    print(f"{found.violation.property}, {found.found_after} moves shrunk to {len(found.violation.moves)}")
+    assert len(found.violation.moves) <= found.found_after
+    assert found.found_after > len(moves_before(name)), "what comes before shows it: then nothing was explored"
 
 
 @pytest.mark.parametrize("name", EQUAL)
@@ -71,6 +58,6 @@ def test_every_state_is_right_although_the_protocol_is_broken(name: str) -> None
 def test_unbroken_protocols_pass_the_scopes_of_the_hunt(name: str, scope: str, after: tuple[str, ...]) -> None:
     """Else a mutant would be found whatever is broken."""
     table = protocol(name)
-    found = explore(table, scope_for(table, scope), Limits(depth=DEPTH), walks=300 if ALL else 3, after=after)
+    found = explore(table, scope_for(table, scope), Limits(depth=DEPTH), walks=300 if FULL else 3, after=after)
     assert found.violation is None, found.violation
     assert found.evidence.deliveries > 0 and found.evidence.multicasts > 0

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from tests.pace import allow, until
 from tests.tools import cannot_run, tool
 
 from amcast.apps.teller import Outcomes
@@ -19,7 +20,7 @@ from amcast.local.trial import Trial
 from amcast.runtime.client import Client
 from amcast.runtime.config import Member, file_name
 
-PATIENCE = 40.0
+SECONDS = 40.0  # for anything that is waited for
 DEADLINE = 25.0  # of a multicast
 TURN = 0.01
 
@@ -50,7 +51,7 @@ class Load:
     def end(self) -> None:
         """Send nothing more, and wait for the outcome of all that was sent."""
         self._ending.set()
-        self._thread.join(DEADLINE + 10)
+        self._thread.join(allow(DEADLINE) + 10)
         assert not self._thread.is_alive(), "a multicast without outcome"
         if self._error is not None:
             raise self._error
@@ -87,11 +88,13 @@ class Load:
                 await asyncio.sleep(TURN)
 
 
-def wait_until(what: Callable[[], object], name: str, patience: float = PATIENCE) -> None:
-    end = time.monotonic() + patience
-    while not what():
-        assert time.monotonic() < end, f"waited {patience} s in vain for {name}"
-        time.sleep(0.02)
+def load_on(trial: Trial) -> Load:
+    """Return multicasts to this cluster, which have an outcome in time however busy the machine is."""
+    return Load(trial.client(deadline=allow(DEADLINE)))
+
+
+def wait_until(what: Callable[[], object], name: str) -> None:
+    assert until(what, SECONDS), f"waited {allow(SECONDS):.0f} s in vain for {name}"
 
 
 @contextmanager
@@ -108,7 +111,7 @@ def traced(trial: Trial, member: Member, *options: str) -> Iterator[None]:
             yield
         finally:
             process.terminate()
-            process.wait(PATIENCE)
+            process.wait(allow(SECONDS))
 
 
 def tracer_of(pid: int | None) -> int:
@@ -141,7 +144,7 @@ class Network:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(PATIENCE)
+        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(allow(SECONDS))
 
     def close(self) -> None:
         async def end() -> None:
@@ -150,9 +153,9 @@ class Network:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-        asyncio.run_coroutine_threadsafe(end(), self._loop).result(PATIENCE)
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result(allow(SECONDS))
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(PATIENCE)
+        self._thread.join(allow(SECONDS))
         self._loop.close()
 
     def config_of(self, me: Member) -> Path:
@@ -177,7 +180,7 @@ class Network:
 
         done = threading.Event()
         self._loop.call_soon_threadsafe(lambda: (change(), done.set()))
-        assert done.wait(PATIENCE)
+        assert done.wait(allow(SECONDS))
 
     def silence(self) -> None:
         """Nothing moves any more on the connections that there are; new ones are as good as ever."""

@@ -5,10 +5,12 @@ import io
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from tests import pace
+from tests.pace import allow
 
 from amcast.core.application import StateMachine
 from amcast.local.files import create_cluster
@@ -22,7 +24,7 @@ from amcast.runtime.serving import session_of
 from amcast.runtime.tls import client_context
 from amcast.service import connect_sync
 
-PATIENCE = 20.0
+SECONDS = 20.0  # for anything that is waited for
 SESSION = session_of("client/dev", 2**40)
 
 
@@ -58,12 +60,12 @@ def running(
     thread.start()
     try:
         for _ in nodes:
-            assert ready.acquire(timeout=PATIENCE), f"not ready: {ends}"
+            assert ready.acquire(timeout=allow(SECONDS)), f"not ready: {ends}"
         yield nodes
     finally:
         for node in nodes.values():
             loop.call_soon_threadsafe(node.stop)
-        thread.join(PATIENCE)
+        thread.join(allow(SECONDS))
         assert not thread.is_alive(), "the nodes do not stop"
         loop.close()
         for end in ends:
@@ -81,7 +83,7 @@ class Raw:
     """A connection on which anything can be said."""
 
     def __init__(self, address: Address, context: ssl.SSLContext | None = None) -> None:
-        plain = socket.create_connection((address.host, address.port), timeout=PATIENCE)
+        plain = socket.create_connection((address.host, address.port), timeout=allow(SECONDS))
         self.socket = context.wrap_socket(plain) if context is not None else plain
         self._reader = FrameReader(2**24)
         self._found: list[tuple[int, int, bytes]] = []
@@ -139,15 +141,9 @@ def greeting(config: ClusterConfig, name: str, session: int = 0, version: int = 
 
 def multicast_works(config: ClusterConfig, name: str = "dev") -> bool:
     """A client gets its answer."""
-    with connect_sync(config.path, name, deadline=PATIENCE) as client:
+    with connect_sync(config.path, name, deadline=allow(SECONDS)) as client:
         return list(client.multicast(["g0"], b"payload")) == ["g0"]
 
 
-def until(what: object, patience: float = PATIENCE) -> bool:
-    assert callable(what)
-    end = time.monotonic() + patience
-    while time.monotonic() < end:
-        if what():
-            return True
-        time.sleep(0.02)
-    return False
+def until(what: Callable[[], object], seconds: float = SECONDS) -> bool:
+    return pace.until(what, seconds)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from librt.strings import BytesWriter
 from nodes import SESSION, Raw, cluster, connected, greeting, multicast_works, running
+from tests.pace import allow
 
 from amcast.core.requests import NOTHING, REQUESTS, Multicast
 from amcast.core.topology import message_id
@@ -108,12 +109,12 @@ def test_every_request_of_every_role(config: ClusterConfig, kind: str, role: str
 
 
 async def multicast_of(config: ClusterConfig, role: str, dest: list[str], payload: bytes) -> dict[str, bytes]:
-    async with connect(config.path, role, deadline=10.0) as client:
+    async with connect(config.path, role, deadline=allow(10)) as client:
         return await client.multicast(dest, payload)
 
 
 async def read_of(config: ClusterConfig, role: str, group: str) -> object:
-    async with connect(config.path, role, deadline=10.0) as client:
+    async with connect(config.path, role, deadline=allow(10)) as client:
         return await client.read(group, 0)
 
 
@@ -135,7 +136,7 @@ def test_the_client_says_it_in_one_line(config: ClusterConfig, role: str) -> Non
 
 def test_what_is_forbidden_is_delivered_nowhere(config: ClusterConfig) -> None:
     async def tried() -> list[bytes]:
-        async with connect(config.path, "carol", deadline=10.0) as carol:
+        async with connect(config.path, "carol", deadline=allow(10)) as carol:
             ends = [(await carol.read(group, 2**40)).end for group in ("g0", "g1")]
             for dest in (["g1"], ["g0", "g1"]):
                 with pytest.raises(MulticastFailed):

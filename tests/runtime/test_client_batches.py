@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from librt.strings import BytesWriter
 from nodes import cluster, running
+from tests.pace import allow
 
 from amcast.core.application import Delivery
 from amcast.core.process import Params
@@ -60,7 +61,7 @@ def test_each_message_of_a_batch_has_its_place_its_answer_and_its_id(
     config, nodes = live
 
     async def tried() -> None:
-        async with connect(config.path, "dev", deadline=20) as client:
+        async with connect(config.path, "dev", deadline=allow(20)) as client:
             start = nodes["g0/0"].history.end
             handled = nodes["g0/0"].metrics.messages_in
             asked = [client.submit((0, 1), b"%d" % i) for i in range(COUNT)]
@@ -87,7 +88,7 @@ def test_a_deadline_is_of_one_message(live: tuple[ClusterConfig, dict[str, Node]
     config, _ = live
 
     async def tried() -> None:
-        async with connect(config.path, "dev", deadline=20) as client:
+        async with connect(config.path, "dev", deadline=allow(20)) as client:
             one = client.submit((0,), b"in time")
             late = client.submit((0,), b"late", deadline=-1.0)
             long = client.submit((0,), bytes(config.largest_message + 1))
@@ -123,7 +124,7 @@ def test_a_named_session_gives_the_same_ids_whatever_travels_together(
     config, nodes = live
 
     async def send(together: bool) -> None:
-        async with connect(config.path, "dev", deadline=20, session=77) as client:
+        async with connect(config.path, "dev", deadline=allow(20), session=77) as client:
             assert client.session == session_of("client/dev", 77)
             if together:
                 await asyncio.gather(*[client.submit((0,), b"once %d" % i) for i in range(5)])

@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from nodes import PATIENCE, cluster, logged, multicast_works, running, until
+from nodes import SECONDS, cluster, logged, multicast_works, running, until
+from tests.pace import allow
 
 from amcast.cli import run
 from amcast.errors import AmcastError, MulticastFailed, UsageError
@@ -69,7 +70,7 @@ def test_the_real_program_has_no_traceback_either(tmp_path: Path) -> None:
     address = config.members[0].client
     command = [sys.executable, "-m", "amcast", "node", str(config.path), "g0/0", "--level", "error"]
     with socket.create_server((address.host, address.port)):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=allow(60))
     assert (done.returncode, done.stdout) == (2, "")
     reason = f"g0/0 cannot listen on {address}: Address already in use; free it or change {config.path}"
     assert done.stderr == f"amcast: {reason}\n"
@@ -126,7 +127,7 @@ def test_data_that_another_process_uses(tmp_path: Path) -> None:
     config = cluster(tmp_path, replicas=1)
     command = [sys.executable, "-m", "amcast", "node", str(config.path), "g0/0", "--level", "error"]
     with running(config):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=allow(60))
         assert done.returncode == 2 and done.stderr.count("\n") == 1
         assert "another process uses this data folder; stop it first" in done.stderr
         assert multicast_works(config)
@@ -238,7 +239,7 @@ def test_another_largest_message_than_the_cluster(live: Live) -> None:
 
 def test_a_client_of_another_version_or_cluster(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     config, nodes = live
-    client = Client(replace(config, name="another"), protocol("white_box"), "dev", deadline=PATIENCE)
+    client = Client(replace(config, name="another"), protocol("white_box"), "dev", deadline=allow(SECONDS))
     line = asyncio.run(failure(client, ["g0"]))
     assert line.endswith(f"refused client/dev: greeting of cluster 'another', expected {config.name!r}")
 
@@ -247,7 +248,7 @@ def test_a_client_of_another_version_or_cluster(live: Live, monkeypatch: pytest.
 
     with monkeypatch.context() as patch:
         patch.setattr("amcast.runtime.client.Hello", hello)
-        line = asyncio.run(failure(connect(config.path, deadline=PATIENCE), ["g0"]))
+        line = asyncio.run(failure(connect(config.path, deadline=allow(SECONDS)), ["g0"]))
     assert line.endswith("refused client/dev: protocol version 2, expected 1; run the same amcast everywhere")
     assert "protocol version 2" in logged(nodes["g0/0"])
 
@@ -280,7 +281,7 @@ def test_a_replica_that_refuses_does_not_decide_for_the_others(tmp_path: Path) -
                 nodes[name].config = replace(config, clients={})
 
             async def tried() -> str:
-                async with connect(config.path, deadline=PATIENCE) as client:
+                async with connect(config.path, deadline=allow(SECONDS)) as client:
                     client._engine.process.cur_leader[0] = 2  # type: ignore[attr-defined]
                     try:
                         await client.multicast(["g0"], b"x")

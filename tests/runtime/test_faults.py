@@ -1,7 +1,6 @@
 """Real processes under load and in trouble: nothing acknowledged is lost, everybody delivers the same, once."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -9,15 +8,16 @@ import time
 from pathlib import Path
 
 import pytest
-from faulty import Load, State, relayed, traced
-from tests.tools import tool
+from faulty import Load, State, load_on, relayed, traced
+from tests.pace import allow
+from tests.tools import FULL, tool
 
 from amcast.checks.evidence import Evidence
 from amcast.local.trial import Trial
 from amcast.runtime.config import Member
 from amcast.tracefile import read_events
 
-ROUNDS = 4 if os.environ.get("AMCAST_CHAOS") else 1  # AMCAST_CHAOS=1: more of everything
+ROUNDS = 4 if FULL else 1
 
 
 def trial_in(folder: Path, groups: int = 1) -> Trial:
@@ -31,7 +31,7 @@ def follower(trial: Trial, g: int = 0) -> Member:
 
 def ended(trial: Trial, member: Member) -> int:
     """The exit code of a node that has stopped or stops now."""
-    return trial.processes.children[member.name].wait(20)
+    return trial.processes.children[member.name].wait(allow(20))
 
 
 def log_of(trial: Trial, member: Member) -> str:
@@ -48,7 +48,7 @@ def judge(trial: Trial, load: Load) -> Evidence:
 
 def test_kills_and_pauses(tmp_path: Path) -> None:
     with trial_in(tmp_path, groups=2) as trial:
-        with Load(trial.client()) as load:
+        with load_on(trial) as load:
             for _ in range(ROUNDS):
                 for member in (trial.leader(0), follower(trial)):
                     trial.kill(member)
@@ -101,7 +101,7 @@ def test_a_client_that_is_killed(tmp_path: Path) -> None:
             last = json.loads(lines[-1])
             crash = {key: last[key] for key in ("run", "process", "group", "time")} | {"kind": "crash"}
             file.write_bytes(b"\n".join([*lines, json.dumps(crash | {"seq": last["seq"] + 1}).encode()]) + b"\n")
-        with Load(trial.client()) as load:
+        with load_on(trial) as load:
             load.more(20)
         judge(trial, load)
 
@@ -112,7 +112,7 @@ def test_a_client_that_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("when", [2] if ROUNDS == 1 else range(1, 12))
 def test_killed_in_the_middle_of_a_commit(tmp_path: Path, when: int) -> None:
     tool("strace")
-    with trial_in(tmp_path) as trial, Load(trial.client()) as load:
+    with trial_in(tmp_path) as trial, load_on(trial) as load:
         for member in (trial.leader(0), follower(trial)):
             inject = f"inject=fdatasync:signal=KILL:when={when}"
             with traced(trial, member, "-e", "trace=fdatasync", "-e", inject):
@@ -134,7 +134,7 @@ DISK = {
 def test_a_disk_that_fails_stops_the_node_which_comes_back(tmp_path: Path, what: str) -> None:
     tool("strace")
     call, fault, reason = DISK[what]
-    with trial_in(tmp_path) as trial, Load(trial.client()) as load:
+    with trial_in(tmp_path) as trial, load_on(trial) as load:
         for member in (trial.leader(0), follower(trial)):
             only = [option for path in sorted(member.data.glob("log-*")) for option in ("-P", str(path))]
             with traced(trial, member, *only, "-e", f"trace={call}", "-e", f"inject={call}:{fault}"):
@@ -150,7 +150,7 @@ def test_a_disk_that_fails_stops_the_node_which_comes_back(tmp_path: Path, what:
 
 def test_no_space_for_the_rows_that_readers_ask_for(tmp_path: Path) -> None:
     tool("strace")
-    with trial_in(tmp_path) as trial, Load(trial.client()) as load:
+    with trial_in(tmp_path) as trial, load_on(trial) as load:
         member = follower(trial)
         path = next((member.data / "history").glob("rows-*"))
         with traced(trial, member, "-P", str(path), "-e", "trace=write", "-e", "inject=write:error=ENOSPC:when=2+"):
@@ -165,7 +165,7 @@ def test_no_space_for_the_rows_that_readers_ask_for(tmp_path: Path) -> None:
 
 def test_a_slow_disk(tmp_path: Path) -> None:
     tool("strace")
-    with trial_in(tmp_path) as trial, Load(trial.client()) as load:
+    with trial_in(tmp_path) as trial, load_on(trial) as load:
         slow_fsync = ("-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=200000")
         with traced(trial, trial.leader(0), *slow_fsync):
             load.more(60)
@@ -178,7 +178,7 @@ def test_a_slow_disk(tmp_path: Path) -> None:
 
 
 def test_a_torn_tail_is_cut_and_a_damaged_middle_is_refused(tmp_path: Path) -> None:
-    with trial_in(tmp_path) as trial, Load(trial.client()) as load:
+    with trial_in(tmp_path) as trial, load_on(trial) as load:
         load.more(100)
         member = follower(trial)
         trial.kill(member)
@@ -219,7 +219,7 @@ time.time = lambda: moved() / 1e9
 def test_clocks_that_jump(tmp_path: Path) -> None:
     (tmp_path / "clock").mkdir()
     (tmp_path / "clock" / "sitecustomize.py").write_text(JUMPING)
-    with trial_in(tmp_path) as trial, Load(trial.client()) as load:
+    with trial_in(tmp_path) as trial, load_on(trial) as load:
         offset = tmp_path / "offset"
         offset.write_text("0")
         command = trial.processes.command
@@ -245,13 +245,13 @@ def test_clocks_that_jump(tmp_path: Path) -> None:
 def test_partitions(tmp_path: Path) -> None:
     """Whole and one-way, with connections that end and such that only stay silent; around a leader and a follower."""
     trial = trial_in(tmp_path)
-    with relayed(trial) as network, Load(trial.client()) as load:
+    with relayed(trial) as network, load_on(trial) as load:
         for number in range(4 if ROUNDS == 1 else 6 * ROUNDS):
             alone = (trial.leader(0) if number % 2 else follower(trial)).name
             state: State = "cut" if number // 2 % 2 else "held"
             pairs = [pair for pair in network.around(alone) if pair[0] == alone or number % 4 in (1, 2)]
             network.set(state, pairs)
-            time.sleep(1.0)  # longer than the patience of its group
+            time.sleep(1.0)  # its group suspects it after less
             load.more(20)
             network.set("open", pairs)
             load.more(20)
@@ -262,7 +262,7 @@ def test_partitions(tmp_path: Path) -> None:
 
 def test_a_storm_of_reconnects(tmp_path: Path) -> None:
     trial = trial_in(tmp_path, groups=2)
-    with relayed(trial) as network, Load(trial.client()) as load:
+    with relayed(trial) as network, load_on(trial) as load:
         for _ in range(10 * ROUNDS):
             network.set("cut", list(network.ports))
             network.set("open", list(network.ports))
@@ -279,7 +279,7 @@ def test_a_storm_of_reconnects(tmp_path: Path) -> None:
 def test_a_connection_that_has_died_in_silence_is_replaced(tmp_path: Path) -> None:
     """As when a firewall forgets it: nobody is told, new connections work."""
     trial = trial_in(tmp_path)
-    with relayed(trial) as network, Load(trial.client()) as load:
+    with relayed(trial) as network, load_on(trial) as load:
         network.silence()
         load.more(30)
         load.end()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from librt.strings import BytesWriter
-from nodes import PATIENCE, SESSION, Raw, cluster, connected, greeting, logged, multicast_works, running, until
+from nodes import SECONDS, SESSION, Raw, cluster, connected, greeting, logged, multicast_works, running, until
+from tests.pace import allow
 
 from amcast.core.requests import NOTHING, REQUESTS, Multicast
 from amcast.core.topology import message_id
@@ -187,7 +188,7 @@ def test_who_does_not_greet_in_time_is_dropped(live: Running, monkeypatch: pytes
                 slow.send(bytes([byte]))
                 time.sleep(0.02)
             assert silent.receive() is None and slow.receive() is None
-            assert time.monotonic() - began < PATIENCE / 2
+            assert time.monotonic() - began < allow(SECONDS / 2)
     node = nodes["g0/0"]
     assert until(lambda: node.serving.door.strangers == node.incoming.door.strangers == 0), "they are counted out"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from nodes import cluster, running, until
 from prometheus_client.parser import text_string_to_metric_families
+from tests.pace import allow
 
 from amcast.cli import run
 from amcast.core.application import Delivery
@@ -45,7 +46,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
 def asked(node: Node, path: str) -> tuple[int, str]:
     """Status and text of a page of a node's admin listener."""
     try:
-        with urllib.request.urlopen(f"http://{node.me.admin}{path}", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://{node.me.admin}{path}", timeout=allow(20)) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -62,7 +63,7 @@ def numbers(node: Node) -> dict[str, float]:
 
 
 def test_each_group_answers_for_itself(live: Live) -> None:
-    with connect_sync(live[0].path, "dev", deadline=20) as client:
+    with connect_sync(live[0].path, "dev", deadline=allow(20)) as client:
         for dest in (["g0"], ["g1"], ["g1", "g0"]):
             expected = {group: f"{group} has it".encode() for group in sorted(dest)}
             assert client.multicast(dest, b"it") == expected
@@ -71,7 +72,7 @@ def test_each_group_answers_for_itself(live: Live) -> None:
 def test_metrics_say_what_was_asked_and_delivered(live: Live) -> None:
     config, nodes = live
     to = {"g0": 5, "g1": 3, "both": 4}
-    with connect_sync(config.path, "dev", deadline=20) as client:
+    with connect_sync(config.path, "dev", deadline=allow(20)) as client:
         for name, count in to.items():
             for _ in range(count):
                 client.multicast(["g0", "g1"] if name == "both" else [name], b"x")
@@ -103,7 +104,7 @@ def test_ready_only_with_a_quorum(tmp_path: Path) -> None:
 
 def test_a_client_without_asyncio_hides_no_error(live: Live) -> None:
     config, nodes = live
-    with connect_sync(config.path, "dev", deadline=20) as client:
+    with connect_sync(config.path, "dev", deadline=allow(20)) as client:
         with pytest.raises(MulticastFailed, match="unknown group 'g7'"):
             client.multicast(["g7"], b"x")
         with pytest.raises(MulticastFailed, match="expected at most"):

@@ -20,6 +20,7 @@ from amcast.runtime.rows import unpack_rows
 from amcast.service import connect_sync
 from amcast.spark.stream.sink import Sink, client_batches
 from amcast.spark.stream.source import first_offset, limited, wanted
+from tests.pace import allow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("stream_driver.py")
 GROUPS = ("g0", "g1")
-PATIENCE = 280.0
+SECONDS = 140.0
 
 
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
     with Trial(tmp_path_factory.mktemp("stream") / "bank", groups=2, replicas=3, secure=True) as trial:
-        takings = teller.run(trial.client(deadline=30.0), 1.5, 800)
+        takings = teller.run(trial.client(deadline=allow(30)), 1.5, 800)
         assert takings.done and not takings.unexpected and not takings.failed
         yield trial
 
@@ -41,7 +42,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
 def own_log(trial: Trial, group: str) -> list[tuple[int, str, bytes]]:
     """Position, message and payload of all that a group has delivered, as the cluster itself tells it."""
     found: list[tuple[int, str, bytes]] = []
-    with connect_sync(trial.config.path, deadline=30.0) as client:
+    with connect_sync(trial.config.path, deadline=allow(30)) as client:
         end = client.read(group, 2**40, replica=1).end
         while len(found) < end:
             rows = client.read(group, len(found), replica=1)
@@ -168,7 +169,7 @@ def test_streams_lose_and_repeat_no_row_although_driver_and_leader_are_killed(
         sent += [row["payload"] for row in rows]
         (tmp_path / "in" / f"{part}.json").write_text("\n".join(map(json.dumps, rows)))
     process = driver(trial, tmp_path)
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + allow(SECONDS)
     while not all(any((tmp_path / name).glob("[0-9]*")) for name in ("reading/commits", "writing/offsets")):
         assert time.monotonic() < until and process.poll() is None, "the driver does nothing"
         time.sleep(0.02)
@@ -176,7 +177,7 @@ def test_streams_lose_and_repeat_no_row_although_driver_and_leader_are_killed(
     process.wait()
     gone = trial.leader(0)
     trial.kill(gone)
-    assert driver(trial, tmp_path).wait(PATIENCE) == 0
+    assert driver(trial, tmp_path).wait(allow(SECONDS)) == 0
     trial.start(gone)
     assert trial.wait_until_level()
     found = spark.read.parquet(str(tmp_path / "out")).select("group", "position", "message", "payload").collect()

@@ -54,7 +54,7 @@ def results(folder: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.skipif("CHAOS_ROUNDS" not in os.environ, reason="takes long: make chaos runs it")
+@pytest.mark.slow
 def test_separate_executors_sweep_verify_and_measure_the_same(spark: SparkSession, tmp_path: Path) -> None:
     there, here = tmp_path / "there", tmp_path / "here"
     there.mkdir()

@@ -16,6 +16,7 @@ from amcast.runtime.history import History
 from amcast.service import connect_sync
 from amcast.sim.simulation import Simulation
 from amcast.spark.stream import watch
+from tests.pace import allow
 
 sys.path.append(str(Path(__file__).parents[1] / "runtime"))
 from nodes import cluster, running, until
@@ -23,7 +24,7 @@ from nodes import cluster, running, until
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PATIENCE = 200.0
+SECONDS = 100.0  # for a batch of Spark
 
 
 @contextmanager
@@ -59,7 +60,7 @@ def test_a_replica_that_goes_wrong_in_a_live_cluster(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = cluster(tmp_path / "c", groups=2, replicas=3)
-    with running(config) as nodes, connect_sync(config.path, deadline=60.0) as client:
+    with running(config) as nodes, connect_sync(config.path, deadline=allow(60)) as client:
         faulty = nodes["g0/2"].history
         real = History.append
 
@@ -80,13 +81,13 @@ def test_a_replica_that_goes_wrong_in_a_live_cluster(
         rows = watch.from_cluster(spark, {"config": str(config.path)})
         judge = watch.judge_of_cluster({member.name: f"g{member.group}" for member in config.members}, once=False)
         with watching(spark, rows, tmp_path / "checkpoint", judge) as reports:
-            assert until(lambda: checked(reports) == 3 * 40 + 3 * 20, PATIENCE)
+            assert until(lambda: checked(reports) == 3 * 40 + 3 * 20, SECONDS)
             assert not violations(reports)
             monkeypatch.setattr(History, "append", append)
             client.multicast_batches([((0,), [b"swap 1"]), ((0, 1), [b"swap 2"])])
             assert until(lambda: faulty.end == 42)
             seen = reports[-1].batch
-            assert until(lambda: violations(reports), PATIENCE)
+            assert until(lambda: violations(reports), SECONDS)
             found = next(report for report in reports if any(row.kind == "violation" for row in report.rows))
             assert found.batch <= seen + 2, "within two micro-batches"
             (violation,) = violations(reports)
@@ -115,12 +116,12 @@ def test_traces_that_arrive_as_files(spark: "SparkSession", tmp_path: Path) -> N
     rows = watch.from_files(spark, folder)
     with watching(spark, rows, tmp_path / "checkpoint", watch.Judge()) as reports:
         arrive("b1", trace("g1/0", ["a", "b"]))
-        assert until(lambda: checked(reports) == 5, PATIENCE)
+        assert until(lambda: checked(reports) == 5, SECONDS)
         assert not violations(reports)
         seen = reports[-1].batch
         arrive("b2", trace("g1/0", ["d", "c"], 10))
         arrive("a2", trace("g0/0", ["d"], 10))
-        assert until(lambda: violations(reports), PATIENCE)
+        assert until(lambda: violations(reports), SECONDS)
         found = next(report for report in reports if any(row.kind == "violation" for row in report.rows))
         assert found.batch <= seen + 2
         (violation,) = violations(reports)

@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.pace import allow
 from tests.tools import tool
 
-PATIENCE = 60.0
+SECONDS = 60.0  # for anything that is waited for
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage",
     "--disable-extensions",
@@ -65,7 +66,7 @@ class Browser:
             message["sessionId"] = self.session
         os.write(self._out, json.dumps(message).encode() + b"\0")
         number = self._next
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + allow(SECONDS)
         while True:
             answer = self._read(end)
             if answer.get("id") == number:
@@ -95,7 +96,7 @@ class Browser:
         """Go there, and wait until all of it has loaded."""
         before = len(self.events)
         self.call("Page.navigate", url=url)
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + allow(SECONDS)
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events[before:]):
             self.events.append(self._read(end))
 
@@ -107,7 +108,7 @@ class Browser:
 
     def until(self, condition: str) -> Any:
         """Wait until an expression is true."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + allow(SECONDS)
         while True:
             value = self.run(condition)
             if value:

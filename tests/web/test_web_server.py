@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from pages import TRACES, rows_in, rows_of, trace_page
+from tests.pace import allow
 
 from amcast.checks.verdict_file import NO_TRACE, OTHER_TRACE, Verdicts, digest_of, read_verdicts
 from amcast.cli import run
@@ -18,7 +19,7 @@ from amcast.web.view import KEPT, ShownTrace
 
 
 def get(url: str, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
-    connection = HTTPConnection(urlsplit(url).netloc, timeout=20)
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=allow(20))
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()

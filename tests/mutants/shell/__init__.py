@@ -9,16 +9,13 @@ import importlib
 import json
 import os
 import pkgutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+from tests.forks import Forks
+
 HOOK = Path(__file__).parent / "hook"
-# Without the plugin of hypothesis, whose import takes as long as a quick test.
-OPTIONS = ("-x", "-q", "--tb=short", "-n", "0", "-p", "no:cacheprovider", "-p", "no:hypothesispytest")
 
 
 @dataclass(frozen=True)
@@ -63,14 +60,15 @@ def edited(mutant: ShellMutant) -> str:
     return text
 
 
-def run_tests(ids: list[str], seen: Path, mutant: ShellMutant | None = None) -> "subprocess.CompletedProcess[str]":
-    """Run these tests in a process of their own; `seen` exists afterwards if the mutant was loaded."""
+def run_tests(forks: Forks, ids: list[str], seen: Path, mutant: ShellMutant | None = None) -> tuple[int, str]:
+    """Run these tests in a process of their own; `seen` exists afterwards if the mutant was loaded.
+
+    Return pytest's exit code and what it printed.
+    """
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    if mutant is not None:
-        path = [str(HOOK), *filter(None, [os.environ.get("PYTHONPATH")])]
-        ours["PYTHONPATH"] = os.pathsep.join(path)
-        ours["AMCAST_SHELL_MUTANT"] = json.dumps(
-            {"module": mutant.module, "edits": mutant.edits, "seen": str(seen)}
-        )  # fmt: skip
-    command = [sys.executable, "-m", "pytest", *OPTIONS, *ids]
-    return subprocess.run(command, cwd=ROOT, env=ours, capture_output=True, text=True, check=False)
+    if mutant is None:
+        return forks.run(ids, ours)
+    path = [str(HOOK), *filter(None, [os.environ.get("PYTHONPATH")])]
+    ours["PYTHONPATH"] = os.pathsep.join(path)
+    ours["AMCAST_SHELL_MUTANT"] = json.dumps({"module": mutant.module, "edits": mutant.edits, "seen": str(seen)})
+    return forks.run(ids, ours, HOOK / "sitecustomize.py")

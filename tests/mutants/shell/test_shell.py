@@ -1,33 +1,41 @@
 """Guards the tests of the shell around the protocols: each of its mutants is caught by the test that it names."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.forks import Forks
 from tests.mutants.shell import ShellMutant, all_mutants, edited, run_tests, shell_mutant
 
 MUTANTS = all_mutants()
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with Forks() as running:
+        yield running
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_mutant_is_caught(mutant: ShellMutant, tmp_path: Path) -> None:
+def test_mutant_is_caught(mutant: ShellMutant, tmp_path: Path, forks: Forks) -> None:
     edited(mutant)
-    done = run_tests([mutant.caught_by], tmp_path / "seen", mutant)
+    code, output = run_tests(forks, [mutant.caught_by], tmp_path / "seen", mutant)
     # 1 is "a test failed"; a file that cannot be collected or an id that names no test catches nothing
-    assert done.returncode != 0, f"{mutant.name} survived {mutant.caught_by}\n{done.stdout}"
-    assert done.returncode == 1, f"{mutant.name}: pytest's exit code is {done.returncode}\n{done.stdout}{done.stderr}"
+    assert code != 0, f"{mutant.name} survived {mutant.caught_by}\n{output}"
+    assert code == 1, f"{mutant.name}: pytest's exit code is {code}\n{output}"
     assert (tmp_path / "seen").exists(), f"{mutant.name}: {mutant.caught_by} never imported {mutant.module}"
 
 
 @pytest.mark.timeout(1200)
-def test_what_catches_mutants_passes_without_them(tmp_path: Path) -> None:
+def test_what_catches_mutants_passes_without_them(tmp_path: Path, forks: Forks) -> None:
     """A test that always fails would catch everything, and so would one that skips be taken for one that passes."""
     ids = sorted({mutant.caught_by for mutant in MUTANTS})
-    done = run_tests(ids, tmp_path / "seen")
-    assert done.returncode == 0, done.stdout + done.stderr
-    summary = done.stdout.splitlines()[-1]
+    code, output = run_tests(forks, ids, tmp_path / "seen")
+    assert code == 0, output
+    summary = output.splitlines()[-1]
     counts = {word: int(count) for count, word in re.findall(r"(\d+) ([a-z]+)", summary)}
     assert counts.get("passed", 0) >= len(ids), summary
     assert not counts.keys() & {"skipped", "xfailed", "xpassed", "deselected"}, summary
@@ -44,16 +52,16 @@ BROKEN_AT_IMPORT = shell_mutant(
 
 
 @pytest.mark.parametrize("where", ["in the test", "in a process that it starts"])
-def test_the_hook_edits_what_is_imported(where: str, tmp_path: Path) -> None:
+def test_the_hook_edits_what_is_imported(where: str, tmp_path: Path, forks: Forks) -> None:
     line = "import amcast.runtime.http"
     if where != "in the test":
         line = f"subprocess.run([sys.executable, '-c', '{line}'], check=True)"
     file = tmp_path / "test_it.py"
     file.write_text(f"import subprocess, sys\ndef test_it():\n    {line}\n", encoding="utf-8")
-    assert run_tests([str(file)], tmp_path / "seen").returncode == 0
+    assert run_tests(forks, [str(file)], tmp_path / "seen")[0] == 0
     assert not (tmp_path / "seen").exists()
-    done = run_tests([str(file)], tmp_path / "seen", BROKEN_AT_IMPORT)
-    assert done.returncode == 1 and "RuntimeError: edited" in done.stdout, done.stdout + done.stderr
+    code, output = run_tests(forks, [str(file)], tmp_path / "seen", BROKEN_AT_IMPORT)
+    assert code == 1 and "RuntimeError: edited" in output, output
     assert (tmp_path / "seen").exists()
 
 
