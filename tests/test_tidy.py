@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -591,3 +592,29 @@ def test_contracts_hold_where_packages_are_missing(tmp_path: Path) -> None:
         (tmp_path / package / "__init__.py").touch()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     assert lint_imports(tmp_path, package_in=tmp_path).returncode == 0
+
+
+# ---------------------------------------------------------------- decisions, locked versions
+
+
+def test_every_decision_is_a_dated_record_that_the_architecture_names() -> None:
+    records = sorted((ROOT / "docs" / "decisions").iterdir())
+    assert [record.name[:5] for record in records] == [f"{number:04d}-" for number in range(1, len(records) + 1)]
+    architecture = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    for record in records:
+        title, dated, *rest = record.read_text(encoding="utf-8").splitlines()
+        assert re.fullmatch(r"Decided \d{4}-\d\d-\d\d\.", dated), record
+        assert f"- [{title.removeprefix('# ')}](docs/decisions/{record.name})\n" in architecture
+        assert [line[2:5] for line in rest if line.startswith("**")] == ["Why", "Wha", "So."], record
+
+
+def test_the_lock_covers_all_extras_and_the_tools() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    asked = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    for lines in (*project["project"]["optional-dependencies"].values(), *project["dependency-groups"].values()):
+        asked += [line for line in lines if isinstance(line, str) and not line.startswith("amcast[")]
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    locked = dict(re.findall(r"(?m)^([a-z0-9-]+)==\S+(.*(?:\n    --hash=.*)+)", lock))
+    for requirement in asked:
+        name = re.split(r"[^\w-]", requirement)[0].lower().replace("_", "-")
+        assert "sha256:" in locked.get(name, ""), f"{requirement}: run make lock"
