@@ -8,18 +8,17 @@ import signal
 import subprocess
 import sys
 import urllib.request
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.environments import interpreters, megabytes, run, sdist, venv, wheel
+from tests.environments import ROOT, interpreters, megabytes, run, sdist, venv, wheel
 from tests.tools import FULL
 
-pytestmark = [
-    pytest.mark.skipif(not FULL, reason="packages are built and installed by make test-all"),
-    pytest.mark.timeout(3600),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 VERSIONS = list(interpreters()) if FULL else ["3.11"]
+SOURCE = ROOT / "src"
 THIS = f"3.{sys.version_info.minor}"
 MOST_MEGABYTES = 150
 
@@ -62,6 +61,16 @@ def test_base_is_light_and_compiled_and_serves(version: str, shared: Path, tmp_p
     serve_a_cluster(environment, tmp_path)
     logs = run(environment / "bin" / "amcast", "cluster", "logs", "store", cwd=tmp_path)
     assert '"serving"' in logs and '"slow"' not in logs
+
+
+def test_a_wheel_holds_all_of_the_package_and_nothing_else(shared: Path) -> None:
+    """Static files, tables and type hints, too; and no module that is gone, from an older build."""
+    sources = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*") if path.is_file()}
+    sources = {name for name in sources if not name.endswith((".so", ".pyc")) and "egg-info" not in name}
+    names = set(zipfile.ZipFile(wheel(shared, THIS)).namelist())
+    assert sources <= names
+    extra = {name for name in names - sources if ".dist-info/" not in name}
+    assert extra and all(name.endswith((".so", ".pyd")) for name in extra), extra
 
 
 def test_without_a_compiler_it_is_plain_and_loud(shared: Path, tmp_path: Path) -> None:
