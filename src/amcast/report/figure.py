@@ -3,7 +3,8 @@
 `figures/<name>.toml` has a `title`, the `paper` and, if need be, `notes` for the reader, and then
 
 - `[sweep.<name>]`: one or more sweeps, as in a file for `amcast sweep`, and `[scale.small.<name>]` and
-  `[scale.paper.<name>]` with the values that depend on the scale;
+  `[scale.paper.<name>]` with the values that depend on the scale; what stands in `[sweep]`, `[scale.small]` or
+  `[scale.paper]` itself holds for every sweep;
 - or `digraphs`, numbers of servers: what is drawn are properties of their reliable digraphs, and nothing is simulated;
 - `[plot]`, of `kind = "curves"`: columns of the runs for `x` and `y`, a panel per value of `panel`, a line per value of
   `line`, points in the order of `along`; of `kind = "timeline"`: throughput and latency over time, in bins, at `places`
@@ -13,7 +14,8 @@
   and "digraphs" those;
 - `[[claim]]`: `what`, what the `paper` says, and how to measure it: a `column` of the runs, where the columns named in
   `where` have those values ("most" and "least" are the extremes), their mean unless `how` is "max" or "min"; with
-  `over`, the ratio to another selection, point by point (there of `over_column`, if it is another one).
+  `over`, the ratio to another selection, point by point (there of `over_column`, if it is another one). One with
+  `cases` stands for a claim per case: a case adds to what they share, and a shared `what` stands before its own.
 
 A claim is met by a value near `expected`, a number of the paper or of a model, or by one that is `at_least` and
 `at_most` what the paper says; `within` is how much beyond counts as met, relatively. One that is known not to be met
@@ -22,7 +24,7 @@ something to measure, where it is not both.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
@@ -121,16 +123,20 @@ def figure_of(document: Mapping[str, Any], name: str, scale: str) -> Figure:
     for key in document:
         if key not in KEYS:
             raise UsageError(f"{name}.toml: unknown key {key!r}; {meant(key, KEYS)}")
-    described = document.get("sweep", {})
-    scaled = document["scale"][scale] if described else {}
+    described, for_all = apart(document.get("sweep", {}))
+    scaled, scaled_for_all = apart(document["scale"][scale] if described else {})
     for sweep in scaled:
         if sweep not in described:
             raise UsageError(f"{name}.toml: scale.{scale}.{sweep}: {meant(sweep, described)}")
     sweeps = {
-        sweep: spec_of({**fixed, **scaled.get(sweep, {})}, f"{name}-{sweep}", f"{name}.toml: sweep.{sweep}")
+        sweep: spec_of(
+            {**for_all, **fixed, **scaled_for_all, **scaled.get(sweep, {})},
+            f"{name}-{sweep}",
+            f"{name}.toml: sweep.{sweep}",
+        )
         for sweep, fixed in described.items()
     }
-    claims = tuple(FigureClaim(**claim) for claim in document.get("claim", ()))
+    claims = tuple(FigureClaim(**claim) for entry in document.get("claim", ()) for claim in cases_of(entry))
     for claim in claims:
         if claim.differs and not claim.compares:
             raise UsageError(f"{name}.toml: {claim.what}: differs from nothing; expected at_least, at_most or expected")
@@ -149,3 +155,21 @@ def figure_of(document: Mapping[str, Any], name: str, scale: str) -> Figure:
         claims=claims,
         digraphs=tuple(document.get("digraphs", ())),
     )
+
+
+def apart(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Take a table apart into its sub-tables, which are those of sweeps, and what holds for all of them."""
+    own = {key: value for key, value in table.items() if isinstance(value, dict)}
+    return own, {key: value for key, value in table.items() if key not in own}
+
+
+def cases_of(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the claims for which an entry of a figure's file stands: itself, or one per case."""
+    shared = {key: value for key, value in entry.items() if key != "cases"}
+    for case in entry.get("cases", [{}]):
+        claim = {**shared, **case}
+        for selection in {"where", "over"} & shared.keys() & case.keys():
+            claim[selection] = {**shared[selection], **case[selection]}
+        if "what" in shared and "what" in case:
+            claim["what"] = f"{shared['what']}: {case['what']}"
+        yield claim
