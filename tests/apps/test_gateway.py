@@ -9,11 +9,11 @@ import redis
 import redis.asyncio
 from redis.exceptions import ResponseError, WatchError
 
-from amcast.apps.kv import batching as funnel
+from amcast.apps.kv import batching
 from amcast.apps.kv import gateway as gateway_module
 from amcast.apps.kv.gateway import Gateway, serve
 from amcast.apps.kv.slots import group_of
-from amcast.apps.kv.wire import Prepare, Request, encode
+from amcast.apps.kv.wire import Prepare, StoreRequest, encode
 from amcast.errors import MulticastFailed, OutcomeUnknown
 from tests.apps.in_process import Held, InProcess, Lagging, gateway, gateway_in_thread
 from tests.pace import allow
@@ -224,7 +224,7 @@ def test_a_client_that_does_not_read_is_not_read(monkeypatch: pytest.MonkeyPatch
 def test_what_the_client_hears_of_failures() -> None:
     async def run() -> None:
         async with gateway(1) as found:
-            cluster = found.funnel.client
+            cluster = found.batcher.client
             assert isinstance(cluster, InProcess)
             cluster.fails = lambda dest: OutcomeUnknown("no answer in 5 s")
             assert await talk(port_of(found), b"SET a 1\n") == b"-TRYAGAIN outcome unknown: no answer in 5 s\r\n"
@@ -237,16 +237,16 @@ def test_what_the_client_hears_of_failures() -> None:
     asyncio.run(run())
 
 
-async def leave_a_lock(cluster: funnel.Client) -> None:
+async def leave_a_lock(cluster: batching.ClusterClient) -> None:
     dest = tuple(sorted(group_of(key.encode(), GROUPS) for key in (A, B)))
     lock = Prepare(b"dead", list(dest), [[b"MSET", A.encode(), b"1", B.encode(), b"2"]], [], [])
-    await cluster.submit(dest, encode(Request(0, [lock])))
+    await cluster.submit(dest, encode(StoreRequest(0, [lock])))
 
 
 def test_what_waits_for_a_lock_is_never_called_not_executed() -> None:
     async def run() -> None:
         async with gateway(GROUPS) as found:
-            cluster = found.funnel.client
+            cluster = found.batcher.client
             assert isinstance(cluster, InProcess)
             await leave_a_lock(cluster)
             cluster.fails = lambda dest: MulticastFailed("no quorum") if len(dest) == 1 else None
@@ -257,11 +257,11 @@ def test_what_waits_for_a_lock_is_never_called_not_executed() -> None:
 
 
 def test_the_lock_of_a_gateway_that_died_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(funnel, "LOCK_SECONDS", 0.02)
+    monkeypatch.setattr(batching, "LOCK_SECONDS", 0.02)
 
     async def run() -> None:
         async with gateway(GROUPS) as found:
-            await leave_a_lock(found.funnel.client)
+            await leave_a_lock(found.batcher.client)
             lines = f"MSET {A} 3 {B} 4\nMGET {A} {B}\n".encode()
             assert await talk(port_of(found), lines) == b"+OK\r\n*2\r\n$1\r\n3\r\n$1\r\n4\r\n"
 
@@ -271,7 +271,7 @@ def test_the_lock_of_a_gateway_that_died_is_broken(monkeypatch: pytest.MonkeyPat
 def test_a_client_that_leaves_leaves_no_lock() -> None:
     async def run() -> None:
         async with gateway(GROUPS) as found:
-            cluster = found.funnel.client
+            cluster = found.batcher.client
             assert isinstance(cluster, InProcess)
             _, writer = await asyncio.open_connection("127.0.0.1", port_of(found))
             writer.write(f"MSETNX {A} 1 {B} 2\n".encode())
@@ -279,7 +279,7 @@ def test_a_client_that_leaves_leaves_no_lock() -> None:
                 await asyncio.sleep(0)
             for connection in list(found.connections):
                 connection._transport.abort()
-            while found.connections or found.funnel.tasks:
+            while found.connections or found.batcher.tasks:
                 await asyncio.sleep(0)
             assert not any(machine._locks for machine in cluster.machines)
             assert await talk(port_of(found), f"MGET {A} {B}\n".encode()) == b"*2\r\n$1\r\n1\r\n$1\r\n2\r\n"

@@ -16,11 +16,11 @@ from amcast.apps.kv.wire import (
     Answer,
     Decide,
     Done,
+    Execute,
     Fetch,
     Lost,
     Prepare,
-    Request,
-    Run,
+    StoreRequest,
     Unit,
     Versions,
     Waits,
@@ -31,11 +31,11 @@ from tests.apps.in_process import delivery
 
 
 def ask(kv: KV, *units: Unit, now: int = 0) -> list[Answer]:
-    return decode_answers(kv.apply(delivery(kv.group, (kv.group,), encode(Request(now, list(units))))))
+    return decode_answers(kv.apply(delivery(kv.group, (kv.group,), encode(StoreRequest(now, list(units))))))
 
 
 def run(kv: KV, line: str, now: int = 0) -> Any:
-    (answer,) = ask(kv, Run([line.encode().split()]), now=now)
+    (answer,) = ask(kv, Execute([line.encode().split()]), now=now)
     assert isinstance(answer, Done)
     return answer.value[0]
 
@@ -128,8 +128,8 @@ def test_every_change_is_a_new_version() -> None:
 def test_watched_in_one_group_is_one_request() -> None:
     kv = KV(0, 1)
     seen = version(kv, b"a")
-    assert ask(kv, Run([[b"SET", b"a", b"1"]], [(b"a", seen)])) == [Done(["OK"])]
-    assert ask(kv, Run([[b"SET", b"a", b"2"]], [(b"a", seen)])) == [Done(None)]
+    assert ask(kv, Execute([[b"SET", b"a", b"1"]], [(b"a", seen)])) == [Done(["OK"])]
+    assert ask(kv, Execute([[b"SET", b"a", b"2"]], [(b"a", seen)])) == [Done(None)]
     assert run(kv, "GET a") == b"1"
 
 
@@ -139,8 +139,8 @@ def test_watched_in_one_group_is_one_request() -> None:
 def test_what_meets_a_lock_waits_and_keeps_its_place() -> None:
     kv = KV(0, 1)
     assert ask(kv, prepare(b"t", b"a", b"b")) == [Done(True)]
-    first, second, other = ask(kv, Run([[b"APPEND", b"a", b"1"], [b"SET", b"c", b"1"]]), Run([[b"GET", b"c"]]),
-                               Run([[b"GET", b"d"]]))  # fmt: skip
+    first, second, other = ask(kv, Execute([[b"APPEND", b"a", b"1"], [b"SET", b"c", b"1"]]), Execute([[b"GET", b"c"]]),
+                               Execute([[b"GET", b"d"]]))  # fmt: skip
     assert first == Waits(1, b"t", [0]) and second == Waits(2, b"t", [0]) and other == Done([None])
     assert ask(kv, Fetch(1)) == [Waits(1, b"t", [0])]
     assert ask(kv, Decide(b"t", commit=True)) == [Done([True, ["OK"]])]
@@ -168,7 +168,7 @@ def test_memory_of_decisions_and_answers_is_bounded(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(machine_module, "ANSWERS_KEPT", 10)
     kv = KV(0, 1)
     for n in range(50):
-        ask(kv, prepare(b"t%d" % n, b"a"), Run([[b"GET", b"a"]]), Decide(b"t%d" % n, False))
+        ask(kv, prepare(b"t%d" % n, b"a"), Execute([[b"GET", b"a"]]), Decide(b"t%d" % n, False))
     assert len(kv._decided) == len(kv._answers) == 10
     assert ask(kv, Fetch(1), Fetch(50)) == [Lost(), Done([None])]
     assert kv._answer_bytes == sum(map(len, kv._answers.values()))
@@ -180,8 +180,8 @@ def test_memory_of_decisions_and_answers_is_bounded(monkeypatch: pytest.MonkeyPa
 def test_each_group_executes_its_part() -> None:
     groups = 3
     keys = [b"k%d" % n for n in range(10)]
-    unit = Run([[b"MSET", *(word for key in keys for word in (key, b"1"))], [b"EXISTS", *keys], [b"GET", b"k0"]])
-    payload = encode(Request(0, [unit]))
+    unit = Execute([[b"MSET", *(word for key in keys for word in (key, b"1"))], [b"EXISTS", *keys], [b"GET", b"k0"]])
+    payload = encode(StoreRequest(0, [unit]))
     counts = []
     for group in range(groups):
         kv = KV(group, groups)
@@ -253,7 +253,7 @@ def test_bytes_that_are_no_request_are_refused(payload: bytes) -> None:
 @pytest.mark.parametrize("command", [[], [b"NONSENSE"], [b"GET"], [b"GET", b"a", b"b"], [b"get", b"a"]])
 def test_commands_that_are_none_are_refused_as_a_whole(command: list[bytes]) -> None:
     kv = KV(0, 1)
-    request = Request(5, [Run([[b"SET", b"a", b"1"]]), Run([command])])
+    request = StoreRequest(5, [Execute([[b"SET", b"a", b"1"]]), Execute([command])])
     assert kv.apply(delivery(0, (0,), encode(request))) == MALFORMED
     assert not kv.store.data and kv.clock == 0
 
@@ -265,7 +265,7 @@ words = st.sampled_from([b"", b"0", b"1", b"-1", b"a", b"\xff", b"EX", b"NX", b"
 def test_no_arguments_break_a_replica(commands: list[tuple[bytes, list[bytes]]]) -> None:
     kv, twin = KV(0, 1), KV(0, 1)
     for name, arguments in commands:
-        payload = encode(Request(7, [Run([[name, *arguments]])]))
+        payload = encode(StoreRequest(7, [Execute([[name, *arguments]])]))
         assert kv.apply(delivery(0, (0,), payload)) == twin.apply(delivery(0, (0,), payload))
         state = twin.snapshot()
         twin = KV(0, 1)

@@ -21,10 +21,10 @@ from amcast.apps.kv.strings import Command, Result, execute
 from amcast.apps.kv.wire import (
     Decide,
     Done,
+    Execute,
     Fetch,
     Prepare,
-    Request,
-    Run,
+    StoreRequest,
     Unit,
     Versions,
     Waits,
@@ -84,7 +84,7 @@ class World:
 
     def plain(self) -> Script:
         commands, dest = self.commands()
-        yield from self.ask(dest, Run(commands))
+        yield from self.ask(dest, Execute(commands))
 
     def ask(self, dest: tuple[int, ...], unit: Unit) -> Generator[Any, Any, dict[int, Any]]:
         """What every group found, with tickets and broken locks if need be."""
@@ -128,7 +128,7 @@ class World:
         commands, dest = self.commands()
         dest = tuple(sorted({*dest, *where}))
         if len(dest) == 1:
-            yield from self.ask(dest, Run(commands, watched))
+            yield from self.ask(dest, Execute(commands, watched))
         else:
             yield from self.conditional(dest, Prepare(self.txn(), list(dest), commands, watched, []))
 
@@ -163,7 +163,7 @@ class World:
             self.machines[group] = KV(group, GROUPS)
             self.machines[group].restore(state)
             assert self.machines[group].snapshot() == state
-        payload = encode(Request(multicast.now, [multicast.unit]))
+        payload = encode(StoreRequest(multicast.now, [multicast.unit]))
         (answer,) = decode_answers(self.machines[group].apply(delivery(group, multicast.dest, payload)))
         multicast.answers[group] = answer
         if len(multicast.answers) == len(multicast.dest):
@@ -174,7 +174,7 @@ class World:
             for txn, job in list(machine._locks.items()):
                 assert isinstance(job.work, Prepare)
                 for group in job.work.dest:
-                    self.machines[group].execute(Request(self.now, [Decide(txn, commit=False)]), True)
+                    self.machines[group].execute(StoreRequest(self.now, [Decide(txn, commit=False)]), True)
         assert not any(machine._locks or machine._waiting or machine._held for machine in self.machines)
 
     # What should have come out
@@ -187,7 +187,7 @@ class World:
             for group in multicast.dest:
                 stores[group].now = max(stores[group].now, multicast.now)
             match multicast.unit:
-                case Run(commands, watched):
+                case Execute(commands, watched):
                     holds = unchanged(stores, watched, versions)
                     expected = parts(stores, multicast.dest, commands) if holds else dict.fromkeys(multicast.dest)
                     self.refused += not holds

@@ -4,7 +4,7 @@ machine     what a group executes: locks, queues, answers
 store       keys, expiry, versions;  strings: the commands on them;  glob: KEYS patterns
 slots       which group has a key;   commands: the table of commands, and how partial results become one
 wire        what travels between gateway and groups
-resp        the Redis protocol;      session: one connection;  funnel: batches;  gateway: the server
+resp        the Redis protocol;      session: one connection;  batching: few multicasts;  gateway: the server
 """
 
 from amcast.apps.kv.machine import KV

@@ -1,4 +1,8 @@
-"""From many connections to few multicasts: what goes to the same groups at the same time travels together."""
+"""From many connections to few multicasts: what goes to the same groups at the same time travels together.
+
+All that decides what goes together is here. `Together` holds the commands of one connection that may be under way at
+the same time; the `Batcher` joins what many connections have for the same groups.
+"""
 
 import asyncio
 import time
@@ -9,38 +13,72 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from amcast.apps.kv.wire import Answer, Decide, Done, Fetch, Request, Unit, Waits, decode_answers, encode
+from amcast.apps.kv.strings import Command
+from amcast.apps.kv.wire import Answer, Decide, Done, Execute, Fetch, StoreRequest, Unit, Waits, decode_answers, encode
 from amcast.errors import AmcastError, OutcomeUnknown
 
 BATCH_BYTES: Final = 256 * 1024
 UNDER_WAY: Final = 8  # multicasts to the same groups; while there are so many, the next one grows
 LOCK_SECONDS: Final = 2.0  # a lock that is seen for longer belongs to a gateway that is gone
-PATIENCE_SECONDS: Final = 10.0
+SECONDS_TO_GET_A_LOCK: Final = 10.0
 
 Dest = tuple[int, ...]
 T = TypeVar("T")
 
 
-class Client(Protocol):
+class ClusterClient(Protocol):
     """What the gateway needs of a client of the cluster."""
 
     @property
     def groups(self) -> int: ...
 
     def submit(self, dest: Dest, payload: bytes) -> "asyncio.Future[Any]":
-        """Multicast: the answers of the groups. Raises OutcomeUnknown or MulticastFailed at the client's deadline."""
+        """Multicast; return the answers of the groups. Raises OutcomeUnknown or MulticastFailed by its deadline."""
         ...
 
 
-Answers = dict[int, list[Answer]]
-Jobs = list[tuple[int, "asyncio.Future[Answers]"]]  # how many units, and who waits for their answers
+GroupAnswers = dict[int, list[Answer]]
+Jobs = list[tuple[int, "asyncio.Future[GroupAnswers]"]]  # how many units, and who waits for their answers
+
+
+class Together:
+    """Commands of one connection that go out together, as one multicast for each set of groups.
+
+    Sets that overlap do not go together, for two multicasts may be delivered in any order: so the commands of a
+    connection on one key are executed in their order.
+    """
+
+    def __init__(self) -> None:
+        self.calls: dict[Dest, list[tuple[int, Command]]] = {}  # with the places of their replies
+        self.size = 0
+        self._sets: dict[int, Dest] = {}  # by group, the one set with which something goes there
+
+    def add(self, place: int, command: Command, dest: Dest) -> bool:
+        """Take a command along; return False if it has to wait until those before it are answered."""
+        size = sum(map(len, command)) + 8 * len(command)
+        if self.calls and (self.size + size > BATCH_BYTES or self._overlaps(dest)):
+            return False
+        self.size += size
+        calls = self.calls.get(dest)
+        if calls is not None:
+            calls.append((place, command))
+        else:
+            self.calls[dest] = [(place, command)]
+            self._sets.update(dict.fromkeys(dest, dest))
+        return True
+
+    def _overlaps(self, dest: Dest) -> bool:
+        """Return whether something goes to a part of these groups, but not to all of them and no other."""
+        if len(dest) == 1:
+            return self._sets.get(dest[0], dest) != dest
+        return any(self._sets.get(group, dest) != dest for group in dest)
 
 
 class Lane:
     """What waits to go to one set of groups."""
 
     def __init__(self) -> None:
-        self.jobs: deque[tuple[list[Unit], int, asyncio.Future[Answers]]] = deque()
+        self.jobs: deque[tuple[list[Unit], int, asyncio.Future[GroupAnswers]]] = deque()
         self.under_way = 0
 
 
@@ -48,8 +86,10 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Funnel:
-    def __init__(self, client: Client, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+class Batcher:
+    """All that the connections of a gateway ask of the cluster passes here."""
+
+    def __init__(self, client: ClusterClient, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
         self.client = client
         self.groups = client.groups
         self._clock_ms = clock_ms
@@ -58,10 +98,10 @@ class Funnel:
         self.tasks: set[asyncio.Task[Any]] = set()
         self._seen: dict[bytes, float] = {}  # locks of others: since when
 
-    def send(self, dest: Dest, units: list[Unit], size: int = 0) -> "asyncio.Future[Answers]":
-        """Units that a group executes in this order. The answers may be tickets; `collect` turns them into values."""
+    def send(self, dest: Dest, units: list[Unit], size: int = 0) -> "asyncio.Future[GroupAnswers]":
+        """Have groups execute these units in this order. The answers may be tickets; `collect` makes values of them."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[Answers] = loop.create_future()
+        done: asyncio.Future[GroupAnswers] = loop.create_future()
         lane = self._lanes.get(dest)
         if lane is None:
             lane = self._lanes[dest] = Lane()
@@ -71,20 +111,37 @@ class Funnel:
         self._ready[dest] = lane
         return done
 
-    async def collect(self, done: "asyncio.Future[Answers]") -> dict[int, list[Any]]:
-        """The values of the units, per group; waits for those that wait behind a lock."""
+    async def collect(self, done: "asyncio.Future[GroupAnswers]") -> dict[int, list[Any]]:
+        """Return the values of the units, per group, also of those that wait behind a lock."""
         answers = await done
         return {
             group: [part.value if isinstance(part, Done) else await self._fetch(group, part) for part in parts]
             for group, parts in answers.items()
         }
 
+    async def execute(
+        self, together: Together
+    ) -> list[tuple[list[tuple[int, Command]], dict[int, list[Any]] | AmcastError]]:
+        """Return, for each set of groups, its commands, and what each group says to each, or why nobody knows."""
+        sent = []
+        for dest, calls in together.calls.items():
+            units: list[Unit] = [Execute([command]) for _, command in calls]
+            sent.append((calls, self.send(dest, units, together.size)))
+        found: list[tuple[list[tuple[int, Command]], dict[int, list[Any]] | AmcastError]] = []
+        for calls, done in sent:
+            try:
+                found.append((calls, await self.collect(done)))
+            except AmcastError as error:
+                found.append((calls, error))
+        return found
+
     async def call(self, dest: Dest, unit: Unit) -> dict[int, Any]:
+        """Have groups execute one unit; return its value, per group."""
         values = await self.collect(self.send(dest, [unit]))
         return {group: parts[0] for group, parts in values.items()}
 
     async def to_the_end(self, steps: Coroutine[Any, Any, T]) -> T:
-        """Steps that go on when the caller is cancelled: what is prepared must be decided, also if its client left."""
+        """Go on when the caller is cancelled: what is prepared must be decided, also if its client left."""
         task = asyncio.get_running_loop().create_task(steps)
         self.tasks.add(task)
         task.add_done_callback(self._ended)
@@ -114,7 +171,7 @@ class Funnel:
                 jobs.append((len(units), done))
             lane.under_way += 1
             try:
-                future = self.client.submit(dest, encode(Request(self._clock_ms(), batch)))
+                future = self.client.submit(dest, encode(StoreRequest(self._clock_ms(), batch)))
             except AmcastError as refused:
                 lane.under_way -= 1
                 self._hand_out(jobs, {}, refused)
@@ -125,7 +182,7 @@ class Funnel:
 
     def _arrive(self, dest: Dest, lane: Lane, jobs: Jobs, future: "asyncio.Future[dict[int, bytes]]") -> None:
         lane.under_way -= 1
-        answers: Answers = {}
+        answers: GroupAnswers = {}
         failure = OutcomeUnknown("the client was closed") if future.cancelled() else future.exception()
         if failure is not None and not isinstance(failure, AmcastError):
             failure = OutcomeUnknown(f"{type(failure).__name__}: {failure}")
@@ -141,7 +198,7 @@ class Funnel:
         self._depart(dest, lane)
 
     @staticmethod
-    def _hand_out(jobs: Jobs, answers: Answers, failure: BaseException | None) -> None:
+    def _hand_out(jobs: Jobs, answers: GroupAnswers, failure: BaseException | None) -> None:
         at = 0
         for count, done in jobs:
             if not done.done():
@@ -154,9 +211,9 @@ class Funnel:
     # Locks
 
     async def _fetch(self, group: int, answer: Answer) -> Any:
-        """The value of a unit that waits. It is in the log: no failure here means that it is not executed."""
+        """Return the value of a unit that waits. It is in the log: no failure here means that it is not executed."""
         delay = 0.001
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + SECONDS_TO_GET_A_LOCK
         try:
             while isinstance(answer, Waits) and time.monotonic() < deadline:
                 await self._break_if_old(answer)

@@ -9,13 +9,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, cast
 
-from amcast.apps.kv.batching import Client, Funnel
+from amcast.apps.kv.batching import Batcher, ClusterClient
 from amcast.apps.kv.resp import LARGEST_REQUEST, Parser, encode_reply, write
 from amcast.apps.kv.server_commands import Server
 from amcast.apps.kv.session import Session
 from amcast.apps.kv.strings import Command
 from amcast.errors import UsageError
-from amcast.runtime.client import Client as RuntimeClient
+from amcast.runtime.client import Client
 from amcast.runtime.loop import new_event_loop
 
 MOST_CONNECTIONS: Final = 10_000
@@ -52,7 +52,7 @@ class Connection(asyncio.Protocol):
             return
         self.gateway.connections.add(self)
         server.connections = len(self.gateway.connections)
-        session = Session(server, self.gateway.funnel, server.accepted)
+        session = Session(server, self.gateway.batcher, server.accepted)
         self.task = asyncio.get_running_loop().create_task(self._serve(session))
 
     def data_received(self, data: bytes) -> None:
@@ -121,9 +121,11 @@ class Connection(asyncio.Protocol):
 class Gateway:
     """Listens, and stops gracefully: `async with Gateway(client) as gateway: await gateway.listen(host, port)`."""
 
-    def __init__(self, client: Client, *, largest_request: int = LARGEST_REQUEST, two_rounds: bool = False) -> None:
+    def __init__(
+        self, client: ClusterClient, *, largest_request: int = LARGEST_REQUEST, two_rounds: bool = False
+    ) -> None:
         self.server = Server(client.groups, largest_request=largest_request, two_rounds=two_rounds)
-        self.funnel = Funnel(client)
+        self.batcher = Batcher(client)
         self.connections: set[Connection] = set()
         self._listener: asyncio.Server | None = None
 
@@ -138,7 +140,7 @@ class Gateway:
         if self._listener is not None:
             self._listener.close()
         serving = [connection.task for connection in self.connections if connection.task is not None]
-        tasks = [*serving, *self.funnel.tasks]
+        tasks = [*serving, *self.batcher.tasks]
         for connection in list(self.connections):
             connection.stop()
         if tasks:
@@ -148,7 +150,7 @@ class Gateway:
 
 
 async def serve(
-    client: Client,
+    client: ClusterClient,
     host: str,
     port: int,
     *,
@@ -167,7 +169,7 @@ async def serve(
         await gateway.close()
 
 
-def run(client: RuntimeClient, host: str, port: int, *, two_rounds: bool, ready: Callable[[str, int], None]) -> None:
+def run(client: Client, host: str, port: int, *, two_rounds: bool, ready: Callable[[str, int], None]) -> None:
     """Serve in an event loop of its own until SIGTERM or SIGINT."""
 
     async def main() -> None:

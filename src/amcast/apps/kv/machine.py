@@ -45,11 +45,11 @@ from amcast.apps.kv.wire import (
     Answer,
     Decide,
     Done,
+    Execute,
     Fetch,
     Lost,
     Prepare,
-    Request,
-    Run,
+    StoreRequest,
     Unit,
     Versions,
     Waits,
@@ -73,8 +73,8 @@ class Job(msgspec.Struct, array_like=True, frozen=True):
     keys: list[bytes] | None  # of this group's part; None: all there are
 
 
-class State(msgspec.Struct, array_like=True):
-    """A snapshot."""
+class StoreSnapshot(msgspec.Struct, array_like=True):
+    """All of a group's state. The order of the fields is the format on disk."""
 
     clock: int
     tickets: int
@@ -86,7 +86,7 @@ class State(msgspec.Struct, array_like=True):
 
 
 def known(unit: Unit) -> bool:
-    if isinstance(unit, Run | Prepare):
+    if isinstance(unit, Execute | Prepare):
         for command in unit.commands:
             spec = SPECS.get(command[0]) if command else None
             if spec is None or not arity_fits(spec.arity, command):
@@ -120,7 +120,7 @@ class KV:
             return MALFORMED
         return encode(self.execute(request, len(delivery.dest) > 1))
 
-    def execute(self, request: Request, several: bool) -> list[Answer]:
+    def execute(self, request: StoreRequest, several: bool) -> list[Answer]:
         self.clock = max(self.clock, request.now)
         answers = [self._take(unit, several) for unit in request.units]
         if not self._closed:
@@ -134,7 +134,7 @@ class KV:
         if isinstance(unit, Decide):
             return Done(self._decide(unit))
         if not self._locks:
-            if isinstance(unit, Run | Versions):
+            if isinstance(unit, Execute | Versions):
                 return Done(self._perform(unit, self.clock, several))
             return Done(self._prepare(self._job(unit, several), unit))
         job = self._job(unit, several)
@@ -144,7 +144,7 @@ class KV:
         self._wait(self._tickets, job)
         return self._waits(self._tickets)
 
-    def _perform(self, work: Run | Versions, clock: int, several: bool) -> list[Result] | list[int] | None:
+    def _perform(self, work: Execute | Versions, clock: int, several: bool) -> list[Result] | list[int] | None:
         self.store.now = clock
         if isinstance(work, Versions):
             return [self.store.version(key) for key in self._own(work.keys, several)]
@@ -273,7 +273,7 @@ class KV:
 
     def snapshot(self) -> bytes:
         return encode(
-            State(
+            StoreSnapshot(
                 self.clock,
                 self._tickets,
                 self.store.state(),
@@ -285,7 +285,7 @@ class KV:
         )
 
     def restore(self, state: bytes) -> None:
-        found = msgspec.msgpack.decode(state, type=State)
+        found = msgspec.msgpack.decode(state, type=StoreSnapshot)
         self.clock, self._tickets = found.clock, found.tickets
         self.store = Store(self.group, self.groups)
         self.store.load(found.store)

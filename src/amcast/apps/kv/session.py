@@ -1,8 +1,6 @@
 """One connection to the store: its transaction, its watched keys, and the order of its replies.
 
-Commands that arrived together go out together, as one multicast for each set of groups; the next ones go when all of
-those are answered. Sets of groups that overlap do not go together, for two multicasts may be delivered in any order:
-so a connection's commands on one key are executed in their order.
+Commands that arrived together go out together (`batching.py`); the next ones go when all of those are answered.
 """
 
 import secrets
@@ -10,12 +8,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from amcast.apps.kv import server_commands
-from amcast.apps.kv.batching import BATCH_BYTES, Dest, Funnel
+from amcast.apps.kv.batching import Batcher, Dest, Together
 from amcast.apps.kv.commands import SPECS, arity_fits, groups_of, merge
 from amcast.apps.kv.resp import NIL_ARRAY, Reply
 from amcast.apps.kv.slots import group_of
 from amcast.apps.kv.strings import OK, Command, Result, wrong_arguments
-from amcast.apps.kv.wire import Decide, Prepare, Run, Unit, Versions
+from amcast.apps.kv.wire import Decide, Execute, Prepare, Versions
 from amcast.errors import AmcastError, MulticastFailed
 
 if TYPE_CHECKING:
@@ -24,49 +22,35 @@ if TYPE_CHECKING:
 AT_ONCE: Final = {b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"QUIT", b"RESET"}  # also in a transaction
 
 
-def lanes_free(lanes: dict[int, Dest], dest: Dest) -> bool:
-    """Whether what goes to these groups can be told from what else is on its way there, or goes along with it."""
-    if len(dest) == 1:
-        return lanes.get(dest[0], dest) == dest
-    return all(lanes.get(group, dest) == dest for group in dest)
-
-
 class Session:
-    def __init__(self, server: "Server", funnel: Funnel, number: int) -> None:
+    """What the server remembers of one connection."""
+
+    def __init__(self, server: "Server", batcher: Batcher, number: int) -> None:
         self.server = server
         self.number = number
         self.name = b""
         self.resp3 = False
         self.closing = False
-        self._funnel = funnel
-        self._groups = funnel.groups
+        self._batcher = batcher
+        self._groups = batcher.groups
         self._queued: list[Command] | None = None
         self._queued_bytes = 0
         self._broken = False  # a command of the transaction was refused
         self._watched: dict[bytes, int] = {}
 
     async def take(self, commands: deque[Command], most: int) -> list[Reply]:
-        """Execute the first commands, as many as go together, and drop them from the queue: their replies."""
+        """Execute the first commands, as many as go together, and drop them from the queue; return their replies."""
         replies: list[Reply] = []
-        calls: dict[Dest, list[tuple[int, Command]]] = {}
-        lanes: dict[int, Dest] = {}
-        size = 0
+        together = Together()
         while commands and len(replies) < most and not self.closing:
             command = commands[0].copy()
             command[0] = command[0].upper()
             spec = SPECS.get(command[0])
             if spec is not None and self._queued is None and arity_fits(spec.arity, command):
                 dest = groups_of(command, self._groups)
-                size += sum(map(len, command)) + 8 * len(command)
-                if calls and (size > BATCH_BYTES or not lanes_free(lanes, dest)):
-                    break
-                alone = command[0] == b"SCAN" or (len(dest) > 1 and (command[0] == b"MSETNX" or self.server.two_rounds))
-                if not alone:
-                    if dest in calls:
-                        calls[dest].append((len(replies), command))
-                    else:
-                        calls[dest] = [(len(replies), command)]
-                        lanes.update(dict.fromkeys(dest, dest))
+                if not self._has_steps(command, dest):
+                    if not together.add(len(replies), command, dest):
+                        break
                     replies.append(None)
                     commands.popleft()
                     continue
@@ -77,30 +61,23 @@ class Session:
                 commands.popleft()
                 return [await self._alone(command)]
             break
-        if calls:
-            await self._run(calls, replies, size)
-        return replies
-
-    async def _run(self, calls: dict[Dest, list[tuple[int, Command]]], replies: list[Reply], size: int) -> None:
-        sent = []
-        for dest, items in calls.items():
-            units: list[Unit] = [Run([command]) for _, command in items]
-            sent.append((items, self._funnel.send(dest, units, size)))
-        for items, future in sent:
-            try:
-                values = await self._funnel.collect(future)
-            except AmcastError as error:
-                for place, _ in items:
-                    replies[place] = server_commands.outcome(error)
-                continue
-            if len(values) == 1:
+        for calls, values in await self._batcher.execute(together) if together.calls else ():
+            if isinstance(values, AmcastError):
+                for place, _ in calls:
+                    replies[place] = server_commands.outcome(values)
+            elif len(values) == 1:
                 (parts,) = values.values()
-                for (place, _), part in zip(items, parts, strict=True):
+                for (place, _), part in zip(calls, parts, strict=True):
                     replies[place] = part[0]
             else:
-                for at, (place, command) in enumerate(items):
+                for at, (place, command) in enumerate(calls):
                     own = {group: parts[at][0] for group, parts in values.items()}
                     replies[place] = merge(command, own, self._groups)
+        return replies
+
+    def _has_steps(self, command: Command, dest: Dest) -> bool:
+        """Return whether this takes more than one multicast."""
+        return command[0] == b"SCAN" or (len(dest) > 1 and (command[0] == b"MSETNX" or self.server.two_rounds))
 
     def _takes_time(self, command: Command) -> bool:
         if self._queued is None:
@@ -200,7 +177,7 @@ class Session:
 
     async def _watch(self, keys: list[bytes]) -> Reply:
         dest = tuple(sorted({group_of(key, self._groups) for key in keys}))
-        values = await self._funnel.call(dest, Versions(keys))
+        values = await self._batcher.call(dest, Versions(keys))
         versions = {group: iter(found) for group, found in values.items()}
         for key in keys:
             self._watched.setdefault(key, next(versions[group_of(key, self._groups)]))
@@ -225,9 +202,9 @@ class Session:
     async def _transaction(self, dest: Dest, commands: list[Command], watched: dict[bytes, int]) -> list[Result] | None:
         if len(dest) > 1 and (watched or self.server.two_rounds):
             conditional = self._conditionally(dest, commands, list(watched.items()), [])
-            parts = await self._funnel.to_the_end(conditional)
+            parts = await self._batcher.to_the_end(conditional)
         else:
-            parts = await self._funnel.call(dest, Run(commands, list(watched.items())))
+            parts = await self._batcher.call(dest, Execute(commands, list(watched.items())))
         if parts is None or None in parts.values():
             return None
         return [
@@ -241,7 +218,7 @@ class Session:
             return wrong_arguments(command[0])
         dest = groups_of(command, self._groups)
         conditional = self._conditionally(dest, [[b"MSET", *command[1:]]], [], command[1::2])
-        parts = await self._funnel.to_the_end(conditional)
+        parts = await self._batcher.to_the_end(conditional)
         return 0 if parts is None else 1
 
     async def _conditionally(
@@ -250,11 +227,11 @@ class Session:
         """Execute if all groups find the conditions true: the parts; None if one finds them false."""
         txn = secrets.token_bytes(12)
         try:
-            votes = await self._funnel.call(dest, Prepare(txn, list(dest), commands, watched, absent))
+            votes = await self._batcher.call(dest, Prepare(txn, list(dest), commands, watched, absent))
         except AmcastError as error:
-            self._funnel.send(dest, [Decide(txn, commit=False)]).add_done_callback(lambda done: done.exception())
+            self._batcher.send(dest, [Decide(txn, commit=False)]).add_done_callback(lambda done: done.exception())
             raise MulticastFailed(str(error)) from error
-        decided = await self._funnel.call(dest, Decide(txn, commit=all(votes.values())))
+        decided = await self._batcher.call(dest, Decide(txn, commit=all(votes.values())))
         if False in votes.values():
             return None
         if any(committed is not True for committed, _ in decided.values()):

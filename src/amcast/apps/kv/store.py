@@ -14,21 +14,21 @@ from amcast.apps.kv.slots import SLOTS, first_slot, slot_of
 
 RECLAIMED_AT_ONCE = 64  # expired keys that one request may have to clear away for others
 BUCKETS = 65_536
-Entry = tuple[bytes, int, int]  # value, when it expires in ms (0: never), version
+StoredValue = tuple[bytes, int, int]  # value, when it expires in ms (0: never), version
 
 
 class Store:
     def __init__(self, group: int, groups: int) -> None:
         self.end = first_slot(group + 1, groups) % SLOTS  # where SCAN goes on after this group
         self.now = 0
-        self.data: dict[bytes, Entry] = {}
+        self.data: dict[bytes, StoredValue] = {}
         self.changes = 0
         self._removed: dict[int, int] = {}  # bucket -> version of the last removal
         self._slots: dict[int, dict[bytes, None]] = {}
         self._expiring = 0
         self._heap: list[tuple[int, bytes]] = []  # also of keys that have changed since
 
-    def entry(self, key: bytes) -> Entry | None:
+    def entry(self, key: bytes) -> StoredValue | None:
         found = self.data.get(key)
         if found is not None and 0 < found[1] <= self.now:
             self.remove(key)

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 
-class Run(msgspec.Struct, array_like=True, tag=0, frozen=True):
-    """Commands, if the watched keys still have these versions. Answer: the results, or None if they have not."""
+class Execute(msgspec.Struct, array_like=True, tag=0, frozen=True):
+    """Execute commands if the watched keys still have these versions. Answer: the results, or None if they have not."""
 
     commands: list[list[bytes]]
     watched: list[tuple[bytes, int]] = []
@@ -42,16 +42,18 @@ class Decide(msgspec.Struct, array_like=True, tag=3, frozen=True):
 
 
 class Fetch(msgspec.Struct, array_like=True, tag=4, frozen=True):
-    """The answer to a unit that had to wait."""
+    """Ask for the answer to a unit that had to wait."""
 
     ticket: int
 
 
-Work = Run | Versions | Prepare
+Work = Execute | Versions | Prepare
 Unit = Work | Decide | Fetch
 
 
-class Request(msgspec.Struct, array_like=True, frozen=True):
+class StoreRequest(msgspec.Struct, array_like=True, frozen=True):
+    """What one multicast asks of the store."""
+
     now: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     units: list[Unit]
 
@@ -74,5 +76,5 @@ Answer = Done | Waits | Lost
 
 MALFORMED: Final = b"-ERR malformed request"
 encode: Final = msgspec.msgpack.Encoder().encode
-decode_request: Final = msgspec.msgpack.Decoder(Request).decode
+decode_request: Final = msgspec.msgpack.Decoder(StoreRequest).decode
 decode_answers: Final = msgspec.msgpack.Decoder(list[Answer]).decode

@@ -19,7 +19,7 @@ DEEPEST: Final = 100  # arrays and objects in each other: what one node can deco
 STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
-class Request(msgspec.Struct, tag_field="type", tag=str.lower):
+class WorkloadRequest(msgspec.Struct, tag_field="type", tag=str.lower):
     pass
 
 
@@ -39,7 +39,7 @@ def depth(body: bytes) -> int:
 
 
 class Workload:
-    requests: tuple[type[Request], ...] = ()
+    requests: tuple[type[WorkloadRequest], ...] = ()
 
     def __init__(self) -> None:
         self._known = {str(kind.__struct_config__.tag) for kind in self.requests}
@@ -51,12 +51,12 @@ class Workload:
             union = union | kind
         return union
 
-    def parse(self, kind: str, body: bytes) -> Request:
+    def parse(self, kind: str, body: bytes) -> WorkloadRequest:
         """The request in this body; raises WorkloadRefused."""
         if kind not in self._known:
             raise WorkloadRefused(NOT_SUPPORTED, f"request {kind!r}: expected one of {', '.join(sorted(self._known))}")
         try:
-            found: Request = self._decoder.decode(body)
+            found: WorkloadRequest = self._decoder.decode(body)
             if depth(body) > DEEPEST:
                 raise ValueError(f"nested more than {DEEPEST} deep")
             self.check(found)
@@ -64,7 +64,7 @@ class Workload:
             raise WorkloadRefused(MALFORMED, f"{kind}: {problem}") from None
         return found
 
-    def check(self, request: Request) -> None:
+    def check(self, request: WorkloadRequest) -> None:
         """Raise if `execute` would meet a value that it cannot compare."""
 
     def apply(self, body: bytes) -> Body:
@@ -78,7 +78,7 @@ class Workload:
 # echo
 
 
-class Echo(Request):
+class Echo(WorkloadRequest):
     echo: Raw
 
 
@@ -92,15 +92,15 @@ class Echoes(Workload):
 # broadcast
 
 
-class Broadcast(Request):
+class Broadcast(WorkloadRequest):
     message: Raw
 
 
-class Read(Request):
+class Read(WorkloadRequest):
     pass
 
 
-class Topology(Request):
+class Topology(WorkloadRequest):
     topology: dict[str, list[str]]
 
 
@@ -127,16 +127,16 @@ class Broadcasts(Workload):
 # lin-kv
 
 
-class ReadKey(Request, tag="read"):
+class ReadKey(WorkloadRequest, tag="read"):
     key: Raw
 
 
-class Write(Request):
+class Write(WorkloadRequest):
     key: Raw
     value: Raw
 
 
-class Cas(Request, rename={"old": "from", "new": "to"}):
+class Cas(WorkloadRequest, rename={"old": "from", "new": "to"}):
     key: Raw
     old: Raw
     new: Raw
@@ -176,7 +176,7 @@ class Registers(Workload):
 # txn-list-append
 
 
-class Txn(Request):
+class Txn(WorkloadRequest):
     txn: list[tuple[Literal["r", "append"], Raw, Raw]]
 
 
@@ -208,20 +208,20 @@ class Lists(Workload):
 Offsets = dict[str, int]
 
 
-class Send(Request):
+class Send(WorkloadRequest):
     key: str
     msg: Raw
 
 
-class Poll(Request):
+class Poll(WorkloadRequest):
     offsets: Offsets
 
 
-class CommitOffsets(Request, tag="commit_offsets"):
+class CommitOffsets(WorkloadRequest, tag="commit_offsets"):
     offsets: Offsets
 
 
-class ListCommittedOffsets(Request, tag="list_committed_offsets"):
+class ListCommittedOffsets(WorkloadRequest, tag="list_committed_offsets"):
     keys: list[str]
 
 
