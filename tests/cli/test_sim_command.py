@@ -57,8 +57,19 @@ def test_every_option_reaches_the_run(amcast: Amcast, monkeypatch: pytest.Monkey
     crashes = (Crash("g0/0", 5 * MILLISECOND), Crash("c1", 6 * MILLISECOND))
     assert seen == [
         Simulation(
-            *("white_box", 4, 5, 7, None, 20 * MILLISECOND, 3, 900.0, "uniform:1ms,2ms"),
-            *(crashes, 2 * MILLISECOND, 42, 9, True),
+            "white_box",
+            groups=4,
+            replicas=5,
+            clients=7,
+            duration=20 * MILLISECOND,
+            dest_groups=3,
+            rate=900.0,
+            network="uniform:1ms,2ms",
+            crashes=crashes,
+            skew=2 * MILLISECOND,
+            seed=42,
+            payload=9,
+            checked=True,
         )
     ]
 

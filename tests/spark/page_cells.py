@@ -23,8 +23,8 @@ ROLES = {
     "optimistic": "first optimistic delivery",
 }
 CONFIG = {
-    "protocol": "protocol", "groups": "groups", "replicas": "replicas", "dest_groups": "destinations",
-    "network": "network", "payload": "payload", "skew_ms": "skew, ms", "clients": "clients", "rate": "rate, /s",
+    "protocol": "protocol", "groups": "groups", "replicas": "replicas", "dest_groups": "destination groups",
+    "network": "network", "payload": "payload, bytes", "skew_ms": "skew, ms", "clients": "clients", "rate": "rate, /s",
 }  # fmt: skip
 LATENCY = {
     "samples": "samples", "p50_ms": "p50, ms", "p95_ms": "p95, ms", "p99_ms": "p99, ms", "max_ms": "max, ms",

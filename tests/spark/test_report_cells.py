@@ -28,7 +28,8 @@ QUANTITIES = ("p50", "p95", "p99", "max", "mean")
 def run_row(name: str, **other: Any) -> Row:
     return {
         "run": name, "protocol": "white_box", "groups": 2, "replicas": 3, "dest_groups": 2, "network": "lan",
-        "payload": 20, "skew_ms": 0.0, "crash_plan": "", "clients": 4, "rate": None, "seed": 7, "delta_ms": 5.0,
+        "payload": 20, "skew_ms": 0.0, "crash_plan": "", "senders_to": 0, "window_ms": None, "rounds": 0,
+        "batch": 1, "clients": 4, "rate": None, "seed": 7, "delta_ms": 5.0,
         "outcome": "quiescent", "rows": 900, "multicasts": 60, "delivered_messages": 60, "deliveries": 1350,
         "optimistic_deliveries": 0, "replicas_seen": 6, "replicas_expected": 6, "sends": 2400, "bytes": 96_000,
         "crashes": 1, "restarts": 0, "leader_changes": 1, "duration_ms": 1234.5, "messages_per_second": 48.6,

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -120,9 +120,22 @@ def nobody_reads() -> int:
 
 def usage_error(error: typer.TyperException) -> int:
     """What typer itself found wrong with the arguments, in one line as our own errors are."""
-    message = error.format_message().strip()
+    message = wrong_number(error) or error.format_message().strip()
     if message:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "amcast"
         complain(f"{message.rstrip('.')} (see '{command} --help')")
     return 2
+
+
+def wrong_number(error: typer.TyperException) -> str:
+    """Say what number an option expects, if that is what is wrong; typer would not say what was typed."""
+    option = getattr(error, "param", None)
+    cause: Any = error.__cause__
+    kind = getattr(getattr(option, "type_descriptor", None), "annotation", None)
+    if option is None or kind not in (int, float) or not hasattr(cause, "errors"):
+        return ""
+    typed = cause.errors()[0]["input"]
+    low, high = (None if limit is None else f"{limit:.10g}" for limit in (option.min, option.max))
+    limits = f" from {low} to {high}" if low and high else f" of at least {low}" if low else ""
+    return f"{option.opts[0]} {typed}: expected a {'whole ' if kind is int else ''}number{limits}"

@@ -1,30 +1,27 @@
 """`amcast sim`: one run in virtual time, summarised and, if asked, recorded."""
 
+import inspect
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from typer import Option
 
 from amcast.cli.naming import ProtocolName, protocol_named
 from amcast.cli.output import complain, print_json, report_console
 from amcast.errors import InvariantViolation, UsageError
+from amcast.sim.settings import LARGEST, MESSAGES, SETTINGS, Kind, Setting
 
-MESSAGES = 1000  # where neither --messages nor --duration is given
-SLOWEST, FASTEST = 1e-3, 1e9  # messages per second: at most one per tick of the virtual clock
-NETWORKS = (
-    "constant:1ms (default), uniform:1ms,9ms, exponential:0.5ms,0.15ms (base, mean of the tail), lan, "
-    "wan (leaders at one site), wan-spread, oam-lan, oam-wan, allconcur-sdc or allconcur-mdc."
-)
+if TYPE_CHECKING:
+    from amcast.sim.simulation import Simulation
+
 SETUP = (
     "An experiment of a paper: white-box-lan, white-box-wan, oam-lan, oam-wan, allconcur-sdc or allconcur-mdc. "
     "Other options change it."
 )
-SENDERS = "Members multicast instead of clients, and so many groups send to each."
-ROUNDS = "The servers of a broadcast multicast instead of clients, so many messages each."
-SINGLE = "Replicas per group, odd. Default: 3, or 1 where the protocol says so."
-
-GROUPS = "Number of groups. Default: 3, or 1 where the protocol says so."
+TYPES: Final = {Kind.COUNT: int, Kind.RATE: float, Kind.FLAG: bool, Kind.CRASHES: list[str]}  # else a text
+METAVARS: Final = {Kind.COUNT: "N", Kind.RATE: "N", Kind.TIME: "TIME", Kind.NETWORK: "NAME"}
 
 
 class TraceLevel(StrEnum):
@@ -35,66 +32,23 @@ class TraceLevel(StrEnum):
 def sim(
     protocol: ProtocolName,
     setup: Annotated[str | None, Option(metavar="NAME", help=SETUP)] = None,
-    groups: Annotated[int | None, Option(help=GROUPS)] = None,
-    replicas: Annotated[int | None, Option(help=SINGLE)] = None,
-    clients: Annotated[int | None, Option(help="Number of clients. Default: 10.")] = None,
-    messages: Annotated[int | None, Option(min=1, help="Multicasts of the whole run. Default: 1000.")] = None,
-    duration: Annotated[str | None, Option(metavar="TIME", help="Or multicast for so long, such as 10s.")] = None,
-    dest_groups: Annotated[int | None, Option(metavar="K", help="Groups a message goes to. Default: 2.")] = None,
-    network: Annotated[str | None, Option(help=NETWORKS)] = None,
-    crash: Annotated[list[str] | None, Option(metavar="WHO@TIME", help="Such as g0/0@50ms; repeatable.")] = None,
-    rate: Annotated[float | None, Option(help="Open loop: messages per second. Default: closed loop.")] = None,
-    skew: Annotated[str | None, Option(metavar="TIME", help="Clocks are off by up to so much.")] = None,
-    senders_to: Annotated[int | None, Option(min=0, metavar="N", help=SENDERS)] = None,
-    window: Annotated[str | None, Option(metavar="TIME", help="Wait window of optimistic. Default: estimated.")] = None,
-    rounds: Annotated[int | None, Option(min=1, metavar="N", help=ROUNDS)] = None,
-    payload: Annotated[int | None, Option(min=0, max=1 << 24, help="Bytes of a message. Default: 20.")] = None,
-    batch: Annotated[int | None, Option(min=1, max=1 << 16, help="Or payloads in a message. Default: 1.")] = None,
-    checked: Annotated[bool, Option("--checked", help="Assert the paper's invariants at run time.")] = False,
-    seed: Annotated[int, Option(min=0, help="The same seed makes the same run.")] = 1,
     trace: Annotated[TraceLevel, Option(help="full: every send and receive too.")] = TraceLevel.deliveries,
     out: Annotated[Path | None, Option(metavar="DIR", help="Write the trace there. Default: no trace.")] = None,
     force: Annotated[bool, Option("--force", help="Replace an older trace in DIR.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+    **settings: Any,
 ) -> int:
     """Simulate a protocol in virtual time until all is delivered; print throughput, latency and recovery.
 
     Exit code 3 if the run stalls: something was not delivered, and never will be.
     """
-    table = protocol_named(protocol)
+    name = protocol_named(protocol).name
     from amcast.cli.running import nothing_too_large, ready_world, run_world
     from amcast.cli.sim_report import command_line, print_report, run_document, too_many_crashes, unfinished
-    from amcast.sim.network import nanoseconds
-    from amcast.sim.setups import setup as setup_named
-    from amcast.sim.simulation import Crash, Simulation
     from amcast.sim.summary import SummaryRecorder
 
-    if messages is not None and duration is not None:
-        raise UsageError("--messages and --duration exclude each other: expected one of them")
-    if rate is not None and not SLOWEST <= rate <= FASTEST:
-        raise UsageError(f"rate {rate}: expected messages per second, from {SLOWEST} to {FASTEST:.0f}")
-    planned = setup_named(setup) if setup is not None else {}
-    smallest = {"groups": 1 if table.single_group else 3, "replicas": 1 if table.single_replica else 3}
-    fields = {**smallest, "clients": 10, "network": "constant:1ms", **planned}
-    given = {
-        "groups": groups, "replicas": replicas, "clients": clients, "network": network, "rate": rate,
-        "senders_to": senders_to, "rounds": rounds, "payload": payload, "batch": batch,
-        "skew": nanoseconds(skew) if skew is not None else None,
-        "window": nanoseconds(window) if window is not None else None,
-    }  # fmt: skip
-    fields.update({name: value for name, value in given.items() if value is not None})
-    count = fields.pop("messages", None if fields.get("rounds") else MESSAGES)
     with nothing_too_large():
-        simulation = Simulation(
-            protocol,
-            **fields,
-            messages=messages if messages is not None or duration is not None else count,
-            duration=nanoseconds(duration) if duration is not None else None,
-            dest_groups=dest_groups,
-            crashes=tuple(Crash.parse(text) for text in crash or ()),
-            seed=seed,
-            checked=checked,
-        )
+        simulation = simulation_of(name, setup, settings)
     recorder = SummaryRecorder(full=trace is TraceLevel.full and out is not None)
     world = ready_world(simulation, recorder)
     for warning in too_many_crashes(simulation):
@@ -110,3 +64,57 @@ def sim(
     else:
         print_report(report_console(), simulation, run, out)
     return run.exit_code
+
+
+def option_of(setting: Setting) -> inspect.Parameter:
+    """Return the parameter of `sim` that a setting is."""
+    kind = setting.kind
+    is_number = kind in (Kind.COUNT, Kind.RATE)
+    unstated = setting.default in (None, False, ()) or "Default:" in setting.help
+    option = Option(
+        setting.flag,
+        help=setting.help if unstated else f"{setting.help} Default: {setting.default}.",
+        metavar=setting.metavar or METAVARS.get(kind),
+        min=setting.least if is_number else None,
+        max=setting.most if is_number and setting.most < LARGEST else None,
+    )
+    type_of = TYPES.get(kind, str)
+    default = False if kind is Kind.FLAG else None
+    annotation = Annotated[type_of if kind is Kind.FLAG else type_of | None, option]  # type: ignore[valid-type]
+    return inspect.Parameter(setting.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def with_settings(command: Callable[..., int]) -> None:
+    """Give a command an option for each setting, where its **settings stand."""
+    first, second, *others = (
+        each for each in inspect.signature(command).parameters.values() if each.kind is not each.VAR_KEYWORD
+    )
+    options = [option_of(setting) for setting in SETTINGS.values() if setting.kind is not Kind.PROTOCOL]
+    parameters = [first, second, *options, *others]
+    named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    command.__signature__ = inspect.Signature(named, return_annotation=int)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in named} | {"return": int}
+
+
+with_settings(sim)
+
+
+def simulation_of(protocol: str, setup: str | None, typed: Mapping[str, Any]) -> "Simulation":
+    """Return the simulation that the options describe, in this set-up."""
+    from amcast.sim.setups import setup as setup_named
+    from amcast.sim.simulation import simulation_with
+
+    planned = setup_named(setup) if setup is not None else {}
+    given: dict[str, Any] = {}
+    for name, value in typed.items():
+        if value not in (None, False):
+            try:
+                given[name] = SETTINGS[name].read(value)
+            except UsageError as error:
+                raise UsageError(f"{SETTINGS[name].flag}: {error}") from error
+    if "duration" in given:
+        planned = {name: value for name, value in planned.items() if name != "messages"}
+    fields = {"protocol": protocol, **planned, **given}
+    if not {"messages", "duration", "rounds"} & fields.keys():
+        fields["messages"] = MESSAGES
+    return simulation_with(fields)

@@ -16,6 +16,7 @@ from amcast.core.plural import count
 from amcast.protocols import PROTOCOLS
 from amcast.sim.network import MILLISECOND
 from amcast.sim.obligations import Pending
+from amcast.sim.settings import SETTINGS, Kind
 from amcast.sim.simulation import Simulation
 from amcast.sim.summary import Latency, Recovery, Summary
 from amcast.sim.world import World
@@ -23,10 +24,6 @@ from amcast.sim.world import World
 if TYPE_CHECKING:
     from rich.table import Table
 
-OPTIONS = (
-    "messages", "duration", "groups", "replicas", "clients", "dest_groups", "network", "rate", "skew", "payload",
-    "senders_to", "window", "rounds", "batch",
-)  # fmt: skip
 MOST_NAMED = 3  # processes in one line
 MOST_IN_JSON = 100  # missing messages
 
@@ -108,10 +105,7 @@ def recovery_line(recovery: Recovery, delta_ms: float) -> str:
 
 def run_document(simulation: Simulation, run: Run, out: Path | None) -> dict[str, object]:
     """For JSON."""
-    config = asdict(simulation)
-    for name in ("duration", "skew", "window"):
-        config[f"{name}_ns"] = config.pop(name)
-    config["crashes"] = [f"{crash.process}@{crash.time}ns" for crash in simulation.crashes]
+    config = simulation.columns()
     return {
         "protocol": config.pop("protocol"),
         "config": config,
@@ -190,16 +184,13 @@ def some(names: list[str]) -> str:
 
 
 def command_line(simulation: Simulation) -> str:
-    """The command that makes the same run again."""
+    """Return the command that makes the same run again."""
     words = ["amcast", "sim", simulation.protocol]
-    defaults = Simulation(simulation.protocol)
-    for name in OPTIONS:
-        value = getattr(simulation, name)
-        if value is not None and value != getattr(defaults, name):
-            text = f"{value}ns" if name in ("duration", "skew", "window") else str(value)
-            words += [f"--{name.replace('_', '-')}", text]
-    for crash in simulation.crashes:
-        words += ["--crash", f"{crash.process}@{crash.time}ns"]
-    if simulation.checked:
-        words.append("--checked")
-    return shlex.join([*words, "--seed", str(simulation.seed)])
+    for name, setting in SETTINGS.items():
+        value = setting.as_json(getattr(simulation, name))
+        if setting.kind is Kind.PROTOCOL or (getattr(simulation, name) == setting.default and name != "seed"):
+            continue
+        for each in value if setting.kind is Kind.CRASHES else [value]:
+            text = f"{each}ns" if setting.kind is Kind.TIME else str(each)
+            words += [setting.flag] if setting.kind is Kind.FLAG else [setting.flag, text]
+    return shlex.join(words)

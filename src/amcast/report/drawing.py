@@ -16,14 +16,14 @@ from amcast.protocols import PROTOCOLS
 from amcast.report.figure import Plot
 from amcast.report.plots import MARKERS
 from amcast.sim.network import SECOND, nanoseconds
+from amcast.sim.settings import SETTINGS
 from amcast.tracefile.out import write_whole
 
-LABELS: Final = {
+LABELS: Final = {setting.column: setting.title for setting in SETTINGS.values()} | {
     "messages_per_second": "throughput, messages/s",
     "first_ms_mean": "mean latency to the first delivery in a group, ms",
     "complete_ms_mean": "mean latency until delivered in every group, ms",
     "last_ms_p95": "95th percentile of latency, ms",
-    "dest_groups": "destination groups",
     "replicas": "servers",
     "batch": "transactions of 250 bytes in a message",
     "own_ms_p50": "median latency, ms",

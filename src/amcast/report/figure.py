@@ -30,7 +30,8 @@ from importlib import resources
 from typing import Any, Final
 
 from amcast.errors import UsageError
-from amcast.spark.spec import Spec, meant, spec_of
+from amcast.sim.settings import meant
+from amcast.spark.spec import Spec, spec_of
 
 SCALES: Final = ("small", "paper")
 NEAR: Final = 0.1  # relatively: how far from what is expected a value may be

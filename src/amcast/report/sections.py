@@ -21,7 +21,7 @@ from amcast.report import verdicts as report_verdicts
 from amcast.report.page import Section, figure, notes, number, paragraph, table, tiles
 from amcast.report.plots import Line, Picture, Timeline
 from amcast.report.verdicts import Judged, judged
-from amcast.spark.metric_tables import LOAD
+from amcast.sim.settings import CONFIGURATION, Kind
 from amcast.spark.seen import evidence_of, silences
 
 Row = Mapping[str, Any]
@@ -34,18 +34,9 @@ ROLES: Final = {
     "follower": "last delivery in a group",
     "optimistic": "first optimistic delivery",
 }
-CONFIG_TITLES: Final = {
-    "protocol": "protocol",
-    "groups": "groups",
-    "replicas": "replicas",
-    "dest_groups": "destinations",
-    "network": "network",
-    "payload": "payload",
-    "skew_ms": "skew, ms",
-    "crash_plan": "crash plan",
-    "clients": "clients",
-    "rate": "rate, /s",
-}
+CONFIG_TITLES: Final = {setting.measure: setting.heading for setting in CONFIGURATION}
+SHOWN_ALONE: Final = [each.measure for each in CONFIGURATION if each.kind in (Kind.PROTOCOL, Kind.NETWORK)]
+LOADS: Final = [each.measure for each in CONFIGURATION if each.is_load]
 LATENCY_TITLES: Final = {
     "samples": "samples",
     **{f"{name}_ms": f"{name}, ms" for name in ("p50", "p95", "p99", "max", "mean")},
@@ -105,7 +96,7 @@ class Material:
     @cached_property
     def varying(self) -> list[str]:
         """The parts of the configuration in which runs differ."""
-        return [name for name in LOAD if len({run[name] for run in self.runs}) > 1]
+        return [name for name in CONFIG_TITLES if len({run[name] for run in self.runs}) > 1]
 
     @property
     def only(self) -> dict[str, Any] | None:
@@ -115,9 +106,8 @@ class Material:
 def _of_line(line: Row) -> dict[str, Any]:
     """Give a line of a sweep the names that the tables of metrics have."""
     return {
-        **{name: line.get(name) for name in ("run", "seed", *LOAD)},
-        "skew_ms": (line["skew_ns"] or 0) / 1e6,
-        "crash_plan": ";".join(line["crashes"] or ()),
+        **{name: line[name] for name in ("run", "seed")},
+        **{setting.measure: _value(line[setting.column], setting.kind) for setting in CONFIGURATION},
         "p50_ms": line["first_ms_p50"],
         "p99_ms": line["first_ms_p99"],
         "duration_ms": line["virtual_ms"],
@@ -126,6 +116,12 @@ def _of_line(line: Row) -> dict[str, Any]:
         "optimistic_deliveries": 0,
         **{name: line[name] for name in ("multicasts", "delivered_messages", "deliveries", "messages_per_second")},
     }
+
+
+def _value(value: Any, kind: Kind) -> Any:
+    if kind is Kind.TIME:
+        return None if value is None or value < 0 else value / 1e6
+    return ";".join(value or ()) if kind is Kind.CRASHES else value
 
 
 # ---------------------------------------------------------------- the top of the page
@@ -262,7 +258,7 @@ def _latency(material: Material, pictures: list[Picture], folder: str) -> Iterat
         return
     by_load = sorted(
         material.rows("latency_by_load"),
-        key=lambda row: (_in_order(row[name] for name in LOAD), list(ROLES).index(row["role"])),
+        key=lambda row: (_in_order(row[name] for name in CONFIG_TITLES), list(ROLES).index(row["role"])),
     )
     rows = [
         row
@@ -298,7 +294,7 @@ def _label(config: Row, names: Sequence[str]) -> str:
     parts = []
     for name in names:
         value = config[name]
-        if name in ("protocol", "network"):
+        if name in SHOWN_ALONE:
             parts.append(str(value))
         elif name == "crash_plan":
             parts.append(f"crash {_times(value)}" if value else "no crash")
@@ -314,7 +310,7 @@ def _times(plan: str) -> str:
 
 def _load_lines(material: Material) -> list[Line]:
     """Return a curve for each configuration, with a point for each load: means over the seeds."""
-    apart = [name for name in material.varying if name not in ("clients", "rate")]
+    apart = [name for name in material.varying if name not in LOADS]
     curves: dict[tuple[Any, ...], dict[tuple[float, float], list[Row]]] = defaultdict(lambda: defaultdict(list))
     for run in material.runs:
         if run["messages_per_second"] and run["p50_ms"] is not None:
@@ -335,12 +331,12 @@ def _cdf_lines(material: Material) -> list[Line]:
     """Return first and last deliveries of one configuration, or the first of several at their highest loads."""
     curves: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in material.rows("latency_cdf"):
-        curves[(*(row[name] for name in LOAD), row["role"])].append(row)
+        curves[(*(row[name] for name in CONFIG_TITLES), row["role"])].append(row)
     if len({key[:-1] for key in curves}) == 1:
         found = {ROLES[key[-1]]: points for key, points in curves.items()}
         ordered = [(role, found[role]) for role in ROLES.values() if role in found]
     else:
-        apart = [name for name in material.varying if name not in ("clients", "rate")]
+        apart = [name for name in material.varying if name not in LOADS]
         highest: dict[str, list[Row]] = {}
         for key, points in curves.items():
             label = _label(points[0], apart) or "all runs"

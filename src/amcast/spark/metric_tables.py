@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from amcast.sim.settings import CONFIGURATION
+
 CDF_STEPS: Final = 200  # a point every half percent
 PERCENTS: Final = (50, 95, 99)
 ACCURACY: Final = 10_000  # of percentile_approx: off by at most one rank in so many
@@ -15,9 +17,7 @@ QUANTITIES: Final = ("p50", "p95", "p99", "max", "mean")
 MILLISECOND: Final = 1e6
 SECOND: Final = 1e9
 LATEST: Final = 2**63 - 1
-LOAD: Final = (
-    "protocol", "groups", "replicas", "dest_groups", "network", "payload", "skew_ms", "crash_plan", "clients", "rate",
-)  # fmt: skip
+LOAD: Final = tuple(setting.measure for setting in CONFIGURATION)
 
 
 @dataclass(frozen=True)

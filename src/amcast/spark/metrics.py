@@ -35,11 +35,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from amcast.core.trace import REQUIRED_COLUMNS
 from amcast.errors import TraceError, UsageError
+from amcast.sim.settings import CONFIGURATION, Kind, Setting
 from amcast.spark.metric_tables import (
     ACCURACY,
     LATEST,
@@ -62,10 +63,10 @@ JOBS_AT_ONCE: Final = 4  # they wait for Spark to plan them more than for the co
 EARLIEST: Final = -(2**63)
 
 TIMED: Final = ("latency", "latency_by_load", "latency_cdf", "timeline", "convoy", "recovery")
-CONFIG: Final = """
-    protocol string, groups int, replicas int, clients int, rate double, dest_groups int, network string, payload int,
-    skew bigint, crashes array<string>, seed bigint, delta bigint
-"""
+TYPES: Final = {Kind.COUNT: "int", Kind.RATE: "double", Kind.TIME: "bigint", Kind.CRASHES: "array<string>"}
+CONFIG: Final = ", ".join(
+    [*(f"{each.name} {TYPES.get(each.kind, 'string')}" for each in CONFIGURATION), "seed bigint, delta bigint"]
+)
 # How many members a start row says that its group has: see amcast.checks.history.stated_members.
 STATED: Final = "try_cast(get_json_object(detail, '$.members') as bigint)"
 OPTIONAL_COLUMNS: Final = {
@@ -330,16 +331,21 @@ def _config(trace: DataFrame) -> DataFrame:
     described = (F.col("kind") == "start") & F.col("group").isNull() & F.col("detail").startswith("{")
     found = trace.where(described).groupBy("run").agg(F.max("detail").alias("detail"))
     config = found.select("run", F.from_json("detail", CONFIG).alias("c")).select("run", "c.*")
+    config = config.withColumn("dest_groups", F.coalesce("dest_groups", F.least(F.lit(2), "groups")))
     return config.select(
         "run",
-        *("protocol", "groups", "replicas"),
-        F.coalesce("dest_groups", F.least(F.lit(2), "groups")).alias("dest_groups"),
-        *("network", "payload"),
-        (F.col("skew") / MILLISECOND).alias("skew_ms"),
-        F.array_join("crashes", ";").alias("crash_plan"),
-        *("clients", "rate", "seed"),
+        *(_value_of(setting).alias(setting.measure) for setting in CONFIGURATION),
+        "seed",
         F.when(F.col("delta") > 0, F.col("delta")).alias("delta"),
     )
+
+
+def _value_of(setting: Setting) -> Column:
+    """Return the value of a setting as it stands in the tables; a time that is not given is null."""
+    value = F.col(setting.name)
+    if setting.kind is Kind.TIME:
+        return F.when(value >= 0, value / MILLISECOND)
+    return F.array_join(value, ";") if setting.kind is Kind.CRASHES else value
 
 
 # ---------------------------------------------------------------- who delivered what, and when

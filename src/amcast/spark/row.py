@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from amcast.core.trace import KINDS, Event
 from amcast.errors import OutOfTime, TraceError, UsageError
 from amcast.sim.network import SECOND
+from amcast.sim.settings import LARGEST, SETTINGS, Kind, Setting
 from amcast.sim.simulation import Simulation
 from amcast.sim.steady import Steady
 from amcast.sim.summary import Latency, Samples, Summary, SummaryRecorder
@@ -49,27 +50,23 @@ CRASHED: Final = "crashed"  # the process died
 STATUSES: Final = (OK, STALLED, EMPTY, REFUSED, FAILED, TIMEOUT, CRASHED)
 UNWRITABLE: Final = "unwritable"  # of no row: the sweep cannot go on
 
+
+def type_of(setting: Setting) -> pa.DataType:
+    """Return the type of the column of a setting."""
+    if setting.kind is Kind.COUNT:
+        return pa.int32() if setting.most <= LARGEST else pa.int64()
+    return {
+        Kind.TIME: pa.int64(),
+        Kind.RATE: pa.float64(),
+        Kind.FLAG: pa.bool_(),
+        Kind.CRASHES: pa.list_(pa.string()),
+    }.get(setting.kind, pa.string())
+
+
 RUN_SCHEMA: Final = pa.schema(
     [
         ("run", pa.string()),
-        ("protocol", pa.string()),
-        ("groups", pa.int32()),
-        ("replicas", pa.int32()),
-        ("clients", pa.int32()),
-        ("dest_groups", pa.int32()),
-        ("network", pa.string()),
-        ("messages", pa.int64()),
-        ("duration_ns", pa.int64()),
-        ("rate", pa.float64()),
-        ("payload", pa.int32()),
-        ("crashes", pa.list_(pa.string())),
-        ("skew_ns", pa.int64()),
-        ("checked", pa.bool_()),
-        ("senders_to", pa.int32()),
-        ("window_ns", pa.int64()),
-        ("rounds", pa.int32()),  # messages of each server; 0: clients multicast. With rounds, clients is 0
-        ("batch", pa.int32()),  # transactions of `payload` bytes in a message
-        ("seed", pa.int64()),
+        *((setting.column, type_of(setting)) for setting in SETTINGS.values()),
         ("status", pa.string()),
         ("error", pa.string()),
         ("events", pa.int64()),
@@ -304,13 +301,10 @@ def write_line(line: dict[str, Any], folder: Path, place: Place) -> None:
 
 def empty_line(run: str, simulation: Simulation) -> dict[str, Any]:
     """The configuration; what the run will say is null."""
-    config = asdict(simulation)
     line: dict[str, Any] = dict.fromkeys(RUN_SCHEMA.names)
-    line |= {name: value for name, value in config.items() if name in line}
-    line |= {f"{name}_ns": config[name] for name in ("duration", "skew", "window")}
-    line["crashes"] = [f"{crash.process}@{crash.time}ns" for crash in simulation.crashes]
+    line |= simulation.columns()
     line["run"] = run
-    if simulation.rounds:
+    if simulation.rounds:  # servers multicast
         line["clients"] = 0
     return line
 

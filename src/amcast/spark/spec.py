@@ -23,7 +23,6 @@ import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from hashlib import blake2b
 from itertools import islice, product
@@ -31,19 +30,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from amcast import __version__
-from amcast.core.topology import Topology
 from amcast.errors import UsageError
 from amcast.protocols import PROTOCOLS
-from amcast.sim.network import SECOND, nanoseconds
-from amcast.sim.simulation import Crash, Simulation, set_up
+from amcast.sim.network import SECOND
+from amcast.sim.settings import AXES, LARGEST, MESSAGES, NUMBERS, SETTINGS, Kind, meant, refuse_exclusive
+from amcast.sim.simulation import Simulation, simulation_with
 
 TRACES: Final = ("none", "deliveries", "full")
-MESSAGES: Final = 1000  # where neither messages nor duration is given
 TIMEOUT: Final = 3600 * SECOND  # of a row, on the wall
-LARGEST: Final = 2**31 - 1
 MOST_TRIED: Final = 100  # rows, before executors are left to find out that none of them can be
 SAMPLE_KEYS: Final = ("n", "seed")
 RANGE_KEYS: Final = ("min", "max", "scale")
+OTHER_KEYS: Final = ("name", "trace", "seeds", "timeout", "sample")
 NOT_COMPARED: Final = ("name", "timeout_ns")  # a sweep may be resumed with other ones
 
 
@@ -113,7 +111,7 @@ class Spec:
     def document(self) -> dict[str, Any]:
         """The sweep as it was understood, for JSON."""
         axes = {
-            key: dataclasses.asdict(axis) if isinstance(axis, Range) else [as_json(value) for value in axis]
+            key: dataclasses.asdict(axis) if isinstance(axis, Range) else [AXES[key].as_json(value) for value in axis]
             for key, axis in self.axes.items()
         }
         return {
@@ -125,85 +123,6 @@ class Spec:
             "sample": None if self.sample is None else dict(zip(SAMPLE_KEYS, self.sample, strict=True)),
             "axes": axes,
         }
-
-
-# Values
-
-
-def is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def whole(lowest: int) -> Callable[[object], int]:
-    def read(value: object) -> int:
-        if not isinstance(value, int) or not is_whole(value) or not lowest <= value <= LARGEST:
-            raise UsageError(f"{value!r}: expected a whole number from {lowest} to {LARGEST}")
-        return value
-
-    return read
-
-
-def number(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 1e-3 <= value <= 1e9:
-        raise UsageError(f"{value!r}: expected messages per second, from 0.001 to 1000000000")
-    return float(value)
-
-
-def time(value: object) -> int:
-    if not isinstance(value, str):
-        raise UsageError(f'{value!r}: expected a time with its unit in quotes, such as "10s"')
-    return nanoseconds(value)
-
-
-def yes_or_no(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise UsageError(f"{value!r}: expected true or false")
-    return value
-
-
-def protocol_name(value: object) -> str:
-    if value not in PROTOCOLS:
-        raise UsageError(f"{value!r}: no such protocol; {meant(str(value), PROTOCOLS)}")
-    return str(value)
-
-
-def network_name(value: object) -> str:
-    set_up(str(value), Topology((5,), 1))
-    return str(value)
-
-
-def crash_list(value: object) -> tuple[Crash, ...]:
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise UsageError(f'{value!r}: expected a list such as ["g0/0@50ms"]')
-    return tuple(Crash.parse(text) for text in value)
-
-
-READERS: Final[dict[str, Callable[[object], Any]]] = {
-    "protocol": protocol_name,
-    "groups": whole(1),
-    "replicas": whole(1),
-    "clients": whole(1),
-    "dest_groups": whole(1),
-    "network": network_name,
-    "messages": whole(1),
-    "duration": time,
-    "rate": number,
-    "payload": whole(0),
-    "crashes": crash_list,
-    "skew": time,
-    "checked": yes_or_no,
-    "senders_to": whole(0),
-    "window": time,
-    "rounds": whole(1),
-    "batch": whole(1),
-}
-WITH_RANGES: Final = frozenset(READERS) - {"protocol", "network", "crashes", "checked"}
-OTHER_KEYS: Final = ("name", "trace", "seeds", "timeout", "sample")
-
-
-def meant(name: str, known: Any) -> str:
-    close = get_close_matches(name.lower().replace("-", "_"), list(known), n=1, cutoff=0.5)
-    return f"did you mean {close[0]}?" if close else f"expected one of {', '.join(known)}"
 
 
 # Reading
@@ -223,19 +142,20 @@ def load_spec(path: Path) -> Spec:
 def spec_of(document: Mapping[str, Any], name: str, source: str) -> Spec:
     """A sweep from what was read from a file; `source` is how errors name it."""
     for key in document:
-        if key not in READERS and key not in OTHER_KEYS:
-            raise UsageError(f"{source}: unknown key {key!r}; {meant(key, (*READERS, *OTHER_KEYS))}")
+        if key not in AXES and key not in OTHER_KEYS:
+            raise UsageError(f"{source}: unknown key {key!r}; {meant(key, (*AXES, *OTHER_KEYS))}")
     if "protocol" not in document:
         raise UsageError(f"{source}: protocol is missing; expected one of {', '.join(PROTOCOLS)}, or a list")
-    for other in ("duration", "rounds"):
-        if "messages" in document and other in document:
-            raise UsageError(f"{source}: messages and {other} exclude each other; expected one of them")
+    try:
+        refuse_exclusive(document)
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from error
     values = dict(document)
     if not {"messages", "duration", "rounds"} & values.keys():
         values["messages"] = MESSAGES
     sample = read(values, "sample", read_sample, None, source)
     sampled = sample is not None
-    axes = {key: read(values, key, partial(read_axis, key, sampled), None, source) for key in READERS if key in values}
+    axes = {key: read(values, key, partial(read_axis, key, sampled), None, source) for key in AXES if key in values}
     return Spec(
         name=str(values.get("name", name)),
         axes=axes,
@@ -258,29 +178,32 @@ def read(values: Mapping[str, Any], key: str, reader: Callable[[Any], Any], defa
 def read_axis(key: str, sampled: bool, value: object) -> tuple[Any, ...] | Range:
     if isinstance(value, dict):
         return read_range(key, value, sampled)
-    several = isinstance(value, list) and (key != "crashes" or any(isinstance(part, list) for part in value))
+    several = isinstance(value, list) and (
+        AXES[key].kind is not Kind.CRASHES or any(isinstance(part, list) for part in value)
+    )
     values = value if isinstance(value, list) and several else [value]
     if not values:
         raise UsageError("[]: expected at least one value")
-    return tuple(READERS[key](each) for each in values)
+    return tuple(AXES[key].read(each) for each in values)
 
 
 def read_range(key: str, value: dict[str, Any], sampled: bool) -> Range:
-    if not sampled or key not in WITH_RANGES:
-        what = "a range is drawn from" if key in WITH_RANGES else "there is no range of these"
+    has_ranges = AXES[key].kind in NUMBERS
+    if not sampled or not has_ranges:
+        what = "a range is drawn from" if has_ranges else "there is no range of these"
         raise UsageError(f"{what}; expected a value or a list" + ("" if sampled else ", or a table [sample] with n"))
     for name in value:
         if name not in RANGE_KEYS:
             raise UsageError(f"unknown key {name!r}; {meant(name, RANGE_KEYS)}")
     if "min" not in value or "max" not in value:
         raise UsageError("expected both min and max")
-    low, high = READERS[key](value["min"]), READERS[key](value["max"])
+    low, high = AXES[key].read(value["min"]), AXES[key].read(value["max"])
     scale = value.get("scale", "linear")
     if scale not in ("linear", "log"):
         raise UsageError(f"scale {scale!r}: expected linear or log")
     if low > high or (scale == "log" and low <= 0):
         raise UsageError(f"from {value['min']} to {value['max']}: expected the lower bound first, above 0 for log")
-    return Range(low, high, scale == "log", key != "rate")
+    return Range(low, high, scale == "log", AXES[key].kind is not Kind.RATE)
 
 
 def read_sample(value: object) -> tuple[int, int]:
@@ -291,13 +214,19 @@ def read_sample(value: object) -> tuple[int, int]:
             raise UsageError(f"unknown key {name!r}; {meant(name, SAMPLE_KEYS)}")
     if "n" not in value:
         raise UsageError("n is missing; expected how many configurations to draw")
-    return whole(1)(value["n"]), whole(0)(value.get("seed", 1))
+    return whole(value["n"], 1), whole(value.get("seed", 1), 0)
+
+
+def whole(value: object, least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST:
+        raise UsageError(f"{value!r}: expected a whole number from {least} to {LARGEST}")
+    return value
 
 
 def read_seeds(value: object) -> tuple[int, ...]:
     if isinstance(value, list) and value:
-        return tuple(whole(0)(seed) for seed in value)
-    return tuple(range(1, whole(1)(value) + 1))
+        return tuple(whole(seed, 0) for seed in value)
+    return tuple(range(1, whole(value, 1) + 1))
 
 
 def read_trace(value: object) -> str:
@@ -307,10 +236,7 @@ def read_trace(value: object) -> str:
 
 
 def read_timeout(value: object) -> int:
-    found = time(value)
-    if found < 1:
-        raise UsageError(f"{value!r}: expected a positive time")
-    return found
+    return int(AXES["duration"].read(value))
 
 
 # Rows
@@ -320,14 +246,6 @@ def drawn(axis: tuple[Any, ...] | Range, key: str, row: int, seed: int) -> Any:
     digest = blake2b(f"{seed}/{row}/{key}".encode(), digest_size=8).digest()
     share = (int.from_bytes(digest) >> 11) / (1 << 53)
     return axis.at(share) if isinstance(axis, Range) else axis[int(share * len(axis))]
-
-
-def simulation_with(values: Mapping[str, Any]) -> Simulation:
-    if "replicas" not in values and PROTOCOLS[values["protocol"]].single_replica:
-        values = {**values, "replicas": 1}
-    if "groups" not in values and PROTOCOLS[values["protocol"]].single_group:
-        values = {**values, "groups": 1}
-    return Simulation(**values)
 
 
 def with_seeds(simulation: Simulation, seeds: tuple[int, ...] | None, draw: str) -> Iterator[Row]:
@@ -343,26 +261,20 @@ def hash_of(text: str, size: int) -> bytes:
 
 def config_of(simulation: Simulation, without: str = "") -> str:
     """What differs from the defaults, as JSON with its keys in order: a field that is new changes no old name."""
-    fields = dataclasses.fields(Simulation)
-    seen = {each.name: getattr(simulation, each.name) for each in fields}
-    defaults = {each.name: each.default for each in fields}
+    values = {name: getattr(simulation, name) for name in SETTINGS if name != without}
     kept = {
-        name: as_json(value)
-        for name, value in seen.items()
-        if name != without and (name == "seed" or value not in (defaults[name], ()))
+        name: SETTINGS[name].as_json(value)
+        for name, value in values.items()
+        if name == "seed" or value != SETTINGS[name].default
     }
     return json.dumps(kept, sort_keys=True)
 
 
 def simulation_of(config: str) -> Simulation:
-    """The inverse of `config_of`."""
+    """Return the simulation that `config_of` described."""
     values = json.loads(config)
-    values["crashes"] = tuple(Crash.parse(text) for text in values.get("crashes", ()))
-    return Simulation(**values)
-
-
-def as_json(value: Any) -> Any:
-    return [f"{crash.process}@{crash.time}ns" for crash in value] if isinstance(value, tuple) else value
+    crashes = SETTINGS["crashes"].read(values.pop("crashes", []))
+    return Simulation(**values, crashes=crashes)
 
 
 def refuse_if_none_can_be(rows: list[Row]) -> None:
