@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from amcast.claims.table import CLAIMS, Claim, run_claims
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.core.trace import ListRecorder
 from amcast.protocols import PROTOCOLS
 from amcast.report.page import STYLE

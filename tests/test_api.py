@@ -8,10 +8,11 @@ import pytest
 import amcast
 import amcast.checks
 import amcast.errors
-import amcast.protocols
 import amcast.tracefile
+from amcast.core.capabilities import Capability
 from amcast.core.process import Effects, Process
 from amcast.core.trace import COLUMNS, KINDS
+from amcast.protocols import PROTOCOLS
 from amcast.study import SETTINGS
 
 SIGNATURES = {
@@ -74,15 +75,18 @@ def test_help_helps() -> None:
 
 
 def test_protocol_interface() -> None:
-    verbs = (
-        "start", "receive", "timer", "multicast", "recover", "absent", "rejoin", "suspect", "abandon", "detect",
-        "reconfigure", "change_members", "join_group", "leave_group",
-    )  # fmt: skip
-    hooks = tuple(f"on_{name}" for name in (*verbs, "message", "observe", "supply") if name != "receive")
-    says = ("send", "send_one", "set_timer", "deliver", "note", "idle", "footprint", "snapshot", "condition")
+    verbs = ("start", "receive", "timer", "multicast", "abandon", "disconnect")
+    hooks = tuple(f"on_{name}" for name in (*verbs, "message") if name != "receive")
+    says = ("send", "send_one", "set_timer", "deliver", "note", "idle", "unready", "footprint", "condition")
     public = {name for name in dir(Process) if not name.startswith("_")}
     data = {"pid", "topology", "params", "out", "now"}  # slots of the compiled class
     assert public - data == {*verbs, *hooks, *says}
+    assert {row.name for row in PROTOCOLS.values() if row.durable} == {"white_box"}
+    capabilities = {cls.__name__ for cls in Capability.__subclasses__()}
+    assert capabilities == {
+        "Electing", "Durable", "Dynamic", "Detecting", "Reconfigurable", "Speculative", "Rounds", "Observed",
+    }  # fmt: skip
+    assert not any(cls.__dict__.get("__dict__") for cls in Capability.__subclasses__()), "they add no __dict__"
     parts = ("records", "urgent", "sends", "timers", "optimistic", "deliveries", "completed", "notes")
     assert all(hasattr(Effects(), name) for name in parts)
 
@@ -106,4 +110,4 @@ def test_checks_and_trace_files() -> None:
 
 
 def test_table_of_protocols() -> None:
-    assert list(amcast.protocols.PROTOCOLS)[:2] == ["skeen", "white_box"]
+    assert list(PROTOCOLS)[:2] == ["skeen", "white_box"]

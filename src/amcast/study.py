@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from amcast import checks
 from amcast.checks import Verdict
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.core.trace import Event, ListRecorder
 from amcast.errors import UsageError
 from amcast.explorer import exploration
@@ -105,7 +105,7 @@ def promises(table: Protocol) -> list[str]:
 
     They are no members of its groups: the fifo order that some protocols promise as well is one between members.
     """
-    order = "order" if "total" in table.order else table.order
+    order = "order" if "total" in table.orders else table.orders[0]
     return ["integrity", "validity", order, "agreement" if table.uniform else "agreement-nonuniform", "termination"]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.explorer.actor import Setting
 from amcast.explorer.exploration import Exploration, explore
 from amcast.explorer.run import RealRun, parse_move

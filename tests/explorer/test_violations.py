@@ -3,7 +3,7 @@
 import pytest
 
 from amcast.checks import check
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.core.trace import ListRecorder
 from amcast.explorer.exploration import Exploration, explore, retell
 from amcast.explorer.scope import Scope

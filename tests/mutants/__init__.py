@@ -1,12 +1,12 @@
 """Tests of the tests: each mutant is the shipped protocol with one guard broken, and has to be caught."""
 
-import inspect
+import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.swarm.seeds import judge
 
 # A run of a broken protocol may fail anywhere, in any way.
@@ -52,9 +52,7 @@ def source_of(module: ModuleType) -> str:
 
 def replace(table: Protocol, **classes: object) -> Protocol:
     """The protocol's row of the table with other classes in it."""
-    names = list(inspect.signature(Protocol).parameters)
-    values = {name: getattr(table, name) for name in names}
-    return Protocol(**{**values, **classes})
+    return dataclasses.replace(table, **classes)  # type: ignore[arg-type]
 
 
 def caught_by_swarm(table: Protocol, seeds: range) -> str:

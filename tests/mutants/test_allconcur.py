@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.protocols import lcr, protocol
 from amcast.protocols.allconcur import allconcur, allconcur_plus, allgather, overlay, rounds
 from amcast.protocols.allconcur import membership as joining

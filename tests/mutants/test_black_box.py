@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.protocols import protocol
 from amcast.protocols.black_box import fastcast, ft_skeen, multi_paxos, paxos_amcast, replicated_log
 from amcast.protocols.parts import collection, leader_candidate

@@ -3,7 +3,7 @@
 import pytest
 
 from amcast.claims import optimistic as claims_oam
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.protocols import protocol
 from amcast.protocols.black_box import replicated_log
 from amcast.protocols.optimistic import baseline, log_learners, optimistic, senders_to, wait_window

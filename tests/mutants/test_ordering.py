@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.protocols import protocol
 from amcast.protocols.ordering import causal, fifo
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace

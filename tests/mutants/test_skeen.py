@@ -2,7 +2,7 @@
 
 import pytest
 
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.protocols import protocol, skeen
 from tests.mutants import Mutant, caught_by_swarm, load, mutant, replace
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.protocols import protocol
 from amcast.protocols.parts import collection, leader_candidate
 from amcast.protocols.white_box import messages as white_box_messages

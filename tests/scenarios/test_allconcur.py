@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 
 from amcast.checks import check
-from amcast.core.process import Protocol
-from amcast.protocols import protocol
-from amcast.protocols.allconcur.broadcasts import BROADCASTS
+from amcast.core.protocol import Protocol
+from amcast.protocols import PROTOCOLS
 from amcast.protocols.allconcur.digraphs import reliable_digraph
 from amcast.sim.choices import Recorded
 from amcast.sim.script import NEVER, Script
 from tests.scenarios.golden import compare
 
-UNDER_TEST: dict[str, Protocol] = {name: protocol(name) for name in BROADCASTS}
+UNDER_TEST: dict[str, Protocol] = {name: row for name, row in PROTOCOLS.items() if row.broadcast}
 Build = Callable[[Protocol], Script]
 SCENARIOS: dict[str, tuple[str, Build]] = {}
 STALLS = ("allconcur_ea_halves",)  # nobody has a majority
@@ -401,9 +400,9 @@ def allconcur_plus_all_at_once(table: Protocol) -> Script:
     for later in range(25):
         s = Script(table, (8,), spare=2, heartbeat=5)
         s.at(1, lambda s=s: s.multicast("g0/1", 0))  # type: ignore[misc]
-        s.at(5, lambda s=s: s.tell("g0/6", lambda process, now: process.join_group(now)))  # type: ignore[misc]
-        s.at(5 + later / 2, lambda s=s: s.tell("g0/7", lambda process, now: process.join_group(now)))  # type: ignore[misc]
-        s.at(5 + later / 3, lambda s=s: s.tell("g0/0", lambda process, now: process.leave_group(now)))  # type: ignore[misc]
+        s.at(5, lambda s=s: s.join_group("g0/6"))  # type: ignore[misc]
+        s.at(5 + later / 2, lambda s=s: s.join_group("g0/7"))  # type: ignore[misc]
+        s.at(5 + later / 3, lambda s=s: s.leave_group("g0/0"))  # type: ignore[misc]
         s.at(150, lambda s=s: s.multicast("g0/7", 0))  # type: ignore[misc]
         s.run()
         assert not s.world.up(0)

@@ -9,7 +9,7 @@ import pytest
 
 from amcast.checks import check
 from amcast.checks.termination import NOTHING_DUE
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.protocols import protocol
 from amcast.protocols.black_box.ft_skeen import GTS
 from amcast.protocols.black_box.replicated_log import LEADER

@@ -10,7 +10,7 @@ import pytest
 
 from amcast.checks import check
 from amcast.checks.termination import NOTHING_DUE
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.protocols import protocol
 from amcast.protocols.optimistic.baseline import Options
 from amcast.sim.faults import Reconfigure

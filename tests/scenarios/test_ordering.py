@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from amcast.checks import check
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.protocols import protocol
 from amcast.sim.script import NEVER, Script
 from tests.scenarios.golden import compare

@@ -4,7 +4,9 @@ from typing import ClassVar
 
 import pytest
 
-from amcast.core.process import Effects, Params, Process, Protocol
+from amcast.core.capabilities import Durable
+from amcast.core.process import Effects, Params, Process
+from amcast.core.protocol import Protocol
 from amcast.core.topology import Topology, message_id
 from amcast.core.trace import ListRecorder
 from amcast.core.wire import AppMessage, Message
@@ -34,7 +36,7 @@ class Number(Message):
         self.n = n
 
 
-class Counter(Process):
+class Counter(Process, Durable):
     """Sends its next number to everybody each millisecond, keeps what it hears, makes each number durable."""
 
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
@@ -67,7 +69,7 @@ class Counter(Process):
 
 
 def world(network: Network | None = None, replicas: int = 3, costs: Costs | None = None, seed: int = 1) -> World:
-    table = Protocol("counter", "", Counter, Counter, "", "", "", (Number,))
+    table = Protocol(name="counter", title="", replica=Counter, client=Counter, messages=(Number,))
     topology = Topology((replicas,), 0)
     return World(table, topology, network or Constant(MS), Seeded(seed), costs=costs, skew=[0] * replicas)
 
@@ -225,7 +227,7 @@ def test_sites_have_their_own_delays() -> None:
 
 
 def test_a_skewed_clock_shifts_what_a_process_sees() -> None:
-    table = Protocol("counter", "", Counter, Counter, "", "", "", (Number,))
+    table = Protocol(name="counter", title="", replica=Counter, client=Counter, messages=(Number,))
     w = World(table, Topology((2,)), Constant(MS), Seeded(1), skew=[0, 40 * MS])
     w.run()
     assert times(w, 1, 0)[0] == 42
@@ -247,7 +249,7 @@ def test_a_message_to_oneself_is_an_event_of_its_own_without_delay() -> None:
             self.send((self.pid,), Number(1))
             self.heard.append((self.now, -1, 0))
 
-    table = Protocol("selfish", "", Selfish, Selfish, "", "", "", (Number,))
+    table = Protocol(name="selfish", title="", replica=Selfish, client=Selfish, messages=(Number,))
     w = World(table, Topology((2,)), Constant(MS), Seeded(1), recorder=ListRecorder(full=True))
     w.run()
     process = w.processes[0]

@@ -9,9 +9,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from amcast.core.protocol import Protocol
 from amcast.core.trace import Event
-
-MAY_REFUSE = ("baseline", "optimistic")
 
 
 @dataclass(frozen=True)
@@ -39,13 +38,13 @@ def without_refused(events: list[Event]) -> list[Event]:
     return [e for e in events if e.message not in gone or e.message is None] if gone else events
 
 
-def wrong_refusal(protocol: str, events: Sequence[Event]) -> str:
+def wrong_refusal(protocol: Protocol, events: Sequence[Event]) -> str:
     """Say in one line which refusal has no reason in the trace; empty if all have one."""
     rows = [event for event in events if is_refusal(event)]
     if not rows:
         return ""
-    if protocol not in MAY_REFUSE:
-        return f"{rows[0].process} refused {rows[0].message}: {protocol} never refuses a message"
+    if not protocol.reconfigures:
+        return f"{rows[0].process} refused {rows[0].message}: {protocol.name} never refuses a message"
     multicasts = {event.message: event for event in events if event.kind == "multicast"}
     delivered = {event.message: event.process for event in events if event.kind == "deliver"}
     changes: dict[str, list[Change]] = {}
@@ -84,44 +83,12 @@ def changes_of(event: Event) -> list[Change]:
     ]
 
 
-# What share of the multicasts somebody must deliver, in percent: five or more below the least that any 50 of 600 seeds
-# in a row delivered (skeen 98.7, optimistic 89.7, allconcur_plus_ea 72.9). The rest was lost with its sender, refused
-# by Baseline and Optimistic, or multicast in the wild weather of the last two.
-LEAST_DELIVERED = {
-    "skeen": 93,
-    "white_box": 94,
-    "ft_skeen": 94,
-    "ft_skeen_eager": 94,
-    "fastcast": 94,
-    "fastcast_eager": 94,
-    "multi_paxos": 92,
-    "paxos_amcast": 94,
-    "baseline": 85,
-    "optimistic": 84,
-    "fifo": 90,
-    "causal": 90,
-    "causal_stable": 85,
-    "allgather": 100,  # nothing goes wrong in its seeds
-    "lcr": 90,
-    "allconcur": 92,
-    "allconcur_plus": 90,
-    "allconcur_plus_uniform": 90,
-    "allconcur_plus_rerun": 90,
-    "allconcur_plus_merge": 90,
-    "allconcur_ea": 65,
-    "allconcur_plus_ea": 60,
-}
-OTHERS = 50  # a protocol that was not measured
 ENOUGH = 50  # seeds: fewer may be bad luck
 
 
-def least_delivered(protocol: str) -> int:
-    return LEAST_DELIVERED.get(protocol, OTHERS)
-
-
-def too_few_delivered(protocol: str, seeds: int, multicasts: int, delivered: int) -> str:
+def too_few_delivered(protocol: Protocol, seeds: int, multicasts: int, delivered: int) -> str:
     """Say that less was delivered than the protocol delivers in any weather; empty if not, or if the seeds are few."""
-    least = least_delivered(protocol)
+    least = protocol.least_delivered
     if seeds < ENOUGH or 100 * delivered >= least * multicasts:
         return ""
     return f"only {100 * delivered / multicasts:.1f} % of the multicasts were delivered, expected at least {least} %"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from amcast.claims.scenario import Scenario, Script, deltas
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.protocols.allconcur.digraphs import diameter, g_s, is_connected, least_degree
 from amcast.protocols.allconcur.messages import Eon
 from amcast.protocols.allconcur.overlay import tracking

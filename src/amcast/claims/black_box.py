@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from amcast.claims.measures import collision_free, convoy, latencies, message_count, outsiders
 from amcast.claims.scenario import Scenario, Script, deltas
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 
 OPTIMISTIC = "Optimistic Atomic Multicast"
 ALLCONCUR_PLUS = "AllConcur+"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from amcast.checks import check
 from amcast.claims.scenario import Script, deltas
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 
 
 def replicas_of(table: Protocol) -> int:

@@ -5,7 +5,8 @@ from itertools import pairwise
 
 from amcast.checks import check
 from amcast.claims.scenario import Scenario, Script, count_run, deltas
-from amcast.core.process import Params, Protocol
+from amcast.core.process import Params
+from amcast.core.protocol import Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import ListRecorder
 from amcast.protocols.optimistic.baseline import Options

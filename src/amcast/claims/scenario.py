@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from amcast.checks.evidence import Evidence, total
 from amcast.checks.history import histories
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.core.trace import ListRecorder
 from amcast.sim.script import Script as AnyScript
 

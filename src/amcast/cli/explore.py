@@ -13,7 +13,7 @@ from amcast.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from amcast.core.process import Protocol
+    from amcast.core.protocol import Protocol
     from amcast.explorer.exploration import Exploration
     from amcast.explorer.scope import Scope
 

@@ -12,7 +12,7 @@ from typer import Argument, Context
 from amcast.errors import UsageError
 
 if TYPE_CHECKING:
-    from amcast.core.process import Protocol
+    from amcast.core.protocol import Protocol
     from amcast.runtime.config import ClusterConfig
 
 CLUSTER = "Its folder, or its cluster.toml."

@@ -35,11 +35,12 @@ def swarm(
 
     Exit code 1 if something is violated, or too few messages are delivered; 3 if no seed could be judged.
     """
-    name = protocol_named(protocol).name
+    table = protocol_named(protocol)
+    name = table.name
     from amcast.swarm.tally import Tally, describe, document, result_line
 
     refuse_used_folder(out, force)
-    tally = Tally(seeds)
+    tally = Tally(table, seeds)
     console = report_console()
     with progress_bar("{task.completed:,.0f}/{task.total:,.0f} seeds", "{task.fields[found]}") as bar:
         task = bar.add_task(name, total=seeds, found="")
@@ -54,10 +55,10 @@ def swarm(
     if tally.interrupted:
         complain(f"interrupted after {tally.done:,} of {count(seeds, 'seed')}")
     if as_json:
-        print_json(document(name, first_seed, tally))
+        print_json(document(first_seed, tally))
     else:
-        console.print(result_line(name, first_seed, tally), soft_wrap=True)
-    return 130 if tally.interrupted else tally.exit_code(name)
+        console.print(result_line(first_seed, tally), soft_wrap=True)
+    return 130 if tally.interrupted else tally.exit_code()
 
 
 def results(protocol: str, seeds: range, jobs: int, tally: "Tally") -> "Iterator[Outcome]":

@@ -1,18 +1,18 @@
 """The one interface between protocols and drivers: a `Process` takes events in and puts `Effects` out.
 
-A protocol is a subclass that overrides the `on_…` hooks. It does no I/O, has no clock of its own and draws no random
-number; what it wants done it appends to `out`, an `Effects` that the driver owns and empties when it likes. A driver
-acts on effects in this order: make `records` durable, transmit `sends`, start `timers`, hand over `deliveries`. Records
-that are not `urgent` may become durable later, in order: nobody would notice their loss but the process itself.
+A protocol is a subclass that overrides the `on_…` hooks. What only some protocols can do, such as coming back from a
+disk, is a class of `core/capabilities.py` that they inherit besides. A process does no I/O, has no clock of its own and
+draws no random number; what it wants done it appends to `out`, an `Effects` that the driver owns and empties when it
+likes. A driver acts on effects in this order: make `records` durable, transmit `sends`, start `timers`, hand over
+`deliveries`. Records that are not `urgent` may become durable later, in order: nobody would notice their loss but the
+process itself.
 """
 
-from collections.abc import Callable
 from typing import final
 
 from mypy_extensions import mypyc_attr
 
 from amcast.core.order import BOTTOM
-from amcast.core.requests import REQUESTS
 from amcast.core.topology import Mid, Topology
 from amcast.core.wire import AppMessage, Message
 
@@ -134,55 +134,15 @@ class Process:
         self.now = now
         self.on_multicast(m)
 
-    def recover(self, now: int, records: list[bytes]) -> None:
-        self.now = now
-        self.on_recover(records)
-
-    def absent(self, now: int, pid: int) -> int:
-        """A member of this group lost what it knew: count on nothing that it said. What it must be told to `rejoin`."""
-        self.now = now
-        return self.on_absent(pid)
-
-    def rejoin(self, now: int, records: list[bytes], floor: int) -> None:
-        """Start without what this process knew, from a snapshot that another member of its group took after all of them
-        were told that this one is `absent`; `floor` is the highest of what they said."""
-        self.now = now
-        self.on_rejoin(records, floor)
-
     def abandon(self, now: int, mid: Mid) -> None:
         """At a client: this multicast was refused, and nobody will deliver it."""
         self.now = now
         self.on_abandon(mid)
 
-    def reconfigure(self, now: int, join: bool, h: int) -> None:
-        """The group of this process wants to send to group h, or not any more."""
+    def disconnect(self, now: int) -> None:
+        """At a client: a connection broke, and what was asked through it may be lost."""
         self.now = now
-        self.on_reconfigure(join, h)
-
-    def suspect(self, now: int) -> None:
-        """A suspicion of the current leader: spurious in a replica (fault injection), a lost connection in a client."""
-        self.now = now
-        self.on_suspect()
-
-    def detect(self, now: int, pid: int, suspected: bool) -> None:
-        """What a failure detector says of another process, besides what the protocol's own one finds out."""
-        self.now = now
-        self.on_detect(pid, suspected)
-
-    def change_members(self, now: int, members: tuple[int, ...]) -> None:
-        """Let these processes be the members from some moment on, which all agree on."""
-        self.now = now
-        self.on_change_members(members)
-
-    def join_group(self, now: int) -> None:
-        """Become a member: for a process that is none yet."""
-        self.now = now
-        self.on_join_group()
-
-    def leave_group(self, now: int) -> None:
-        """Let the others go on without this process, and stop when they agree."""
-        self.now = now
-        self.on_leave_group()
+        self.on_disconnect()
 
     # What protocols override.
 
@@ -201,46 +161,16 @@ class Process:
     def on_abandon(self, mid: Mid) -> None:
         pass
 
-    def on_recover(self, records: list[bytes]) -> None:
+    def on_disconnect(self) -> None:
         pass
-
-    def on_absent(self, pid: int) -> int:
-        return BOTTOM
-
-    def on_rejoin(self, records: list[bytes], floor: int) -> None:
-        raise NotImplementedError(f"{type(self).__name__} cannot come back without what it knew")
-
-    def on_reconfigure(self, join: bool, h: int) -> None:
-        raise NotImplementedError(f"in {type(self).__name__} everybody sends to everybody")
-
-    def on_suspect(self) -> None:
-        pass
-
-    def on_detect(self, pid: int, suspected: bool) -> None:
-        pass
-
-    def on_change_members(self, members: tuple[int, ...]) -> None:
-        raise NotImplementedError(f"{type(self).__name__} has fixed members")
-
-    def on_join_group(self) -> None:
-        raise NotImplementedError(f"{type(self).__name__} has fixed members")
-
-    def on_leave_group(self) -> None:
-        raise NotImplementedError(f"{type(self).__name__} has fixed members")
-
-    def on_observe(self, monitor: object) -> None:
-        """Report to the observer of a checked run, made by `Protocol.monitor`."""
-
-    def on_supply(self, supply: Supply) -> None:
-        """Broadcast in every round as long as there is a supply of messages. Only for protocols with rounds."""
-
-    def snapshot(self) -> list[bytes]:
-        """Records from which `recover` rebuilds what this process must not forget, instead of all so far."""
-        return []
 
     def idle(self) -> bool:
         """Nothing is unfinished here, so far as this process knows."""
         return True
+
+    def unready(self) -> str:
+        """Say why this process cannot serve yet; empty if it can."""
+        return ""
 
     def condition(self) -> dict[str, object]:
         """Facts for people who look at a running process."""
@@ -266,59 +196,3 @@ class Process:
 
     def note(self, kind: str, detail: str = "") -> None:
         self.out.notes.append((kind, detail))
-
-
-Factory = Callable[[int, Topology, Params, Effects], Process]
-
-
-@final
-class Protocol:
-    """A row of the table of protocols."""
-
-    def __init__(
-        self,
-        name: str,
-        title: str,
-        replica: Factory,
-        client: Factory,
-        order: str,
-        tolerates: str,
-        latency: str,
-        messages: tuple[type[Message], ...],
-        packed: tuple[Message, ...] = (),
-        elects: bool = False,
-        single_replica: bool = False,
-        single_group: bool = False,
-        genuine: bool = True,
-        durable: bool = False,
-        guesses: bool = False,
-        monitor: Callable[[Topology], object] | None = None,
-        broadcast: bool = False,
-        detector: str = "",
-        reliable_links: bool = False,
-        uniform: bool = True,
-        joins: bool = False,
-        requests: tuple[type[Message], ...] = (),
-    ) -> None:
-        self.name = name
-        self.title = title
-        self.replica = replica
-        self.client = client
-        self.order = order
-        self.tolerates = tolerates
-        self.latency = latency
-        self.messages = messages
-        self.packed = packed  # one message of each class that packs itself
-        self.elects = elects  # has leaders, so that crashes and spurious suspicions mean something
-        self.single_replica = single_replica  # groups are single reliable processes
-        self.single_group = single_group  # atomic broadcast: there is one group
-        self.genuine = genuine  # only senders and destinations of a message have work with it
-        self.durable = durable  # replicas can come back from their records
-        self.guesses = guesses  # delivers optimistically, before the order is known
-        self.monitor = monitor  # makes the observer of a run's global invariants
-        self.broadcast = broadcast  # one group, of any size, whose members multicast
-        self.detector = detector  # the failure detector that it needs: "P", "◇P" or "Θ"
-        self.reliable_links = reliable_links  # counts on it that what was sent before a crash arrives
-        self.uniform = uniform  # what a process delivers before it crashes counts for the others
-        self.requests = requests or REQUESTS  # what a replica takes from a client of a cluster
-        self.joins = joins  # processes may become members, and leave, while it runs

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from amcast.core.process import Effects, Params, Process, Protocol
+from amcast.core.capabilities import Detecting, Durable, Dynamic, Electing, Observed, Reconfigurable
+from amcast.core.process import Effects, Params, Process
+from amcast.core.protocol import Protocol
 from amcast.core.requests import NOBODY
 from amcast.core.topology import Mid, Topology, message_id, sender_of
 from amcast.core.wire import AppMessage, Message
@@ -110,10 +112,8 @@ class Actor:
         self.suspects: list[int] = []  # those that it suspects because of a move
 
     def made(self) -> Process:
-        protocol, topology = self.setting.protocol, self.setting.topology
-        role = protocol.replica if self.pid < topology.replicas else protocol.client
-        process: Process = role(self.pid, topology, self.setting.params, self.out)
-        if self.monitor is not None:
+        process = self.setting.protocol.make(self.pid, self.setting.topology, self.setting.params, self.out)
+        if self.monitor is not None and isinstance(process, Observed):
             process.on_observe(self.monitor)
         return process
 
@@ -139,14 +139,17 @@ class Actor:
             self.fire(str(happening[1]), step)
         elif what == "suspect":
             self.elections -= 1
-            process.suspect(self.now)
+            if isinstance(process, Electing):
+                process.suspect(self.now)
             self.drain(step)
         elif what == "reconfigure":
             wish, group = self.changes.pop(0)
             if wish == "members":
                 names = self.setting.topology.pid
+                assert isinstance(process, Dynamic), "a scope of members that change"
                 process.change_members(self.now, tuple([names(name) for name in group.split(",")]))
             else:
+                assert isinstance(process, Reconfigurable), "a scope of groups that join and leave"
                 process.reconfigure(self.now, wish == "join", int(group[1:]))
             self.drain(step)
         elif what == "detect" or what == "trust":
@@ -162,6 +165,7 @@ class Actor:
         elif what == "snapshot":
             self.snapshots -= 1
             self.sync(step)
+            assert isinstance(process, Durable), "a scope with snapshots"
             self.durable = process.snapshot()
         elif what == "restart":
             self.restart(step)
@@ -186,6 +190,7 @@ class Actor:
             self.suspects.append(other)
         else:
             self.suspects.remove(other)
+        assert isinstance(self.process, Detecting), "a scope of suspicions"
         self.process.detect(self.now, other, suspected)
 
     def hear_oneself(self, step: Step) -> None:
@@ -220,6 +225,7 @@ class Actor:
         self.restarts -= 1
         self.write(step, ("restart", NOBODY, None))
         self.process = self.made()
+        assert isinstance(self.process, Durable), "a scope with restarts"
         self.process.recover(self.now, list(self.durable))
         self.out.deliveries.clear()  # made before the crash, and written then
         self.drain(step)

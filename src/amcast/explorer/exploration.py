@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from amcast.checks import check
 from amcast.checks.evidence import NOTHING, Evidence
 from amcast.checks.verdict import Status
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.core.trace import ListRecorder, Recorder
 from amcast.errors import PropertyViolation
 from amcast.explorer.actor import Setting

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from amcast.checks import check
 from amcast.checks.evidence import Evidence
 from amcast.checks.refusals import without_refused, wrong_refusal
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.core.topology import Mid, message_id, sender_of
 from amcast.core.trace import Event, ListRecorder
 from amcast.core.tracer import Tracer
@@ -21,8 +21,7 @@ EVERYTHING = "everything is delivered everywhere"
 
 def safety_of(table: Protocol) -> list[str]:
     """Return what must hold at every moment, by what the protocol promises."""
-    order = [name for word, name in (("total", "order"), ("fifo", "fifo"), ("causal", "causal")) if word in table.order]
-    return ["integrity", "validity", *order]
+    return ["integrity", "validity", *["order" if order == "total" else order for order in table.orders]]
 
 
 class Properties:
@@ -134,7 +133,7 @@ class Properties:
 
     def judge(self, events: list[Event], properties: list[str]) -> int:
         """Raise PropertyViolation if one of these does not hold; else return how many pairs were compared."""
-        if wrong := wrong_refusal(self.setting.protocol.name, events):
+        if wrong := wrong_refusal(self.setting.protocol, events):
             raise PropertyViolation("refusal", wrong)
         events = without_refused(events)
         if not self.uniform:  # what a process delivered that crashed later does not count

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.core.topology import Mid
 from amcast.errors import PropertyViolation
 from amcast.explorer.actor import Setting, Step
@@ -93,7 +93,7 @@ class Replay:
     def state(self, number: int, process: str) -> dict[str, Variable]:
         """Return the variables of a process after so many moves."""
         pid = self.topology.pid(process)
-        return variables(self.run_to(number).actors[pid].process, self.topology, self.table.name)
+        return variables(self.run_to(number).actors[pid].process, self.topology, self.table.paper_names)
 
     def changes(self, number: int, process: str) -> list[tuple[Variable | None, Variable | None]]:
         """Return what the last of so many moves changed at a process: before and after."""

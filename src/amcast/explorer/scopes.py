@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.errors import UsageError
 from amcast.explorer.scope import Scope
 
@@ -119,13 +119,13 @@ def scopes_of(table: Protocol) -> dict[str, Scope]:
         scopes = BROADCAST + (DETECTED if table.detector else ()) + (SUSPICIOUS if table.detector == "◇P" else ())
         if table.name == "allconcur_ea":
             scopes += PAIR
-    elif "total" not in table.order:
-        scopes = OPEN + (BLIND if table.name != "causal" else ())  # causal: an error of the paper, see causal.py
+    elif "total" not in table.orders:
+        scopes = OPEN + (() if table.blocks else BLIND)
     if table.durable:
         scopes += DURABLE
-    if table.name in ("baseline", "optimistic"):
+    if table.reconfigures:
         scopes += RECONFIGURABLE
-    if table.name == "optimistic":
+    if table.guesses:
         scopes = tuple(with_time(scope) if scope.name in ("conflict", "cycle", "client-crash") else scope
                        for scope in scopes)  # fmt: skip
     return {scope.name: scope for scope in scopes}

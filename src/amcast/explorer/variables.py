@@ -17,21 +17,6 @@ TIMESTAMPS = frozenset(
 )
 BALLOTS = frozenset("ballot cballot seen_ballot refused rejoin_above bal b promised accepted_in".split())
 
-# Attribute -> the paper's name, for what is called otherwise there. Attributes that no paper has are left blank.
-GOTSMAN = {
-    "clock": "clock",
-    "phase": "Phase[m]",
-    "lts": "LocalTS[m]",
-    "gts": "GlobalTS[m]",
-    "delivered": "Delivered[m]",
-    "proposals": "LocalTS of PROPOSE or ACCEPT",
-    "bal": "Bal of ACCEPT",
-    "status": "status",
-    "cballot": "cballot",
-    "ballot": "ballot",
-    "max_delivered_gts": "max_delivered_gts",
-    "cur_leader": "Cur_leader",
-}
 VALUES = {
     "phase": ("START", "PROPOSED", "ACCEPTED", "COMMITTED"),
     "status": ("FOLLOWER", "LEADER", "RECOVERING"),
@@ -45,9 +30,8 @@ class Variable:
     paper: str = ""
 
 
-def variables(process: Process, topology: Topology, protocol: str) -> dict[str, Variable]:
+def variables(process: Process, topology: Topology, paper: Mapping[str, str]) -> dict[str, Variable]:
     """Return the variables by name. What a process knows of a message has a row each, such as `entries[c0:0].lts`."""
-    paper = GOTSMAN if protocol in ("skeen", "white_box") else {}
     found: dict[str, Variable] = {}
 
     def add(path: str, name: str, value: object) -> None:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.errors import UsageError
 from amcast.runtime.config import ClusterConfig, load_config
 from amcast.runtime.storage import Storage

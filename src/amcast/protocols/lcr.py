@@ -16,11 +16,13 @@ at most one is ever complete. A view is complete when all its members have ackno
 
 from typing import ClassVar, Final, final
 
+from amcast.core.capabilities import Detecting
 from amcast.core.process import Effects, Params
+from amcast.core.protocol import Protocol
 from amcast.core.requests import Multicast, Reply
 from amcast.core.topology import Mid, Topology
 from amcast.core.wire import AppMessage, Message
-from amcast.protocols.allconcur.rounds import RoundServer
+from amcast.protocols.allconcur.rounds import RoundClient, RoundServer
 from amcast.protocols.parts.failure_detectors import ALIVE, Alive, FailureDetector
 
 
@@ -102,7 +104,7 @@ def precedes(a: Ring, b: Ring) -> bool:
 
 
 @final
-class Lcr(RoundServer):
+class Lcr(RoundServer, Detecting):
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
         self.members = topology.groups[self.g0]  # of the view in which the ring works
@@ -281,8 +283,27 @@ class Lcr(RoundServer):
     def idle(self) -> bool:
         return not self.queue and not self.pending and not self.target
 
+    def unready(self) -> str:
+        return self.detector.waits()
+
     def condition(self) -> dict[str, object]:
-        return {"role": "member", "members": len(self.members), "waits": self.detector.waits()}
+        return {"role": "member", "members": len(self.members), "waits": self.unready()}
 
     def footprint(self) -> int:
         return super().footprint() + len(self.pending) + len(self.early)
+
+
+ROW: Final[Protocol] = Protocol(
+    name="lcr",
+    title="LCR",
+    replica=Lcr,
+    client=RoundClient,
+    tolerates="any number of crashes, with P",
+    latency="2(n - 1)",
+    messages=MESSAGES,
+    single_group=True,
+    reliable_links=True,
+    detector="P",
+    bears=lambda n: n - 1,
+    least_delivered=90,
+)

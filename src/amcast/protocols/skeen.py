@@ -14,6 +14,7 @@ from librt.strings import BytesWriter
 
 from amcast.core.order import DeliveryQueue, Slot, time_of, timestamp
 from amcast.core.process import Effects, Params, Process
+from amcast.core.protocol import Protocol
 from amcast.core.requests import NOBODY, NOTHING, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
@@ -144,3 +145,34 @@ class SkeenClient(Process):
 
     def idle(self) -> bool:
         return not self.silent
+
+
+PAPER_NAMES: Final = {  # of Gotsman et al., for what is called otherwise there; White-Box shares them
+    "clock": "clock",
+    "phase": "Phase[m]",
+    "lts": "LocalTS[m]",
+    "gts": "GlobalTS[m]",
+    "delivered": "Delivered[m]",
+    "proposals": "LocalTS of PROPOSE or ACCEPT",
+    "bal": "Bal of ACCEPT",
+    "status": "status",
+    "cballot": "cballot",
+    "ballot": "ballot",
+    "max_delivered_gts": "max_delivered_gts",
+    "cur_leader": "Cur_leader",
+}
+
+ROW: Final[Protocol] = Protocol(
+    name="skeen",
+    title="Skeen's protocol",
+    replica=Skeen,
+    client=SkeenClient,
+    tolerates="no failure; every group is one process",
+    latency="2δ, worst 4δ",
+    messages=MESSAGES,
+    packed=PACKED,
+    single_replica=True,
+    blocks=True,
+    least_delivered=93,
+    paper_names=PAPER_NAMES,
+)

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 from amcast.core.application import Delivery, delivery
-from amcast.core.process import Protocol
+from amcast.core.protocol import Protocol
 from amcast.core.requests import NOBODY
 from amcast.core.topology import Mid, message_id, seq_of
 from amcast.errors import AmcastError, MulticastFailed, OutcomeUnknown, PeerError, UsageError, WireError
@@ -258,7 +258,7 @@ class Client:
     def _disconnected(self) -> None:
         """Whoever was asked may be gone: ask everybody."""
         if not self._closed and self._engine.open:
-            self._engine.suspect(time.monotonic_ns())
+            self._engine.disconnect(time.monotonic_ns())
             self._schedule()
 
     # Reads

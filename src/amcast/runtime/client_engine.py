@@ -8,7 +8,8 @@ from typing import Final, final
 
 from librt.strings import BytesWriter
 
-from amcast.core.process import Effects, Params, Protocol
+from amcast.core.process import Effects, Params
+from amcast.core.protocol import Protocol
 from amcast.core.requests import ANSWERS, NOBODY, Hint, Reply, codec_of
 from amcast.core.topology import Mid, Topology, message_id, seq_of
 from amcast.core.wire import MOST_IN_BATCH, AppMessage, Reader, joined, split
@@ -59,7 +60,7 @@ class ClientEngine:
         self, protocol: Protocol, session: int, topology: Topology, params: Params, alone: bool = False, first: int = 0
     ) -> None:
         self.out = Effects()
-        self.process = protocol.client(session, topology, params, self.out)
+        self.process = protocol.make(session, topology, params, self.out)
         self._groups = len(topology.groups)
         self._group_of = topology.group_of
         self._requests = codec_of(protocol.requests, self._groups)
@@ -139,8 +140,8 @@ class ClientEngine:
     def timer(self, now: int, name: str) -> None:
         self.process.timer(now, name)
 
-    def suspect(self, now: int) -> None:
-        self.process.suspect(now)
+    def disconnect(self, now: int) -> None:
+        self.process.disconnect(now)
 
     def abandon(self, now: int, mid: Mid) -> list[object]:
         """Drop a batch that was refused; return those who wait for it."""

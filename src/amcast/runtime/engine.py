@@ -9,7 +9,9 @@ from typing import Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
 
-from amcast.core.process import Effects, Params, Protocol
+from amcast.core.capabilities import Durable
+from amcast.core.process import Effects, Params
+from amcast.core.protocol import Protocol
 from amcast.core.requests import ANSWERS, Reply, Request, codec_of
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import (
@@ -47,7 +49,7 @@ class Tick:
 class Engine:
     def __init__(self, protocol: Protocol, pid: int, topology: Topology, params: Params) -> None:
         self.out = Effects()
-        self.process = protocol.replica(pid, topology, params, self.out)
+        self.process = protocol.make(pid, topology, params, self.out)
         self.codec = Codec(protocol.messages, protocol.packed, len(topology.groups))
         self.pid = pid
         self._members = topology.replicas
@@ -63,9 +65,11 @@ class Engine:
         if records is None:
             self.process.start(now)
         else:
+            assert isinstance(self.process, Durable)
             self.process.recover(now, records)
 
     def rejoin(self, now: int, records: list[bytes], floor: int) -> None:
+        assert isinstance(self.process, Durable)
         self.process.rejoin(now, records, floor)
 
     def receive(self, now: int, sender: int, batch: bytes) -> int:

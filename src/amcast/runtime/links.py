@@ -12,7 +12,7 @@ from collections import deque
 from ssl import SSLContext
 from typing import Final, Protocol, cast
 
-from amcast.core.process import Protocol as Row
+from amcast.core.protocol import Protocol as Row
 from amcast.errors import LostMessages, PeerError, WireError
 from amcast.runtime import frames, greeting
 from amcast.runtime.config import Member

@@ -27,7 +27,8 @@ from typing import Final
 import msgspec
 
 from amcast.core.application import Speculator, StateMachine, delivery
-from amcast.core.process import Protocol
+from amcast.core.capabilities import Durable, Dynamic
+from amcast.core.protocol import Protocol
 from amcast.core.requests import Request
 from amcast.core.wire import AppMessage, joined
 from amcast.errors import AmcastError, StorageFailure, UsageError, WireError
@@ -182,7 +183,9 @@ class Node:
         elif not self._leaving:
             self._leaving = True
             self.log.info("leaving")
-            self.engine.process.leave_group(time.monotonic_ns())
+            process = self.engine.process
+            assert isinstance(process, Dynamic)
+            process.leave_group(time.monotonic_ns())
             self._schedule()
 
     async def _say_goodbye(self) -> None:
@@ -235,7 +238,7 @@ class Node:
             self._start_from_disk()
         else:
             self.engine.start(time.monotonic_ns(), None)
-            if config.is_spare(self.me):
+            if config.is_spare(self.me) and isinstance(self.engine.process, Dynamic):
                 self.engine.process.join_group(time.monotonic_ns())
             if config.app == "ledger":
                 self.durability.open_history()
@@ -310,9 +313,16 @@ class Node:
         """Take note that a member of this group lost its disk; return the ballot above which it may take part again."""
         if self.config.topology.group_of[pid] != self.me.group:
             raise WireError(f"a member of another group than {self.group_names[self.me.group]}")
-        if self.engine.process.condition().get("role") == "joining":
+        process = self._durable()
+        if process.rejoining():
             raise WireError(f"{self.me.name} lost its disk as well")
-        return self.engine.process.absent(time.monotonic_ns(), pid)
+        return process.absent(time.monotonic_ns(), pid)
+
+    def _durable(self) -> Durable:
+        """Return the process, for what only a peer with the same file asks of it."""
+        if not isinstance(self.engine.process, Durable):
+            raise WireError(f"a replica of {self.protocol.name} that stops is lost for good")
+        return self.engine.process
 
     def snapshot(self) -> Snapshot:
         """Return protocol, application, answers and position together.
@@ -320,7 +330,7 @@ class Node:
         They are one cut only where nothing is handled and not yet applied, as at the end of `flush`.
         """
         app = self.app.snapshot() if self.app is not None else b""
-        return Snapshot(self.history.end, self.engine.process.snapshot(), app, self.results.rows())
+        return Snapshot(self.history.end, self._durable().snapshot(), app, self.results.rows())
 
     def _restore(self, data: bytes) -> Snapshot:
         snapshot = Snapshot.decode(data)
@@ -331,7 +341,7 @@ class Node:
 
     def state_from(self, position: int) -> bytes:
         """Return, for a member that lost its disk, our state, and the rows before it from a position on."""
-        if self.engine.process.condition().get("role") == "joining":
+        if self._durable().rejoining():
             raise WireError(f"{self.me.name} is joining itself")
         snapshot = self.snapshot().encoded()
         rows: list[bytes] = []
@@ -476,8 +486,8 @@ class Node:
     def readiness(self) -> str | None:
         if not self.ready:
             return "starting"
-        if waits := self.engine.process.condition().get("waits"):
-            return str(waits)
+        if waits := self.engine.process.unready():
+            return waits
         connected = sum(link.connection is not None for link in self.links.values() if link.peer.group == self.me.group)
         if connected + 1 < self.config.topology.quorum(self.me.group):
             return f"connected to {connected} other members of {self.group_names[self.me.group]}: no quorum"

@@ -6,6 +6,7 @@ slow down and partitions come and go; at that moment the network heals for good.
 
 from typing import final
 
+from amcast.core.capabilities import Detecting, Durable, Reconfigurable
 from amcast.core.topology import Topology
 from amcast.core.wire import Message
 from amcast.sim.choices import Choices
@@ -82,7 +83,8 @@ class Rejoin(Action):
 
 
 def is_full_member(world: World, pid: int) -> bool:
-    return world.state[pid] == UP and world.processes[pid].condition().get("role") != "joining"
+    process = world.processes[pid]
+    return world.state[pid] == UP and isinstance(process, Durable) and not process.rejoining()
 
 
 @final
@@ -93,9 +95,10 @@ class Snapshot(Action):
         self.pid = pid
 
     def act(self, world: World) -> None:
-        if world.state[self.pid] == UP and world.params.durable:
+        process = world.processes[self.pid]
+        if world.state[self.pid] == UP and world.params.durable and isinstance(process, Durable):
             world.sync(self.pid)
-            world.disks[self.pid].durable = world.processes[self.pid].snapshot()
+            world.disks[self.pid].durable = process.snapshot()
 
     def __repr__(self) -> str:
         return f"snapshot {self.pid}"
@@ -111,9 +114,7 @@ class Reconfigure(Action):
         self.h = h
 
     def act(self, world: World) -> None:
-        if world.state[self.pid] == UP:
-            world.processes[self.pid].reconfigure(int(world.now + world.skew[self.pid]), self.join, self.h)
-            world.flush(self.pid)
+        world.tell(self.pid, Reconfigurable, lambda process, now: process.reconfigure(now, self.join, self.h))
 
 
 @final
@@ -212,7 +213,7 @@ class Detect(Action):
         self.suspected = suspected
 
     def act(self, world: World) -> None:
-        world.tell(self.pid, lambda process, now: process.detect(now, self.target, self.suspected))
+        world.tell(self.pid, Detecting, lambda process, now: process.detect(now, self.target, self.suspected))
 
     def __repr__(self) -> str:
         return f"{self.pid} {'suspects' if self.suspected else 'trusts'} {self.target}"

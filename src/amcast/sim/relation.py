@@ -1,27 +1,16 @@
 """Variants of Baseline and Optimistic Atomic Multicast, and who sends to whom in their experiments."""
 
-from typing import Any, cast
+from dataclasses import replace
 
-from amcast.core.process import Effects, Params, Process, Protocol
-from amcast.core.topology import Topology
+from amcast.core.protocol import Protocol
 from amcast.protocols.optimistic.baseline import Options
 from amcast.sim.workload import Destinations
 from amcast.sim.world import World
 
 
 def configured(table: Protocol, options: Options) -> Protocol:
-    """The protocol in this variant."""
-
-    def replica(pid: int, topology: Topology, params: Params, out: Effects) -> Process:
-        return cast(Process, cast(Any, table.replica)(pid, topology, params, out, options))
-
-    def client(pid: int, topology: Topology, params: Params, out: Effects) -> Process:
-        return cast(Process, cast(Any, table.client)(pid, topology, params, out, options))
-
-    return Protocol(
-        table.name, table.title, replica, client, table.order, table.tolerates, table.latency, table.messages,
-        table.packed, elects=table.elects, genuine=table.genuine, guesses=table.guesses, monitor=table.monitor,
-    )  # fmt: skip
+    """Return the protocol in this variant."""
+    return replace(table, options=options)
 
 
 class Relation(Destinations):

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from amcast.core.capabilities import Durable
 from amcast.sim.states import CRASHED, DYING, UP
 
 if TYPE_CHECKING:
@@ -26,16 +27,23 @@ def restart(world: "World", pid: int, peer: int) -> None:
     if peer >= 0:
         copy_from(world, pid, peer)
     else:
-        world.processes[pid].recover(int(world.now + world.skew[pid]), list(world.disks[pid].durable))
+        durable(world, pid).recover(int(world.now + world.skew[pid]), list(world.disks[pid].durable))
     world.out.deliveries.clear()  # made before the crash, and recorded then
     world.flush(pid)
+
+
+def durable(world: "World", pid: int) -> Durable:
+    process = world.processes[pid]
+    assert isinstance(process, Durable), f"{type(process).__name__} cannot come back"
+    return process
 
 
 def copy_from(world: "World", pid: int, peer: int) -> None:
     world.sync(peer)
     others = [p for p in world.topology.groups[world.topology.group_of[pid]] if p != pid]
-    floor = max([world.processes[p].absent(int(world.now + world.skew[p]), pid) for p in others])
-    world.processes[pid].rejoin(int(world.now + world.skew[pid]), world.processes[peer].snapshot(), floor)
-    world.disks[pid].replace(world.processes[pid].snapshot())
+    floor = max([durable(world, p).absent(int(world.now + world.skew[p]), pid) for p in others])
+    process = durable(world, pid)
+    process.rejoin(int(world.now + world.skew[pid]), durable(world, peer).snapshot(), floor)
+    world.disks[pid].replace(process.snapshot())
     for m, ts in world.disks[peer].delivered[: world.disks[peer].place]:
         world.on_delivery(pid, m, ts)

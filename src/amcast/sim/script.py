@@ -7,11 +7,14 @@ else takes exactly δ, and a message that is LOST belongs to a sender that crash
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from amcast.core.process import Params, Process, Protocol
+from amcast.core.capabilities import Dynamic
+from amcast.core.process import Params
+from amcast.core.protocol import Protocol
 from amcast.core.topology import Mid, Topology
 from amcast.core.trace import Event, ListRecorder
 from amcast.core.wire import Message
 from amcast.sim.choices import Choices, Seeded
+from amcast.sim.faults import Detect
 from amcast.sim.network import LOST, MILLISECOND, Network
 from amcast.sim.world import World
 
@@ -100,14 +103,18 @@ class Script:
         """The failure detector of this process suspects these, or trusts them again."""
         for target in targets:
             pid = self.topology.pid(target)
-            self.world.tell(self.topology.pid(name), lambda p, now, pid=pid: p.detect(now, pid, suspected))  # type: ignore[misc]
-
-    def tell(self, name: str, what: Callable[[Process, int], None]) -> None:
-        self.world.tell(self.topology.pid(name), what)
+            Detect(self.topology.pid(name), pid, suspected).act(self.world)
 
     def change_members(self, name: str, *members: int) -> None:
         """This process proposes other members."""
-        self.world.tell(self.topology.pid(name), lambda process, now: process.change_members(now, members))
+        pid = self.topology.pid(name)
+        self.world.tell(pid, Dynamic, lambda process, now: process.change_members(now, members))
+
+    def join_group(self, name: str) -> None:
+        self.world.tell(self.topology.pid(name), Dynamic, lambda process, now: process.join_group(now))
+
+    def leave_group(self, name: str) -> None:
+        self.world.tell(self.topology.pid(name), Dynamic, lambda process, now: process.leave_group(now))
 
     def run(self, until: float | None = None) -> None:
         if until is not None:

@@ -4,7 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from amcast.core.process import Params, Protocol
+from amcast.core.process import Params
+from amcast.core.protocol import Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import Recorder
 from amcast.errors import TopologyError, UsageError

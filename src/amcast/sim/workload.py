@@ -4,6 +4,7 @@ from typing import final
 
 from mypy_extensions import mypyc_attr
 
+from amcast.core.capabilities import Rounds
 from amcast.core.process import Supply
 from amcast.core.topology import Mid
 from amcast.core.wire import AppMessage
@@ -136,7 +137,9 @@ class Servers(Workload):
         self.under_way = [0] * servers
         supply = RoundSupply(self, world)
         for server in range(servers):
-            world.processes[server].on_supply(supply)
+            process = world.processes[server]
+            if isinstance(process, Rounds):
+                process.on_supply(supply)
         for server in range(servers):
             self.issue(world, server)
 

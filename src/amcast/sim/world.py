@@ -10,12 +10,14 @@ way and no process knows of unfinished work; or when nothing has moved for so lo
 import gc
 from collections import deque
 from collections.abc import Callable
-from typing import Final, cast, final
+from typing import Final, TypeVar, cast, final
 
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from amcast.core.process import Effects, Params, Process, Protocol
+from amcast.core.capabilities import Electing, Observed
+from amcast.core.process import Effects, Params, Process
+from amcast.core.protocol import Protocol
 from amcast.core.topology import Mid, Topology, message_id
 from amcast.core.trace import Recorder
 from amcast.core.tracer import Tracer
@@ -44,6 +46,8 @@ TIMER: Final[i64] = 2
 WAKE: Final[i64] = 3
 ACTION: Final[i64] = 4
 MANY: Final[i64] = 5  # the same message to several processes, who receive it one after the other
+
+Able = TypeVar("Able")
 
 STALL: Final = 2000  # in δ: longer than any back-off of a protocol
 
@@ -125,9 +129,8 @@ class World:
     # Building
 
     def make_process(self, pid: int) -> Process:
-        role = self.protocol.replica if pid < self.topology.replicas else self.protocol.client
-        process = role(pid, self.topology, self.params, self.out)
-        if self.monitor is not None:
+        process = self.protocol.make(pid, self.topology, self.params, self.out)
+        if self.monitor is not None and isinstance(process, Observed):
             process.on_observe(self.monitor)
         return process
 
@@ -572,14 +575,14 @@ class World:
 
     def suspect(self, pid: int) -> None:
         """A spurious suspicion: this process tries to become leader."""
-        if self.state[pid] == UP:
-            self.processes[pid].suspect(int(self.now + self.skew[pid]))
-            self.flush(pid)
+        self.tell(pid, Electing, lambda process, now: process.suspect(now))
 
-    def tell(self, pid: int, what: Callable[[Process, int], None]) -> None:
-        """A process that is up learns something."""
+    def tell(self, pid: int, kind: type[Able], what: Callable[[Able, int], None]) -> None:
+        """Let a process with this capability, if it is up, learn something at its time."""
         if self.state[pid] == UP:
-            what(self.processes[pid], int(self.now + self.skew[pid]))
+            process = self.processes[pid]
+            assert isinstance(process, kind), f"{type(process).__name__} is not {kind.__name__}"
+            what(process, int(self.now + self.skew[pid]))
             self.flush(pid)
 
     def up(self, pid: int) -> bool:

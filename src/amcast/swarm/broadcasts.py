@@ -10,7 +10,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from amcast.core.process import Params, Protocol
+from amcast.core.capabilities import Dynamic
+from amcast.core.process import Params
+from amcast.core.protocol import Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import Event, Recorder
 from amcast.protocols.allconcur.digraphs import reliable_digraph
@@ -33,7 +35,7 @@ class Notice(Action):
 
     def act(self, world: World) -> None:
         if not world.up(self.target):
-            world.tell(self.pid, lambda process, now: process.detect(now, self.target, True))
+            Detect(self.pid, self.target, True).act(world)
         elif world.now < 300 * DELTA:
             world.at(int(world.now) + DELTA, self)
 
@@ -56,14 +58,15 @@ class Reconfigure(Action):
         wanted = tuple(sorted({*members, *self.join} - set(self.leave)))
         wanted = tuple(p for p in wanted if world.up(p))
         if wanted != members and wanted:
-            world.tell(asked, lambda process, now: process.change_members(now, wanted))
+            world.tell(asked, Dynamic, lambda process, now: process.change_members(now, wanted))
             self.tries -= 1
             if self.tries > 0:
                 world.at(int(world.now) + 60 * DELTA, self)
 
     def members(self, world: World, p: int) -> tuple[int, ...]:
-        found: tuple[int, ...] = world.processes[p].members  # type: ignore[attr-defined]
-        return found
+        process = world.processes[p]
+        assert isinstance(process, Dynamic)
+        return process.members
 
     def __repr__(self) -> str:
         return f"join {self.join} leave {self.leave}"
@@ -79,7 +82,8 @@ class AskTo(Action):
     def act(self, world: World) -> None:
         if world.state[self.pid] == PAUSED:  # it asks when it goes on
             world.at(int(world.now) + DELTA, self)
-        world.tell(self.pid, lambda process, now: process.join_group(now) if self.join else process.leave_group(now))
+        ask = Dynamic.join_group if self.join else Dynamic.leave_group
+        world.tell(self.pid, Dynamic, ask)
 
     def __repr__(self) -> str:
         return f"{self.pid} asks to {'join' if self.join else 'leave'}"
@@ -99,7 +103,7 @@ class Weather:
 def broadcast_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     choices = Seeded(seed)
     n = SIZES[choices.below(len(SIZES))]
-    eons = table.name.startswith("allconcur") and choices.chance(30)
+    eons = table.joins and choices.chance(30)
     spare = choices.below(3) if eons else 0
     clients = choices.below(4)
     calm_at = (20 + choices.below(200)) * DELTA
@@ -155,11 +159,7 @@ def wild_excuse(events: Sequence[Event]) -> str:
 
 
 def draw_weather(table: Protocol, n: int, choices: Choices) -> Weather:
-    f = max(0, len(reliable_digraph(n)[0]) - 1)
-    if table.name == "lcr":
-        f = n - 1
-    elif table.uniform:
-        f = min(f, (n - 1) // 2)
+    f = table.bears(n)
     crashes = choices.below(f + 1) if table.detector else 0
     wild = table.detector == "◇P" and choices.chance(40)
     early = table.detector == "P" and choices.chance(40)

@@ -1,8 +1,8 @@
 """Swarms of Baseline and Optimistic Atomic Multicast: members that multicast and crash, groups that join and leave."""
 
-from typing import Any, cast
-
-from amcast.core.process import Params, Protocol
+from amcast.core.capabilities import Reconfigurable
+from amcast.core.process import Params
+from amcast.core.protocol import Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import Recorder
 from amcast.protocols.optimistic.baseline import Options
@@ -15,11 +15,15 @@ from amcast.swarm.seeds import MixedDestinations
 from amcast.swarm.trial import DELTA, Trial, draw_network
 
 
+def member(world: World, pid: int) -> Reconfigurable:
+    process = world.processes[pid]
+    assert isinstance(process, Reconfigurable)
+    return process
+
+
 def may_send_to(world: World, pid: int) -> list[int]:
     """The groups that this member may send to, so far as it knows."""
-    senders = cast(Any, world.processes[pid]).senders
-    g = world.topology.group_of[pid]
-    return [h for h in range(len(world.topology.groups)) if g in senders.of[h]]
+    return member(world, pid).may_send_to()
 
 
 class Members(Workload):
@@ -76,9 +80,9 @@ class JoinAll(Action):
         for members in world.topology.groups:
             up = [pid for pid in members if world.up(pid)]
             for h in range(len(world.topology.groups)):
-                if h not in may_send_to(world, up[0]) or cast(Any, world.processes[up[0]]).joins:
+                if h not in may_send_to(world, up[0]) or member(world, up[0]).has_unanswered_joins():
                     Reconfigure(up[0], True, h).act(world)
-        if any(cast(Any, world.processes[pid]).blocked for pid in range(world.topology.replicas) if world.up(pid)):
+        if any(member(world, pid).holds_back() for pid in range(world.topology.replicas) if world.up(pid)):
             world.at(int(world.now) + 50 * DELTA, self)
 
     def __repr__(self) -> str:
@@ -141,7 +145,7 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
         plan.append((calm_at + calm_at // 4 + 50 * DELTA, JoinAll()))
     properties = ["integrity", "validity", "order", "agreement", "termination"]
     if not clients_send:
-        properties += ["fifo", "optimistic"] if table.name == "optimistic" else ["fifo"]
+        properties += ["fifo", "optimistic"] if table.guesses else ["fifo"]
     config = (
         f"{groups} groups of {replicas}, {len(topology.clients)} clients, {messages} messages, "
         f"{type(network).__name__} network, calm at {calm_at // DELTA}δ, {len(plan) - 1} faults"

@@ -17,7 +17,8 @@ from amcast.checks.history import NOTHING_MULTICAST
 from amcast.checks.refusals import refused, wrong_refusal
 from amcast.checks.refusals import without_refused as without_refused
 from amcast.checks.termination import NOTHING_DUE
-from amcast.core.process import Params, Protocol
+from amcast.core.process import Params
+from amcast.core.protocol import Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import Event, ListRecorder, Recorder
 from amcast.errors import InvariantViolation
@@ -92,7 +93,7 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
         return broadcast_trial(table, seed, recorder)
     if table.detector == "Θ":
         return open_groups_trial(table, seed, recorder)
-    if table.name in ("baseline", "optimistic"):  # with fault plans of their own
+    if table.reconfigures:  # with fault plans of their own
         from amcast.swarm import optimistic as oam  # it needs this module
 
         return oam.make_trial(table, seed, recorder)
@@ -133,7 +134,7 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
         f"{type(network).__name__} network, calm at {calm_at // DELTA}δ, {len(plan) - 1} faults"
         + (", restarts" if durable else "")
     )
-    excuse = judge_always if table.elects else lost_with_sender
+    excuse = lost_with_sender if table.blocks or not table.elects else judge_always
     trial = Trial(world, calm_at, config, tuple(properties), excuse=excuse).follow(plan)
     for pid in range(topology.replicas) if durable else ():
         world.at(calm_at, Restart(pid))  # whoever is down, and was to crash in a step that came late
@@ -199,7 +200,7 @@ def slowest_delivery(trial: Trial, recorder: ListRecorder) -> float:
 def find_problem(trial: Trial, recorder: ListRecorder) -> tuple[str, str, int]:
     """Return what is wrong with a run that ended, or why not all of it could be judged, and the pairs compared."""
     world = trial.world
-    if wrong := wrong_refusal(world.protocol.name, recorder.events):
+    if wrong := wrong_refusal(world.protocol, recorder.events):
         return wrong, "", 0
     events = without_refused(recorder.events)
     if trial.correct_only:

@@ -5,9 +5,10 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 
 from amcast.checks.evidence import NOTHING, Evidence
-from amcast.checks.refusals import least_delivered, too_few_delivered
+from amcast.checks.refusals import too_few_delivered
 from amcast.checks.verdict import Status
 from amcast.core.plural import count
+from amcast.core.protocol import Protocol
 from amcast.swarm.seeds import Outcome
 
 EXIT_CODES: dict[Status, int] = {"ok": 0, "violated": 1, "unknown": 3}
@@ -26,6 +27,7 @@ class Failure:
 class Tally:
     """What the swarm found so far."""
 
+    protocol: Protocol
     asked: int  # seeds
     done: int = 0
     events: int = 0
@@ -54,13 +56,13 @@ class Tally:
         if outcome.excuse:
             self.excused[outcome.excuse] += 1
 
-    def verdict(self, protocol: str) -> tuple[Status, str]:
+    def verdict(self) -> tuple[Status, str]:
         """Say what all seeds together show, and what is wrong with it in a few words."""
         if self.failures:
             return "violated", count(len(self.failures), "failure")
         if not self.evidence.deliveries:
             return "unknown", "nothing was delivered"
-        if few := too_few_delivered(protocol, self.done, self.evidence.multicasts, self.delivered):
+        if few := too_few_delivered(self.protocol, self.done, self.evidence.multicasts, self.delivered):
             return "violated", few
         if self.done < self.asked:
             return "unknown", f"interrupted: {self.done:,} of {count(self.asked, 'seed')} were run"
@@ -68,8 +70,8 @@ class Tally:
             return "unknown", "every seed was excused"
         return "ok", "no failure"
 
-    def exit_code(self, protocol: str) -> int:
-        return EXIT_CODES[self.verdict(protocol)[0]]
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.verdict()[0]]
 
 
 def describe(failure: Failure) -> str:
@@ -79,8 +81,8 @@ def describe(failure: Failure) -> str:
     return "\n  ".join(line for line in lines if line)
 
 
-def result_line(protocol: str, first_seed: int, tally: Tally) -> str:
-    status, reason = tally.verdict(protocol)
+def result_line(first_seed: int, tally: Tally) -> str:
+    status, reason = tally.verdict()
     evidence = tally.evidence
     sent = count(evidence.multicasts, "multicast")
     deliveries = count(evidence.deliveries, "delivery", "deliveries")
@@ -89,15 +91,15 @@ def result_line(protocol: str, first_seed: int, tally: Tally) -> str:
     excused = f"{tally.excused.total():,} excused" + (f" ({why})" if why else "")
     spent = f"{tally.seconds:.1f} s, {tally.per_minute:,.0f} seeds/min, {tally.events:,} events"
     told = f"unknown: {reason}" if status == "unknown" else reason
-    seeds = f"{protocol}: {count(tally.done, 'seed')} from {first_seed}"
+    seeds = f"{tally.protocol.name}: {count(tally.done, 'seed')} from {first_seed}"
     return f"{seeds}, {told}; {seen}; {tally.refused:,} refused; {excused}; {spent}"
 
 
-def document(protocol: str, first_seed: int, tally: Tally) -> dict[str, object]:
+def document(first_seed: int, tally: Tally) -> dict[str, object]:
     """For JSON; `seeds` are those of the `asked` ones that were run."""
-    status, reason = tally.verdict(protocol)
+    status, reason = tally.verdict()
     return {
-        "protocol": protocol,
+        "protocol": tally.protocol.name,
         "first_seed": first_seed,
         "asked": tally.asked,
         "seeds": tally.done,
@@ -105,7 +107,7 @@ def document(protocol: str, first_seed: int, tally: Tally) -> dict[str, object]:
         "reason": "" if status == "ok" else reason,
         "evidence": tally.evidence.as_dict(),
         "delivered": tally.delivered,
-        "least_delivered_percent": least_delivered(protocol),
+        "least_delivered_percent": tally.protocol.least_delivered,
         "refused": tally.refused,
         "excused": dict(tally.excused),
         "failures": [asdict(failure) for failure in tally.failures],

@@ -10,7 +10,7 @@ CLAIMS = "tests/paper/test_claims.py"
 SEEDS = [
     shell_mutant(
         "swarm_always_exits_0", "amcast.cli.swarm",
-        ("return 130 if tally.interrupted else tally.exit_code(name)", "return 0"),
+        ("return 130 if tally.interrupted else tally.exit_code()", "return 0"),
         caught_by=f"{SWARM}::test_a_failing_seed_prints_the_command_that_replays_it",
     ),
     shell_mutant(

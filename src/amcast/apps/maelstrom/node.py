@@ -30,7 +30,8 @@ from amcast.apps.maelstrom.lines import (
     line,
 )
 from amcast.apps.maelstrom.workloads import Workload
-from amcast.core.process import Params, Protocol
+from amcast.core.process import Params
+from amcast.core.protocol import Protocol
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage
 from amcast.errors import WireError, WorkloadRefused

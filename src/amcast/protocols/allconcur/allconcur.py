@@ -16,12 +16,14 @@ was lost), and are passed on whatever round the relay is in. What AllConcur+ hol
 the next reliable round. A server that waits too long for votes stops, as does one that hears it was removed.
 """
 
+from dataclasses import replace
 from typing import ClassVar, Final, final
 
 from amcast.core.process import Effects, Params
+from amcast.core.protocol import Protocol
 from amcast.core.topology import Topology
 from amcast.core.wire import Message
-from amcast.protocols.allconcur.allconcur_plus import AllConcurPlus
+from amcast.protocols.allconcur.allconcur_plus import UNIFORM_ROW, AllConcurPlus
 from amcast.protocols.allconcur.messages import MESSAGES as PLUS_MESSAGES
 from amcast.protocols.allconcur.messages import Round
 
@@ -149,3 +151,33 @@ class AllConcurEA(AllConcurPlusEA):
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
         self.always_reliable = True
+
+
+ROW: Final[Protocol] = replace(
+    UNIFORM_ROW,
+    name="allconcur",
+    title="AllConcur",
+    replica=AllConcur,
+    tolerates="f crashes, G_R of degree f + 1",
+    latency="diameter of G_R",
+    least_delivered=92,
+)
+EA_ROW: Final[Protocol] = replace(
+    ROW,
+    name="allconcur_ea",
+    title="AllConcur with eventual accuracy",
+    replica=AllConcurEA,
+    tolerates="f crashes, G_R of degree f + 1; suspicions",
+    latency="2 diameters of G_R",
+    messages=MESSAGES,
+    detector="◇P",
+    least_delivered=65,  # the weather of its seeds is wild
+)
+PLUS_EA_ROW: Final[Protocol] = replace(
+    EA_ROW,
+    name="allconcur_plus_ea",
+    title="AllConcur+ with eventual accuracy",
+    replica=AllConcurPlusEA,
+    latency="2 tree depths and more",
+    least_delivered=60,
+)

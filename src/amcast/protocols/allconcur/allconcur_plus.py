@@ -19,14 +19,18 @@ An eon ends (§IV-D) when members agree upon others through a broadcast: the nex
 transitional one, forced by a marker that spreads like a notification; then all change to the new members' digraph.
 """
 
-from typing import final
+from dataclasses import replace
+from typing import Final, final
 
 from amcast.core.process import Effects, Params
+from amcast.core.protocol import Protocol
 from amcast.core.requests import Multicast
 from amcast.core.topology import Topology
 from amcast.core.wire import Message
+from amcast.protocols.allconcur.digraphs import bears, bears_uniformly
 from amcast.protocols.allconcur.membership import Ask, JoiningServer, Past, Welcome
 from amcast.protocols.allconcur.messages import (
+    MESSAGES,
     RECONFIGURE,
     REVOKE,
     STARTED,
@@ -38,7 +42,7 @@ from amcast.protocols.allconcur.messages import (
     number_of,
 )
 from amcast.protocols.allconcur.overlay import Fail, Removed
-from amcast.protocols.allconcur.rounds import Batch, Control, Reliable, RoundMessage, Unreliable
+from amcast.protocols.allconcur.rounds import Batch, Control, Reliable, RoundClient, RoundMessage, Unreliable
 from amcast.protocols.parts.failure_detectors import Alive
 
 
@@ -515,10 +519,13 @@ class AllConcurPlus(JoiningServer):
             return False
         return not (loaded(self.m) or loaded(self.prev) or loaded(self.held))
 
+    def unready(self) -> str:
+        return self.detector.waits() if self.eon > 0 else "joining"
+
     def condition(self) -> dict[str, object]:
-        role, waits = ("member", self.detector.waits()) if self.eon > 0 else ("outside", "joining")
+        role = "member" if self.eon > 0 else "outside"
         ballot = f"{self.eon}.{self.e}.{self.r}"
-        return {"role": role, "ballot": ballot, "members": len(self.members), "waits": waits}
+        return {"role": role, "ballot": ballot, "members": len(self.members), "waits": self.unready()}
 
     def footprint(self) -> int:
         return super().footprint() + len(self.own) + len(self.stash) + len(self.seqs) + len(self.early)
@@ -553,3 +560,36 @@ class AllConcurPlusMerge(AllConcurPlus):
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
         self.rerun_in_one = True
+
+
+ROW: Final[Protocol] = Protocol(
+    name="allconcur_plus",
+    title="AllConcur+",
+    replica=AllConcurPlus,
+    client=RoundClient,
+    tolerates="f crashes, G_R of degree f + 1; not uniform",
+    latency="2 tree depths",
+    messages=MESSAGES,
+    single_group=True,
+    reliable_links=True,
+    uniform=False,
+    detector="P",
+    bears=bears,
+    least_delivered=90,
+)
+UNIFORM_ROW: Final[Protocol] = replace(
+    ROW,
+    name="allconcur_plus_uniform",
+    title="AllConcur+, uniform",
+    replica=AllConcurPlusUniform,
+    tolerates="f crashes, G_R of degree f + 1, a minority",
+    latency="2 tree depths + 1",
+    uniform=True,
+    bears=bears_uniformly,
+)
+RERUN_ROW: Final[Protocol] = replace(
+    ROW, name="allconcur_plus_rerun", title="AllConcur+, rerunning reliably", replica=AllConcurPlusRerun
+)
+MERGE_ROW: Final[Protocol] = replace(
+    ROW, name="allconcur_plus_merge", title="AllConcur+, rerunning in one round", replica=AllConcurPlusMerge
+)

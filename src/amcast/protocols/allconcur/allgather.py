@@ -11,11 +11,12 @@ Latency in message delays: the depth of the tree, at most ⌈log2 n⌉. Every se
 from typing import Final, final
 
 from amcast.core.process import Effects, Params
+from amcast.core.protocol import Protocol
 from amcast.core.requests import Multicast, Reply
 from amcast.core.topology import Topology
 from amcast.core.wire import Message
 from amcast.protocols.allconcur.overlay import overlay_of
-from amcast.protocols.allconcur.rounds import RoundMessage, RoundServer, Unreliable
+from amcast.protocols.allconcur.rounds import RoundClient, RoundMessage, RoundServer, Unreliable
 
 MESSAGES: Final[tuple[type[Message], ...]] = (Multicast, Reply, Unreliable)
 
@@ -75,3 +76,17 @@ class AllGather(RoundServer):
 
     def idle(self) -> bool:
         return not self.queue and self.got == 0 and not self.next
+
+
+ROW: Final[Protocol] = Protocol(
+    name="allgather",
+    title="AllGather",
+    replica=AllGather,
+    client=RoundClient,
+    tolerates="no failure",
+    latency="tree depth",
+    messages=MESSAGES,
+    single_group=True,
+    reliable_links=True,
+    least_delivered=100,  # nothing goes wrong in its seeds
+)

@@ -188,3 +188,13 @@ def augment(residual: list[dict[int, bool]], start: int, goal: int) -> bool:
         residual[node][before] = True
         node = before
     return True
+
+
+def bears(n: int) -> int:
+    """Return how many of n servers may crash: one less than the degree of their reliable digraph."""
+    return max(0, len(reliable_digraph(n)[0]) - 1)
+
+
+def bears_uniformly(n: int) -> int:
+    """Return the same where a majority must agree."""
+    return min(bears(n), (n - 1) // 2)

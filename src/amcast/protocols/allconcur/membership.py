@@ -6,6 +6,7 @@ when it has all, the member that it asks proposes it. Welcome to a new eon, it f
 
 from typing import ClassVar, Final, final
 
+from amcast.core.capabilities import Dynamic
 from amcast.core.process import Effects, Params
 from amcast.core.topology import Topology, sender_of
 from amcast.core.wire import AppMessage, Message
@@ -60,7 +61,7 @@ class Past(Message):
         self.all = all
 
 
-class JoiningServer(OverlayServer):
+class JoiningServer(OverlayServer, Dynamic):
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects, forgives: bool = False) -> None:
         super().__init__(pid, topology, params, out, forgives)
         self.keeps_log = params.spare > 0

@@ -6,6 +6,7 @@ is one tree per source, built anew whenever somebody is removed. Only the succes
 
 from typing import ClassVar, Final, final
 
+from amcast.core.capabilities import Detecting
 from amcast.core.process import Effects, Params
 from amcast.core.topology import Topology
 from amcast.core.wire import Message
@@ -119,7 +120,7 @@ def tracking(origin: int, successors: list[int], notices: dict[int, int]) -> int
     return visited if alive else 0
 
 
-class OverlayServer(RoundServer):
+class OverlayServer(RoundServer, Detecting):
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects, forgives: bool = False) -> None:
         super().__init__(pid, topology, params, out)
         self.eon = 1

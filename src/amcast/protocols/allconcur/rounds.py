@@ -7,6 +7,7 @@ message of a client may be in two batches, and only its first copy is delivered.
 
 from typing import ClassVar, Final, final
 
+from amcast.core.capabilities import Rounds
 from amcast.core.order import BOTTOM
 from amcast.core.process import Effects, Params, Process, Supply
 from amcast.core.requests import Multicast, Reply
@@ -67,7 +68,7 @@ class Reliable(RoundMessage):
     wire: ClassVar[dict[str, object]] = FIELDS
 
 
-class RoundServer(Process):
+class RoundServer(Process, Rounds):
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
         self.g0 = topology.group_of[pid]
@@ -157,7 +158,7 @@ class RoundClient(Process):
         self.ask_another()
         self.wait()
 
-    def on_suspect(self) -> None:
+    def on_disconnect(self) -> None:
         self.ask_another()
 
     def ask_another(self) -> None:

@@ -12,17 +12,21 @@ committed when a decided GTS is the maximum of all HARDs; if a leader changed be
 wrong, and GTS is put into the log again. So a new leader does not trust a GTS in its log before it has all HARDs.
 """
 
+from dataclasses import replace
 from typing import Final, final
 
 from amcast.core.order import BOTTOM
 from amcast.core.process import Effects, Params
+from amcast.core.protocol import Protocol
 from amcast.core.requests import NOBODY
 from amcast.core.topology import Topology
 from amcast.core.wire import Message, Reader
 from amcast.protocols.black_box.ft_skeen import MESSAGES as FT_SKEEN_MESSAGES
 from amcast.protocols.black_box.ft_skeen import PACKED as FT_SKEEN_PACKED
 from amcast.protocols.black_box.ft_skeen import FtSkeen, Hard, Known, LocalTimestamp
+from amcast.protocols.black_box.invariants import LogMonitor
 from amcast.protocols.parts.leader_candidate import LEADER
+from amcast.protocols.white_box.client import WhiteBoxClient
 
 
 @final
@@ -93,3 +97,24 @@ class EagerFastCast(FastCast):
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
         self.eager_clock = True
+
+
+ROW: Final[Protocol] = Protocol(
+    name="fastcast",
+    title="FastCast",
+    replica=FastCast,
+    client=WhiteBoxClient,
+    tolerates="crash of a minority in each group, any client",
+    latency="4δ / 5δ, worst 8δ / 9δ",
+    messages=MESSAGES,
+    packed=PACKED,
+    monitor=LogMonitor,
+    least_delivered=94,
+)
+EAGER_ROW: Final[Protocol] = replace(
+    ROW,
+    name="fastcast_eager",
+    title="FastCast, eager clock",
+    replica=EagerFastCast,
+    latency="4δ / 5δ, worst 6δ / 7δ",
+)

@@ -23,6 +23,7 @@ Decisions where the paper is silent:
   White-Box. Replicas do not come back from a crash.
 """
 
+from dataclasses import replace
 from typing import ClassVar, Final, final
 
 from librt.strings import BytesWriter
@@ -30,6 +31,7 @@ from mypy_extensions import mypyc_attr
 
 from amcast.core.order import BOTTOM, DeliveryQueue, Slot, leader_of, time_of, timestamp
 from amcast.core.process import Effects, Params
+from amcast.core.protocol import Protocol
 from amcast.core.requests import NOBODY, NOTHING, Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
@@ -40,6 +42,7 @@ from amcast.protocols.black_box.replicated_log import Entry, GroupLog, LogOwner
 from amcast.protocols.parts.collection import Collectable, Collection, Floor
 from amcast.protocols.parts.leader_candidate import LEADER, RECOVERING
 from amcast.protocols.parts.sessions import DeliveredMessages
+from amcast.protocols.white_box.client import WhiteBoxClient
 from amcast.protocols.white_box.messages import Deliver
 
 LTS: Final = 0
@@ -379,6 +382,9 @@ class FtSkeen(LogOwner):
                 return False
         return True
 
+    def leads(self) -> bool:
+        return self.log.status == LEADER
+
     def condition(self) -> dict[str, object]:
         return {**self.log.condition(), "clock": self.clock, "delivered": time_of(self.max_delivered_gts)}
 
@@ -397,3 +403,24 @@ class EagerFtSkeen(FtSkeen):
 
 def by_lts(known: Known) -> int:
     return known.lts
+
+
+ROW: Final[Protocol] = Protocol(
+    name="ft_skeen",
+    title="Fault-tolerant Skeen",
+    replica=FtSkeen,
+    client=WhiteBoxClient,
+    tolerates="crash of a minority in each group, any client",
+    latency="6δ / 7δ, worst 12δ / 13δ",
+    messages=MESSAGES,
+    packed=PACKED,
+    monitor=LogMonitor,
+    least_delivered=94,
+)
+EAGER_ROW: Final[Protocol] = replace(
+    ROW,
+    name="ft_skeen_eager",
+    title="Fault-tolerant Skeen, eager clock",
+    replica=EagerFtSkeen,
+    latency="6δ / 7δ, worst 10δ / 11δ",
+)

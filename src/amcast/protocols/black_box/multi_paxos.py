@@ -15,6 +15,7 @@ from typing import ClassVar, Final, final
 
 from amcast.core.order import timestamp
 from amcast.core.process import Effects, Params
+from amcast.core.protocol import Protocol
 from amcast.core.requests import NOTHING, Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Background, Message
@@ -151,6 +152,9 @@ class MultiPaxos(LogOwner):
     def idle(self) -> bool:
         return self.log is None or (self.log.status != RECOVERING and self.learner.learned == self.log.length())
 
+    def leads(self) -> bool:
+        return self.log is not None and self.log.status == LEADER
+
     def condition(self) -> dict[str, object]:
         facts = self.log.condition() if self.log is not None else {"role": "learner"}
         return {**facts, "delivered": self.learner.learned}
@@ -171,3 +175,18 @@ class SequencerClient(WhiteBoxClient):
 
     def heeds(self, request: Unanswered, g: int) -> bool:
         return True
+
+
+ROW: Final[Protocol] = Protocol(
+    name="multi_paxos",
+    title="Multi-Paxos",
+    replica=MultiPaxos,
+    client=SequencerClient,
+    tolerates="crash of two of five acceptors, any client",
+    latency="3δ",
+    messages=MESSAGES,
+    packed=PACKED,
+    single_group=True,
+    monitor=LogMonitor,
+    least_delivered=92,
+)

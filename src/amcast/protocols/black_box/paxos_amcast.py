@@ -9,12 +9,29 @@ Every member of the first group is an acceptor, all processes of all groups lear
 and each delivers what is addressed to its group. Simple and without convoys, but not genuine: all load is on one group.
 """
 
-from typing import final
+from typing import Final, final
 
-from amcast.protocols.black_box.multi_paxos import SEQUENCER, MultiPaxos
+from amcast.core.protocol import Protocol
+from amcast.protocols.black_box.invariants import LogMonitor
+from amcast.protocols.black_box.multi_paxos import MESSAGES, PACKED, SEQUENCER, MultiPaxos, SequencerClient
 
 
 @final
 class PaxosAmcast(MultiPaxos):
     def choose_acceptors(self) -> tuple[int, ...]:
         return self.topology.groups[SEQUENCER]
+
+
+ROW: Final[Protocol] = Protocol(
+    name="paxos_amcast",
+    title="Paxos amcast",
+    replica=PaxosAmcast,
+    client=SequencerClient,
+    tolerates="crash of a minority in group 0, any client",
+    latency="3δ",
+    messages=MESSAGES,
+    packed=PACKED,
+    genuine=False,
+    monitor=LogMonitor,
+    least_delivered=94,
+)

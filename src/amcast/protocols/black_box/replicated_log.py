@@ -21,6 +21,7 @@ from typing import ClassVar, Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
 
+from amcast.core.capabilities import Electing, Observed
 from amcast.core.order import BOTTOM, leader_of
 from amcast.core.process import Effects, Params, Process
 from amcast.core.requests import NOBODY, NOTHING
@@ -181,7 +182,7 @@ PACKED: Final[tuple[Message, ...]] = (Append(0, 0, 0, 0, NOTHING), Appended(0, 0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class LogOwner(Process):
+class LogOwner(Process, Electing, Observed):
     """A process with a part in a log: what it hears of it."""
 
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:

@@ -25,8 +25,10 @@ Departures, each for a reason that a scenario or a mutant of the tests shows:
 from heapq import heappop, heappush
 from typing import Final, final
 
+from amcast.core.capabilities import Reconfigurable
 from amcast.core.order import BOTTOM, time_of, timestamp
 from amcast.core.process import Effects, Params
+from amcast.core.protocol import Protocol
 from amcast.core.requests import NOBODY, Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message
@@ -38,7 +40,9 @@ from amcast.protocols.optimistic.messages import (
     JOINED,
     LEAVE,
     MESSAGE,
+    MESSAGES,
     NULL,
+    PACKED,
     REFUSED,
     BarrierRequest,
     facts_of,
@@ -94,7 +98,7 @@ class Undecided:
         self.delay = delay
 
 
-class Baseline(LogOwner):
+class Baseline(LogOwner, Reconfigurable):
     """A member of group g0."""
 
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects, options: Options = DEFAULTS) -> None:
@@ -546,6 +550,18 @@ class Baseline(LogOwner):
         requested = any(self.requests)
         return not (self.undecided or self.stamped or self.blocked or self.joins or requested)
 
+    def may_send_to(self) -> list[int]:
+        return [h for h in range(len(self.topology.groups)) if self.g0 in self.senders.of[h]]
+
+    def has_unanswered_joins(self) -> bool:
+        return bool(self.joins)
+
+    def holds_back(self) -> bool:
+        return bool(self.blocked)
+
+    def leads(self) -> bool:
+        return self.log.status == LEADER
+
     def condition(self) -> dict[str, object]:
         senders = [f"g{g}" for g in self.senders.of[self.g0]]
         return {**self.log.condition(), "delivered": time_of(self.delivered_ts), "senders": senders}
@@ -589,3 +605,19 @@ class OamClient(WhiteBoxClient):
 
     def on_hint(self, msg: Hint) -> None:
         pass
+
+
+ROW: Final[Protocol] = Protocol(
+    name="baseline",
+    title="Baseline atomic multicast",
+    replica=Baseline,
+    client=OamClient,
+    orders=("total", "fifo"),
+    tolerates="crash of a minority in each group, any client",
+    latency="3δ",
+    messages=MESSAGES,
+    packed=PACKED,
+    genuine=False,
+    monitor=LogMonitor,
+    least_delivered=85,
+)

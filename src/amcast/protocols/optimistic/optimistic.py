@@ -14,13 +14,17 @@ first, the copies that wait with lower timestamps are delivered optimistically, 
 optimistically once, before it is delivered, and in the order of its sender.
 """
 
-from typing import final
+from dataclasses import replace
+from typing import Final, final
 
+from amcast.core.capabilities import Speculative
 from amcast.core.order import time_of
 from amcast.core.process import Effects, Params
+from amcast.core.protocol import Protocol
 from amcast.core.topology import Mid, Topology
 from amcast.core.wire import AppMessage
 from amcast.protocols.optimistic.baseline import DEFAULTS, FOR_EVER, Baseline, Options
+from amcast.protocols.optimistic.baseline import ROW as BASELINE_ROW
 from amcast.protocols.optimistic.messages import MESSAGE
 from amcast.protocols.optimistic.reliable_multicast import Copy
 from amcast.protocols.optimistic.wait_window import WaitWindow
@@ -28,7 +32,7 @@ from amcast.protocols.parts.leader_candidate import LEADER
 
 
 @final
-class Optimistic(Baseline):
+class Optimistic(Baseline, Speculative):
     """A member of group g0."""
 
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects, options: Options = DEFAULTS) -> None:
@@ -91,3 +95,13 @@ class Optimistic(Baseline):
 
     def condition(self) -> dict[str, object]:
         return {**super().condition(), "window": self.window.length * self.params.clock_tick}
+
+
+ROW: Final[Protocol] = replace(
+    BASELINE_ROW,
+    name="optimistic",
+    title="Optimistic atomic multicast",
+    replica=Optimistic,
+    latency="3δ or 4δ, optimistic 1δ",
+    least_delivered=84,
+)

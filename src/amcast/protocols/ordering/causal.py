@@ -19,12 +19,15 @@ whatever follows from m* can never be delivered in g although others deliver it.
 which OKs also go to a sender outside of the destinations; a client of a real cluster waits for a reply instead.
 """
 
-from typing import final
+from dataclasses import replace
+from typing import Final, final
 
 from amcast.core.process import Effects, Params
+from amcast.core.protocol import Protocol
 from amcast.core.requests import Reply
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage
+from amcast.protocols.ordering.fifo import ROW as FIFO_ROW
 from amcast.protocols.ordering.fifo import Fifo, Introduced, Ok
 
 
@@ -164,3 +167,26 @@ class CausalStable(Causal):
     def complete(self, mid: Mid) -> None:
         if self.unstable is None or self.unstable.mid != mid:  # a reply may come before the last OK
             super().complete(mid)
+
+
+ROW: Final[Protocol] = replace(
+    FIFO_ROW,
+    name="causal",
+    title="A_causal, causal multicast",
+    replica=Causal,
+    client=Causal,
+    orders=("causal",),
+    tolerates="any crashes, with Θ; a sender's may block others",
+    blocks=True,  # an error of the paper, see above
+)
+STABLE_ROW: Final[Protocol] = replace(
+    ROW,
+    name="causal_stable",
+    title="A_causal, every message stable before the next",
+    replica=CausalStable,
+    client=CausalStable,
+    tolerates="any number of crashes, with Θ",
+    latency="2δ, one at a time",
+    blocks=False,
+    least_delivered=85,
+)

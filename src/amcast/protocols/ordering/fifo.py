@@ -19,7 +19,9 @@ from typing import ClassVar, Final, final
 
 from mypy_extensions import mypyc_attr
 
+from amcast.core.capabilities import Detecting
 from amcast.core.process import Effects, Params, Process
+from amcast.core.protocol import Protocol
 from amcast.core.requests import Reply, Request
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Message
@@ -76,7 +78,7 @@ class Introduced:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Fifo(Process):
+class Fifo(Process, Detecting):
     """A member of group g0, or a sender outside of all groups (g0 = -1)."""
 
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
@@ -116,7 +118,7 @@ class Fifo(Process):
         if name == "retry":
             self.waits = False
             self.settled = True
-            self.on_suspect()
+            self.on_disconnect()
             self.wait()
             return
         silent = self.detector.newly_suspected(self.now)
@@ -173,7 +175,7 @@ class Fifo(Process):
             self.uncompleted.pop(msg.mid, None)
             self.out.completed.append(msg.mid)
 
-    def on_suspect(self) -> None:
+    def on_disconnect(self) -> None:
         """A connection broke."""
         for again in self.uncompleted.values():
             self.send(self.topology.members_of(again.m.dest), again)
@@ -281,8 +283,26 @@ class Fifo(Process):
         if not self.remote and self.uncompleted.pop(mid, None) is not None:
             self.out.completed.append(mid)
 
+    def unready(self) -> str:
+        return self.detector.waits()
+
     def condition(self) -> dict[str, object]:
-        return {"role": "member", "waits": self.detector.waits()}
+        return {"role": "member", "waits": self.unready()}
 
     def footprint(self) -> int:
         return sum([len(entries) for entries in self.msg_set.values()])
+
+
+ROW: Final[Protocol] = Protocol(
+    name="fifo",
+    title="A_fifo, fifo multicast",
+    replica=Fifo,
+    client=Fifo,
+    orders=("fifo",),
+    tolerates="any number of crashes, with Θ",
+    latency="2δ",
+    messages=MESSAGES,
+    requests=ASKED,
+    detector="Θ",
+    least_delivered=90,
+)

@@ -104,7 +104,7 @@ class WhiteBoxClient(Process):
         request.due = self.now + request.delay
         self.send(self.asked_again(request), Multicast(request.m))
 
-    def on_suspect(self) -> None:
+    def on_disconnect(self) -> None:
         for request in self.requests.values():
             self.resend(request)
 

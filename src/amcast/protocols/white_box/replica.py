@@ -34,8 +34,10 @@ from typing import Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
 
+from amcast.core.capabilities import Durable, Electing, Observed
 from amcast.core.order import BOTTOM, DeliveryQueue, Slot, leader_of, time_of, timestamp
 from amcast.core.process import Effects, Params, Process
+from amcast.core.protocol import Protocol
 from amcast.core.requests import Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message
@@ -50,8 +52,19 @@ from amcast.protocols.parts.leader_candidate import (
     NewStateAck,
 )
 from amcast.protocols.parts.sessions import DeliveredMessages, Session
+from amcast.protocols.skeen import PAPER_NAMES
+from amcast.protocols.white_box.client import WhiteBoxClient
 from amcast.protocols.white_box.invariants import Monitor
-from amcast.protocols.white_box.messages import Accept, AcceptAck, Deliver, NewLeaderAck, NewState, StateRows
+from amcast.protocols.white_box.messages import (
+    MESSAGES,
+    PACKED,
+    Accept,
+    AcceptAck,
+    Deliver,
+    NewLeaderAck,
+    NewState,
+    StateRows,
+)
 from amcast.protocols.white_box.records import (
     RECORDS,
     Accepted,
@@ -139,7 +152,7 @@ def place(dest: tuple[int, ...], g: int) -> int:
 
 
 @final
-class WhiteBox(Process):
+class WhiteBox(Process, Durable, Electing, Observed):
     """A member of group g0."""
 
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
@@ -613,6 +626,12 @@ class WhiteBox(Process):
                 return False
         return True
 
+    def leads(self) -> bool:
+        return self.candidate.status == LEADER
+
+    def rejoining(self) -> bool:
+        return self.candidate.rejoining
+
     def condition(self) -> dict[str, object]:
         delivered = time_of(self.max_delivered_gts)
         return {**self.candidate.condition(), "clock": self.clock, "delivered": delivered}
@@ -633,3 +652,18 @@ def by_lts(entry: MessageState) -> int:
 
 def by_gts(entry: MessageState) -> int:
     return entry.gts
+
+
+ROW: Final[Protocol] = Protocol(
+    name="white_box",
+    title="White-Box atomic multicast",
+    replica=WhiteBox,
+    client=WhiteBoxClient,
+    tolerates="crash of a minority in each group, any client",
+    latency="3δ / 4δ, worst 5δ / 6δ",
+    messages=MESSAGES,
+    packed=PACKED,
+    monitor=Monitor,
+    least_delivered=94,
+    paper_names=PAPER_NAMES,
+)

@@ -1,0 +1,177 @@
+"""What some protocols can do and others cannot: each ability is a class that a replica inherits beside `Process`.
+
+A driver asks `isinstance(process, Durable)`, and the flags of a protocol's row follow from what its replica inherits.
+The classes are plain Python, even where everything around them is compiled: a compiled class may inherit any number of
+them at no cost, and so may a class in somebody else's package. (Traits of mypyc may not be inherited by interpreted
+classes: calling one crashes the interpreter.) They have no attributes of their own, so that they add no `__dict__`.
+"""
+
+from amcast.core.order import BOTTOM
+from amcast.core.process import Supply
+
+
+class Capability:
+    """What all of them share: a verb begins by telling the process what time it is."""
+
+    __slots__ = ()
+    now: int
+
+    def at(self, now: int) -> None:
+        self.now = now  # type: ignore[misc]  # an attribute of Process
+
+
+class Electing(Capability):
+    """Groups have leaders, so that crashes and spurious suspicions mean something."""
+
+    __slots__ = ()
+
+    def suspect(self, now: int) -> None:
+        """Suspect the current leader for no reason (fault injection), and try to lead."""
+        self.at(now)
+        self.on_suspect()
+
+    def on_suspect(self) -> None:
+        raise NotImplementedError
+
+    def leads(self) -> bool:
+        """Return whether this process is the leader of its group, so far as it knows."""
+        raise NotImplementedError
+
+
+class Durable(Capability):
+    """Replicas come back from their records, or from what another member of their group knows."""
+
+    __slots__ = ()
+
+    def recover(self, now: int, records: list[bytes]) -> None:
+        """Start from the records that an earlier life made durable."""
+        self.at(now)
+        self.on_recover(records)
+
+    def absent(self, now: int, pid: int) -> int:
+        """Count on nothing that this member of the group said: it lost its disk. Return what it needs to `rejoin`."""
+        self.at(now)
+        return self.on_absent(pid)
+
+    def rejoin(self, now: int, records: list[bytes], floor: int) -> None:
+        """Start without what this process knew, from a snapshot that another member of its group took after all of them
+        were told that this one is `absent`; `floor` is the highest of what they returned."""
+        self.at(now)
+        self.on_rejoin(records, floor)
+
+    def on_recover(self, records: list[bytes]) -> None:
+        raise NotImplementedError
+
+    def on_absent(self, pid: int) -> int:
+        return BOTTOM
+
+    def on_rejoin(self, records: list[bytes], floor: int) -> None:
+        raise NotImplementedError
+
+    def rejoining(self) -> bool:
+        """Return whether this process lost its disk and does not know yet all that it may have known."""
+        return False
+
+    def snapshot(self) -> list[bytes]:
+        """Return records from which `recover` rebuilds what this process must not forget, instead of all so far."""
+        raise NotImplementedError
+
+
+class Dynamic(Capability):
+    """Processes become members of the group, and leave it, while it runs."""
+
+    __slots__ = ()
+    members: tuple[int, ...]  # so far as this process knows; none before it has joined
+
+    def change_members(self, now: int, members: tuple[int, ...]) -> None:
+        """Let these processes be the members from some moment on, which all agree on."""
+        self.at(now)
+        self.on_change_members(members)
+
+    def join_group(self, now: int) -> None:
+        """Become a member."""
+        self.at(now)
+        self.on_join_group()
+
+    def leave_group(self, now: int) -> None:
+        """Let the others go on without this process, and stop when they agree."""
+        self.at(now)
+        self.on_leave_group()
+
+    def on_change_members(self, members: tuple[int, ...]) -> None:
+        raise NotImplementedError
+
+    def on_join_group(self) -> None:
+        raise NotImplementedError
+
+    def on_leave_group(self) -> None:
+        raise NotImplementedError
+
+
+class Detecting(Capability):
+    """The protocol counts on a failure detector; its row says on which."""
+
+    __slots__ = ()
+
+    def detect(self, now: int, pid: int, suspected: bool) -> None:
+        """Hear what a failure detector says of another process, besides what the protocol's own one finds out."""
+        self.at(now)
+        self.on_detect(pid, suspected)
+
+    def on_detect(self, pid: int, suspected: bool) -> None:
+        raise NotImplementedError
+
+
+class Reconfigurable(Capability):
+    """Groups begin and end to send to other groups. What a member sent to a group that its own has left is refused.
+
+    Replica and client take a fifth argument, `Options`, with the relation at the start.
+    """
+
+    __slots__ = ()
+
+    def reconfigure(self, now: int, join: bool, h: int) -> None:
+        """Let the group of this process send to group h, or not any more."""
+        self.at(now)
+        self.on_reconfigure(join, h)
+
+    def on_reconfigure(self, join: bool, h: int) -> None:
+        raise NotImplementedError
+
+    def may_send_to(self) -> list[int]:
+        """Return the groups that the group of this process may send to, so far as it knows."""
+        raise NotImplementedError
+
+    def has_unanswered_joins(self) -> bool:
+        """Return whether a group that asked to join waits for the answer of this one."""
+        raise NotImplementedError
+
+    def holds_back(self) -> bool:
+        """Return whether a multicast waits here until it may be sent."""
+        raise NotImplementedError
+
+
+class Speculative(Capability):
+    """Messages are delivered optimistically as well, before their order is known: see `Effects.optimistic`."""
+
+    __slots__ = ()
+
+
+class Rounds(Capability):
+    """Atomic broadcast in one group of any size, whose members multicast in rounds."""
+
+    __slots__ = ()
+
+    def on_supply(self, supply: Supply) -> None:
+        """Broadcast in every round as long as there is a supply of messages."""
+        raise NotImplementedError
+
+
+class Observed(Capability):
+    """The invariants of a checked run are asserted by an observer that the row's `monitor` makes."""
+
+    __slots__ = ()
+
+    def on_observe(self, monitor: object) -> None:
+        """Report to this observer from now on."""
+        raise NotImplementedError
