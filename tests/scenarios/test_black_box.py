@@ -14,7 +14,7 @@ from amcast.protocols import protocol
 from amcast.protocols.black_box.ft_skeen import GTS
 from amcast.protocols.black_box.replicated_log import LEADER
 from amcast.sim.script import NEVER, Script
-from tests.scenarios.golden import compare
+from tests.scenarios.golden import compare, transcript
 from tests.scenarios.test_white_box import process, same_everywhere
 
 Scenario = Callable[[Protocol], Script]
@@ -434,4 +434,4 @@ def run(name: str, table: Protocol) -> Script:
 @pytest.mark.parametrize(("name", "under_test"), [(n, p) for n, (ps, _) in SCENARIOS.items() for p in ps])
 def test_scenario(name: str, under_test: str, rewrite: bool) -> None:
     s = run(name, protocol(under_test))
-    compare(under_test, name, (SCENARIOS[name][1].__doc__ or "") + "\n\n" + s.transcript(), rewrite)
+    compare(under_test, name, (SCENARIOS[name][1].__doc__ or "") + "\n\n" + transcript(s), rewrite)

@@ -17,7 +17,7 @@ from amcast.sim.faults import Reconfigure
 from amcast.sim.relation import configured
 from amcast.sim.script import DELTA, NEVER, Script
 from amcast.swarm.seeds import without_refused
-from tests.scenarios.golden import compare
+from tests.scenarios.golden import compare, transcript
 
 Scenario = Callable[[Protocol], Script]
 SCENARIOS: dict[str, tuple[tuple[str, ...], Scenario]] = {}
@@ -405,4 +405,4 @@ def run(name: str, table: Protocol) -> Script:
 @pytest.mark.parametrize(("name", "under_test"), [(n, p) for n, (ps, _) in SCENARIOS.items() for p in ps])
 def test_scenario(name: str, under_test: str, rewrite: bool) -> None:
     s = run(name, protocol(under_test))
-    compare(under_test, name, (SCENARIOS[name][1].__doc__ or "") + "\n\n" + s.transcript(KINDS), rewrite)
+    compare(under_test, name, (SCENARIOS[name][1].__doc__ or "") + "\n\n" + transcript(s, KINDS), rewrite)

@@ -8,7 +8,7 @@ from amcast.checks import check
 from amcast.core.protocol import Protocol
 from amcast.protocols import protocol
 from amcast.sim.script import NEVER, Script
-from tests.scenarios.golden import compare
+from tests.scenarios.golden import compare, transcript
 
 UNDER_TEST: dict[str, Protocol] = {name: protocol(name) for name in ("fifo", "causal", "causal_stable")}
 SENDERS_CRASH = ("fifo_copy_in_an_ok",)  # of all messages: nothing is due
@@ -182,7 +182,7 @@ def run(name: str) -> Script:
 def test_scenario(name: str, rewrite: bool) -> None:
     s = run(name)
     kinds = ("multicast", "deliver", "crash", "suspect")
-    compare(SCENARIOS[name][0], name, (SCENARIOS[name][1].__doc__ or "") + "\n\n" + s.transcript(kinds), rewrite)
+    compare(SCENARIOS[name][0], name, (SCENARIOS[name][1].__doc__ or "") + "\n\n" + transcript(s, kinds), rewrite)
 
 
 @pytest.mark.parametrize("name", UNDER_TEST)

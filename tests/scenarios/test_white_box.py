@@ -16,7 +16,7 @@ from amcast.protocols.white_box.replica import COMMITTED, LEADER
 from amcast.sim.faults import Snapshot
 from amcast.sim.script import NEVER, Script
 from amcast.sim.world import UP
-from tests.scenarios.golden import compare
+from tests.scenarios.golden import compare, transcript
 
 Scenario = Callable[[], Script]
 SCENARIOS: dict[str, Scenario] = {}
@@ -450,4 +450,4 @@ def run(name: str) -> Script:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenario(name: str, rewrite: bool) -> None:
     s = run(name)
-    compare("white_box", name, (SCENARIOS[name].__doc__ or "") + "\n\n" + s.transcript(), rewrite)
+    compare("white_box", name, (SCENARIOS[name].__doc__ or "") + "\n\n" + transcript(s), rewrite)

@@ -11,7 +11,7 @@ from amcast.core.topology import Topology, message_id
 from amcast.core.trace import ListRecorder
 from amcast.core.wire import AppMessage, Message
 from amcast.errors import UsageError
-from amcast.sim.choices import Recorded, Seeded
+from amcast.sim.choices import Seeded
 from amcast.sim.faults import Crash, Heal, Partition, Pause, Restart, SlowLink
 from amcast.sim.network import (
     MILLISECOND,
@@ -232,15 +232,6 @@ def test_a_skewed_clock_shifts_what_a_process_sees() -> None:
     w.run()
     assert times(w, 1, 0)[0] == 42
     assert times(w, 0, 1)[0] == 2
-
-
-def test_recorded_choices_replay_and_end_clearly() -> None:
-    choices = Recorded([2, 0])
-    assert (choices.below(3), choices.below(1)) == (2, 0)
-    with pytest.raises(UsageError, match="end after 2"):
-        choices.below(2)
-    with pytest.raises(UsageError, match="expected 0 to 1"):
-        Recorded([5]).below(2)
 
 
 def test_a_message_to_oneself_is_an_event_of_its_own_without_delay() -> None:

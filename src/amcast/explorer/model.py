@@ -313,9 +313,6 @@ class Model:
     def logs_of(self, state: State) -> tuple[int, ...]:
         return tuple(self.locals[local].log for local in state[: self.size])
 
-    def crashed_in(self, state: State) -> list[bool]:
-        return [self.locals[local].crashed for local in state[: self.size]]
-
     def under_way(self, state: State) -> dict[tuple[int, int], deque[Message]]:
         """Return the content of the channels."""
         n = self.size

@@ -1,10 +1,8 @@
-"""All nondeterminism of a run goes through one object: a seeded source simulates, a recorded one replays."""
+"""All nondeterminism of a run goes through one object: a seeded source, or one that a test makes."""
 
 from random import Random
 
 from mypy_extensions import mypyc_attr
-
-from amcast.errors import UsageError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -40,20 +38,3 @@ class Seeded(Choices):
 
     def below(self, n: int) -> int:
         return int(self._random.random() * n)
-
-
-class Recorded(Choices):
-    """Makes the given choices, in order."""
-
-    def __init__(self, choices: list[int]) -> None:
-        self._choices = choices
-        self._next = 0
-
-    def below(self, n: int) -> int:
-        if self._next >= len(self._choices):
-            raise UsageError(f"the recorded choices end after {self._next}: expected at least one more")
-        choice = self._choices[self._next]
-        self._next += 1
-        if not 0 <= choice < n:
-            raise UsageError(f"recorded choice {self._next - 1} is {choice}: expected 0 to {n - 1}")
-        return choice

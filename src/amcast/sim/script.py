@@ -138,21 +138,3 @@ class Script:
         end = self.event("deliver", process, message).time
         assert start is not None and end is not None
         return (end - start) / DELTA
-
-    def transcript(self, kinds: tuple[str, ...] = ("multicast", "deliver", "crash", "leader")) -> str:
-        """The run as text, a line per event: golden files are made of this."""
-        lines = []
-        for e in self.recorder.events:
-            if e.kind not in kinds:
-                continue
-            what = e.kind
-            if e.message:
-                what += f" {e.message}"
-            if e.dest:
-                what += f" to {' '.join(e.dest)}"
-            if e.ts:
-                what += f" at ({e.ts[0]}, {e.ts[1]})"
-            if e.detail and e.kind != "start":
-                what += f" {e.detail}"
-            lines.append(f"{(e.time or 0) / DELTA:9.3f}  {e.process:5} {what}")
-        return "\n".join(lines) + "\n"

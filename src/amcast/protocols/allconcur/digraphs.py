@@ -28,10 +28,6 @@ def binomial_children(v: int, n: int) -> tuple[int, ...]:
     return tuple(children)
 
 
-def ring_children(v: int, n: int) -> tuple[int, ...]:
-    return (v + 1,) if v + 1 < n else ()
-
-
 def complete(n: int) -> Digraph:
     return [tuple([q for q in range(n) if q != p]) for p in range(n)]
 
