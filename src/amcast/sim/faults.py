@@ -14,12 +14,22 @@ from amcast.sim.network import Network
 from amcast.sim.world import UP, Action, World
 
 
+class AtProcess(Action):
+    """Something that happens to one process."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__.lower()} {self.pid}"
+
+
 @final
-class Crash(Action):
+class Crash(AtProcess):
     """A process stops; in the middle of a broadcast if `mid_step`."""
 
     def __init__(self, pid: int, mid_step: bool = False) -> None:
-        self.pid = pid
+        super().__init__(pid)
         self.mid_step = mid_step
 
     def act(self, world: World) -> None:
@@ -33,17 +43,11 @@ class Crash(Action):
 
 
 @final
-class Restart(Action):
+class Restart(AtProcess):
     """A crashed process comes back with what it made durable."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
 
     def act(self, world: World) -> None:
         world.restart(self.pid)
-
-    def __repr__(self) -> str:
-        return f"restart {self.pid}"
 
 
 @final
@@ -69,10 +73,7 @@ class LoseDisk(Action):
 
 
 @final
-class Rejoin(Action):
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-
+class Rejoin(AtProcess):
     def act(self, world: World) -> None:
         group = world.topology.groups[world.topology.group_of[self.pid]]
         peers = [p for p in group if p != self.pid and is_full_member(world, p)]
@@ -88,20 +89,14 @@ def is_full_member(world: World, pid: int) -> bool:
 
 
 @final
-class Snapshot(Action):
+class Snapshot(AtProcess):
     """A process cuts its log short."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
 
     def act(self, world: World) -> None:
         process = world.processes[self.pid]
         if world.state[self.pid] == UP and world.params.durable and isinstance(process, Durable):
             world.sync(self.pid)
             world.disks[self.pid].durable = process.snapshot()
-
-    def __repr__(self) -> str:
-        return f"snapshot {self.pid}"
 
 
 @final
@@ -118,26 +113,20 @@ class Reconfigure(Action):
 
 
 @final
-class Pause(Action):
+class Pause(AtProcess):
     """A process does nothing for a while; what arrives waits."""
 
     def __init__(self, pid: int, duration: int) -> None:
-        self.pid = pid
+        super().__init__(pid)
         self.duration = duration
 
     def act(self, world: World) -> None:
         world.pause(self.pid)
         world.at(int(world.now) + self.duration, Resume(self.pid))
 
-    def __repr__(self) -> str:
-        return f"pause {self.pid}"
-
 
 @final
-class Resume(Action):
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-
+class Resume(AtProcess):
     def act(self, world: World) -> None:
         world.resume(self.pid)
 
@@ -190,17 +179,11 @@ class Heal(Action):
 
 
 @final
-class Suspect(Action):
+class Suspect(AtProcess):
     """A process suspects its leader for no reason and tries to lead."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
 
     def act(self, world: World) -> None:
         world.suspect(self.pid)
-
-    def __repr__(self) -> str:
-        return f"suspect {self.pid}"
 
 
 @final
