@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from amcast.protocols.allconcur.digraphs import diameter, is_connected, least_degree, reliable_digraph
+from amcast.report import drawing
 from amcast.report.figure import Figure
 from amcast.sim.network import MILLISECOND, SECOND
 from amcast.spark.recovery import deliveries_at
@@ -25,13 +26,11 @@ Drawn = tuple[Rows, Mapping[str, Rows]]  # what is drawn; what claims are measur
 
 def draw_runs(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
     """Draw columns of the runs of all sweeps: Figures 3 and 4."""
-    from amcast.report import drawing
-
     config = ("network", "protocol", "replicas", "rounds", "batch", "payload", "seed")
     rows = [{name: row[name] for name in (*config, *POINT)} for of_sweep in runs.values() for row in of_sweep]
     protocols = protocols_of(figure)
     rows.sort(key=lambda row: (row["network"], protocols.index(row["protocol"]), row["replicas"], row["batch"]))
-    drawing.draw_grid(folder / f"{figure.name}.png", figure.title, figure.plot, rows)
+    drawing.draw_grid(folder, figure, rows)
     return rows, runs
 
 
@@ -50,15 +49,13 @@ def draw_estimates(session: "SparkSession", figure: Figure, folder: Path, runs: 
     δ_u is half the latency of AllConcur+, δ_r that of AllConcur. Ratios are to AllConcur. The printed latency averages
     over λ rounds, of which one is counted twice; `latency_ratio_per_message` is that of a message.
     """
-    from amcast.report import drawing
-
     found = {(row["protocol"], row["replicas"]): row for rows in runs.values() for row in rows}
     rows: list[dict[str, Any]] = []
     for n in sorted({n for _, n in found}):
         plus, base = found["allconcur_plus", n], found["allconcur", n]
         if plus["own_ms_p50"] is not None and base["own_ms_p50"] is not None:
             rows += estimates(n, plus, base)
-    drawing.draw_grid(folder / f"{figure.name}.png", figure.title, figure.plot, rows)
+    drawing.draw_grid(folder, figure, rows)
     return rows, {"estimates": rows}
 
 
@@ -87,8 +84,6 @@ def estimates(n: int, plus: Mapping[str, Any], base: Mapping[str, Any]) -> Itera
 
 def draw_rates(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
     """Draw what one server delivers over time, by the round."""
-    from amcast.report import drawing
-
     protocols = protocols_of(figure)
     rows: list[dict[str, Any]] = []
     totals: list[dict[str, Any]] = []
@@ -112,7 +107,7 @@ def draw_rates(session: "SparkSession", figure: Figure, folder: Path, runs: Mapp
             ]
             rows += here
             totals += [{**run, **total_of(here, run["duration_ns"] / SECOND)}] if here else []
-    drawing.draw_rates(folder / f"{figure.name}.png", figure.title, figure.plot, rows, sorted(failures))
+    drawing.draw_rates(folder, figure, rows, sorted(failures))
     return rows, {"rates": totals}
 
 
@@ -130,13 +125,11 @@ def total_of(rounds: Rows, seconds: float) -> dict[str, float]:
 
 def draw_digraphs(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
     """Draw the properties of the reliable digraph of so many servers, a row each."""
-    from amcast.report import drawing
-
     servers = pa.table({"servers": pa.array(figure.digraphs, pa.int32())})
     frame = session.createDataFrame(servers).repartition(len(figure.digraphs))
     rows = [row.asDict() for row in frame.mapInArrow(digraph_batches, DIGRAPH_SCHEMA).orderBy("servers").collect()]
     columns = [{**row, "servers": str(row["servers"])} for row in rows]  # one beside the other, as in the table
-    drawing.draw_grid(folder / f"{figure.name}.png", figure.title, figure.plot, columns)
+    drawing.draw_grid(folder, figure, columns)
     return rows, {"digraphs": rows}
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as Sheet
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from amcast.protocols import PROTOCOLS
-from amcast.report.figure import Plot
+from amcast.report.figure import Figure, Plot
 from amcast.report.plots import MARKERS
 from amcast.sim.network import SECOND, nanoseconds
 from amcast.sim.settings import SETTINGS
@@ -41,8 +41,9 @@ MOST_COLUMNS: Final = 3
 Rows = Sequence[Mapping[str, Any]]
 
 
-def draw_curves(path: Path, title: str, plot: Plot, rows: Rows) -> None:
+def draw_curves(folder: Path, figure: Figure, rows: Rows) -> None:
     """Draw a panel per value and a line per protocol, from few clients to many."""
+    plot = figure.plot
     panels = sorted({row[plot.panel] for row in rows})
     columns = 2 if len(panels) == 4 else min(MOST_COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
@@ -71,20 +72,20 @@ def draw_curves(path: Path, title: str, plot: Plot, rows: Rows) -> None:
             axes.set_xlabel(LABELS.get(plot.x, plot.x), fontsize=9)
     handles = sheet.axes[0].get_legend_handles_labels()
     sheet.legend(*handles, loc="outside lower left", ncols=2 * columns, frameon=False, fontsize=9)
-    sheet.suptitle("\n".join(wrap(title, 40 + 30 * columns)), fontsize=11)
     sheet.supylabel(LABELS.get(plot.y, plot.y), fontsize=9)
-    save(sheet, path)
+    save(sheet, folder, figure, columns)
 
 
 def line_name(row: Mapping[str, Any], plot: Plot) -> str:
     return ", ".join(str(row[name]) for name in plot.line)
 
 
-def draw_grid(path: Path, title: str, plot: Plot, rows: Rows) -> None:
+def draw_grid(folder: Path, figure: Figure, rows: Rows) -> None:
     """Draw a line of panels per column of the rows, with a panel for each value of `panel`.
 
     Rows come in the order in which they are drawn.
     """
+    plot = figure.plot
     panels = sorted({row[plot.panel] for row in rows}, reverse=True) if plot.panel else [""]
     sheet = Sheet(figsize=(max(6.5, 4.8 * len(panels)), 3.2 * len(plot.ys) + 0.6), layout="constrained")
     grid = sheet.subplots(len(plot.ys), len(panels), squeeze=False, sharex="col")
@@ -103,8 +104,7 @@ def draw_grid(path: Path, title: str, plot: Plot, rows: Rows) -> None:
     elif plot.line:
         for axes in grid[0]:
             axes.legend(fontsize=8)
-    sheet.suptitle("\n".join(wrap(title, 40 + 30 * len(panels))), fontsize=11)
-    save(sheet, path)
+    save(sheet, folder, figure, len(panels))
 
 
 def plot_lines(axes: Any, plot: Plot, y: str, rows: Rows) -> None:
@@ -139,13 +139,13 @@ def line_title(row: Mapping[str, Any], plot: Plot) -> str:
     )
 
 
-def draw_rates(path: Path, title: str, plot: Plot, rounds: Rows, failures: Sequence[float]) -> None:
+def draw_rates(folder: Path, figure: Figure, rounds: Rows, failures: Sequence[float]) -> None:
     """Draw transactions over time, a line per protocol. Crashes are marked."""
     sheet = Sheet(figsize=(9, 4), layout="constrained")
     axes = sheet.add_subplot()
     for name in dict.fromkeys(row["protocol"] for row in rounds):
         here = [row for row in rounds if row["protocol"] == name]
-        times, rates = joined(here, nanoseconds(plot.bin) / SECOND)
+        times, rates = joined(here, nanoseconds(figure.plot.bin) / SECOND)
         axes.step(times, rates, where="pre", label=PROTOCOLS[name].title, linewidth=1.2)
     for number, failure in enumerate(failures):
         label = "a server fails" if number == 0 else None
@@ -153,11 +153,10 @@ def draw_rates(path: Path, title: str, plot: Plot, rounds: Rows, failures: Seque
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel("time, s", fontsize=9)
-    axes.set_ylabel(f"transactions/s at {plot.at}", fontsize=9)
+    axes.set_ylabel(f"transactions/s at {figure.plot.at}", fontsize=9)
     axes.grid(alpha=0.3)
     sheet.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    sheet.suptitle(title, fontsize=11)
-    save(sheet, path)
+    save(sheet, folder, figure, 2)
 
 
 def joined(rounds: Rows, seconds: float) -> tuple[list[float], list[float]]:
@@ -174,11 +173,11 @@ def joined(rounds: Rows, seconds: float) -> tuple[list[float], list[float]]:
     return ends, rates
 
 
-def draw_timeline(path: Path, title: str, plot: Plot, bins: Rows, crashes: Rows) -> None:
+def draw_timeline(folder: Path, figure: Figure, bins: Rows, crashes: Rows) -> None:
     """Draw throughput above and latency below, a line per place. Crashes and new leaders are marked."""
     sheet = Sheet(figsize=(9, 6), layout="constrained")
     above, below = sheet.subplots(2, 1, sharex=True)
-    for place in plot.places:
+    for place in figure.plot.places:
         here = [row for row in bins if row["place"] == place]
         label = "all clients" if place == "clients" else f"leader of {place}"
         for axes, column in ((above, "messages_per_second"), (below, "latency_ms")):
@@ -195,12 +194,13 @@ def draw_timeline(path: Path, title: str, plot: Plot, bins: Rows, crashes: Rows)
     below.set_ylabel("mean latency, ms")
     below.set_xlabel("time, s (dashed: crash; dotted: new leader)")
     above.legend(fontsize=8, ncols=2)
-    sheet.suptitle(title)
-    save(sheet, path)
+    save(sheet, folder, figure, 2)
 
 
-def save(sheet: Sheet, path: Path) -> None:
+def save(sheet: Sheet, folder: Path, figure: Figure, columns: int) -> None:
+    """Write the picture, under a title as wide as so many columns."""
+    sheet.suptitle("\n".join(wrap(figure.title, 40 + 30 * columns)), fontsize=11)
     FigureCanvasAgg(sheet)
     picture = BytesIO()
     sheet.savefig(picture, dpi=DPI, format="png", metadata={"Software": None})
-    write_whole(path, picture.getvalue())
+    write_whole(folder / f"{figure.name}.png", picture.getvalue())

@@ -24,7 +24,7 @@ from amcast.report.plots import Picture
 from amcast.report.sections import Material, lead, sections, subtitle, title
 from amcast.report.verdicts import summary
 from amcast.tracefile.columns import Columns
-from amcast.tracefile.out import whole_folder, write_whole
+from amcast.tracefile.out import usable_folder, whole_folder, write_whole
 
 TABLES_OF_A_SWEEP: Final = ("sweep",)
 
@@ -125,18 +125,14 @@ def verdicts_on(
 
 def refuse_place(place: Path, folder: Path) -> None:
     """Raise UsageError unless the place is free or holds an older report."""
-    try:
+    with usable_folder(folder, "tables and plots") as entries:
         if place.suffix != ".html":
             raise UsageError(f"{place}: expected a name that ends in .html; choose another --out")
         if place.is_dir() or (place.exists() and page.MARK not in place.read_text(errors="replace")[:2000]):
             raise UsageError(f"{place}: exists and is not a report; choose another --out")
-        if folder.exists() and not folder.is_dir():
-            raise UsageError(f"{folder}: is a file; expected a folder for tables and plots; choose another --out")
-        stranger = next((entry for entry in folder.iterdir() if not is_ours(entry)), None) if folder.exists() else None
+        stranger = next((entry for entry in entries if not is_ours(entry)), None)
         if stranger is not None:
             raise UsageError(f"{folder}: holds {stranger.name}, which is not of a report; choose another --out")
-    except OSError as error:
-        raise UsageError(f"{place}: cannot be used ({error.strerror or error}); choose another --out") from error
 
 
 def is_ours(entry: Path) -> bool:

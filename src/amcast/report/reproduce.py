@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from amcast.checks.evidence import NOTHING, Evidence
 from amcast.errors import UsageError
-from amcast.report import allconcur
+from amcast.report import allconcur, drawing
 from amcast.report.figure import Figure, FigureClaim, load_figure
 from amcast.sim.network import SECOND, nanoseconds
 from amcast.spark.recovery import CLIENTS, crashes, delivery_bins, settled_s, with_empty_bins
@@ -145,8 +145,6 @@ def reproduce_figure(
 def draw_curves(
     session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]
 ) -> tuple[Rows, Mapping[str, Rows]]:
-    from amcast.report import drawing
-
     plot = figure.plot
     columns = dict.fromkeys((plot.panel, *plot.line, plot.along, "seed", "status", plot.x, plot.y, "first_ms_mean"))
     if plot.y in drawing.GUESSES:
@@ -155,15 +153,13 @@ def draw_curves(
     rows = [{name: row[name] for name in columns} for row in of_sweep]
     rows.sort(key=lambda row: tuple(row[name] for name in (plot.panel, *plot.line, plot.along, "seed")))
     complete = [row for row in rows if row[plot.y] is not None]
-    drawing.draw_curves(folder / f"{figure.name}.png", figure.title, plot, complete)
+    drawing.draw_curves(folder, figure, complete)
     return rows, runs
 
 
 def draw_timeline(
     session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]
 ) -> tuple[Rows, Mapping[str, Rows]]:
-    from amcast.report import drawing
-
     name = figure.plot.sweep or only(figure)
     bin_ns = nanoseconds(figure.plot.bin)
     trace = session.read.parquet(str((folder / name / "trace").absolute()))
@@ -177,7 +173,7 @@ def draw_timeline(
             None if led is None else settled_s(of_run, bin_ns / SECOND, at, at + led, ends[crash["run"]])
         )
     drawn = [row for row in bins if row["place"] in figure.plot.places]
-    drawing.draw_timeline(folder / f"{figure.name}.png", figure.title, figure.plot, drawn, found)
+    drawing.draw_timeline(folder, figure, drawn, found)
     return drawn, {name: found}
 
 

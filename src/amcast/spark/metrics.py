@@ -52,7 +52,7 @@ from amcast.spark.metric_tables import (
     samples_of,
 )  # fmt: skip
 from amcast.tracefile.columns import Columns
-from amcast.tracefile.out import whole_folder
+from amcast.tracefile.out import usable_folder, whole_folder
 
 EXACT_ROWS: Final = 50_000_000
 BINS: Final = 100  # of a run, where the width is not given
@@ -174,12 +174,8 @@ def save(tables: Mapping[str, pa.Table], folder: Path, force: bool = False) -> N
 
 def check_out(folder: Path, force: bool) -> None:
     """Raise UsageError unless `folder` is new or empty or, with `force`, holds nothing but older tables."""
-    try:
-        if folder.exists() and not folder.is_dir():
-            raise UsageError(f"{folder}: is a file; expected a folder for the tables; choose another --out")
-        entries = sorted(folder.iterdir()) if folder.exists() else []
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be used ({error.strerror or error}); choose another --out") from error
+    with usable_folder(folder, "the tables") as entries:
+        pass
     ours = {f"{name}.{suffix}" for name in TABLES for suffix in ("parquet", "csv")}
     stranger = next((entry for entry in entries if entry.is_symlink() or entry.name not in ours), None)
     if stranger is not None:

@@ -7,10 +7,10 @@ multicast.
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 
 CLIENTS: Final = "clients"
 LAST: Final = 7  # bins at the end of a run that show whether and where it has settled
@@ -22,10 +22,8 @@ MILLISECOND: Final = 1e6
 Rows = Sequence[Mapping[str, Any]]
 
 
-def delivery_bins(trace: "DataFrame", bin_ns: int) -> "DataFrame":
+def delivery_bins(trace: DataFrame, bin_ns: int) -> DataFrame:
     """Return rate and mean latency per run, place (a group, or all clients) and bin with a delivery."""
-    from pyspark.sql import functions as F
-
     sent = trace.where("kind = 'multicast'").select(
         *("run", "message"), F.col("time").alias("sent"), F.size("dest").alias("k")
     )
@@ -54,11 +52,8 @@ def delivery_bins(trace: "DataFrame", bin_ns: int) -> "DataFrame":
     )
 
 
-def deliveries_at(trace: "DataFrame", process: str) -> "DataFrame":
+def deliveries_at(trace: DataFrame, process: str) -> DataFrame:
     """Count the deliveries of this process at each moment, with the pause before it."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     here = trace.where((F.col("kind") == "deliver") & (F.col("process") == process))
     before = F.lag("time", 1, 0).over(Window.partitionBy("run").orderBy("time"))
     return (
@@ -83,15 +78,12 @@ def with_empty_bins(bins: Rows, bin_ns: int) -> list[dict[str, Any]]:
     ]
 
 
-def crashes(trace: "DataFrame") -> "DataFrame":
+def crashes(trace: DataFrame) -> DataFrame:
     """Describe each crash of a replica, in seconds.
 
     `crash_s` is when it was, `leader_s` how long its group had no other leader, and `pause_s` the longest time since
     without a new delivery. `cleared_s` is from the new leader until all that was multicast before it was delivered.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     crashed = trace.where("kind = 'crash' and `group` is not null").select(
         *("run", "group", "process", F.col("time").alias("crash"))
     )

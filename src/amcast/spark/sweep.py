@@ -20,17 +20,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from amcast.checks.evidence import NOTHING, Evidence
 from amcast.errors import AmcastError, SweepInterrupted, UsageError
 from amcast.sim.network import SECOND
-from amcast.spark.row import OK, RESULT_SCHEMA, UNWRITABLE, Place, run_batches
+from amcast.spark.row import OK, RESULT_SCHEMA, RUN_SCHEMA, UNWRITABLE, Place, run_batches
 from amcast.spark.seen import evidence_of
 from amcast.spark.session import first_line, open_session
 from amcast.spark.spec import NOT_COMPARED, Row, Spec
-from amcast.tracefile.out import write_whole
+from amcast.tracefile.out import usable_folder, write_whole
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 TASKS_PER_CORE: Final = 32  # an empty one costs 27 ms; rows differ in length, so few long tasks would leave cores idle
@@ -101,13 +103,8 @@ def sweep(
     return Sweep(folder, len(rows), len(rows) - len(left), statuses, time.monotonic() - started, evidence)
 
 
-def read_runs(folder: Path, columns: list[str] | None = None) -> "pa.Table":
+def read_runs(folder: Path, columns: list[str] | None = None) -> pa.Table:
     """Read the lines of a sweep, in the order of their names."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from amcast.spark.row import RUN_SCHEMA
-
     files = sorted((folder / "runs").glob("*.parquet"))
     schema = RUN_SCHEMA if columns is None else pa.schema([RUN_SCHEMA.field(name) for name in columns])
     tables = (pq.read_table(file, columns=columns, partitioning=None) for file in files)
@@ -120,18 +117,16 @@ def read_runs(folder: Path, columns: list[str] | None = None) -> "pa.Table":
 def prepare_sweep(out: Path, spec: Spec, force: bool) -> Path:
     """Make `out` a folder that holds this sweep, as far as it is done, and no other."""
     folder = out.absolute()  # executors may work in another one
-    try:
-        if folder.exists() and not folder.is_dir():
-            raise UsageError(f"{out}: is a file; expected a folder for the sweep; choose another --out")
+    with usable_folder(out, "a sweep") as entries:
         folder.mkdir(parents=True, exist_ok=True)
-        stranger = next((entry for entry in sorted(folder.iterdir()) if entry.name not in ENTRIES), None)
+        stranger = next((entry for entry in entries if entry.name not in ENTRIES), None)
         if stranger is not None:
             raise UsageError(
                 f"{out}: is not empty and is not a sweep either (it holds {stranger.name}); choose another --out"
             )
         if force:
             remove(folder, sorted(ENTRIES))
-        elif any(folder.iterdir()) and not same_spec(folder, spec):
+        elif entries and not same_spec(folder, spec):
             raise UsageError(
                 f"{out}: holds another sweep; expected the same specification, to resume it; "
                 f"use --force to replace it or choose another --out"
@@ -139,9 +134,6 @@ def prepare_sweep(out: Path, spec: Spec, force: bool) -> Path:
         remove(folder, ["_tmp"])
         write_whole(folder / SPEC, json.dumps(spec.document(), indent=2) + "\n")
         (folder / "runs").mkdir(exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError(f"{out}: cannot be used as the folder of a sweep ({reason}); choose another --out") from error
     return folder
 
 
@@ -209,8 +201,6 @@ def run_rows(session: "SparkSession", rows: Sequence[Row], place: Place, look: C
 
 def run_job(session: "SparkSession", rows: Sequence[Row], place: Place, look: Callable[[], None]) -> None:
     """Run these rows in one Spark job. Raises UsageError if the folder cannot be written."""
-    import pyarrow as pa
-
     context = session.sparkContext
     tasks = min(len(rows), TASKS_PER_CORE * max(1, context.defaultParallelism))
     group = f"amcast sweep {uuid.uuid4().hex}"

@@ -17,20 +17,15 @@ RUN_FILES: Final = frozenset(("summary.json", "_SUCCESS", "._SUCCESS.crc"))
 def prepare_out(path: str | Path, force: bool) -> Path:
     """Make `path` an empty folder. What is in it is removed only with `force`, and only if it is an old trace."""
     folder = Path(path)
-    try:
-        if folder.exists() and not folder.is_dir():
-            raise UsageError(f"{folder}: is a file; expected a folder for the trace; choose another --out")
+    with usable_folder(folder, "a trace") as entries:
         folder.mkdir(parents=True, exist_ok=True)
-        entries = sorted(folder.iterdir())
-        if not entries:
-            return folder
         stranger = next(_not_of_a_trace(entries), None)
         if stranger is not None:
             raise UsageError(
                 f"{folder}: is not empty and is not a trace either (it holds {stranger.relative_to(folder)}); "
                 f"expected an empty or new folder; choose another --out"
             )
-        if not force:
+        if entries and not force:
             raise UsageError(
                 f"{folder}: holds an older trace; expected an empty or new folder; "
                 f"use --force to replace it or choose another --out"
@@ -40,12 +35,21 @@ def prepare_out(path: str | Path, force: bool) -> Path:
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
+    return folder
+
+
+@contextmanager
+def usable_folder(folder: Path, what: str) -> Iterator[list[Path]]:
+    """Give what is in the folder, and turn what goes wrong with it into a UsageError. `what` is what it is for."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder}: is a file; expected a folder for {what}; choose another --out")
+        yield sorted(folder.iterdir()) if folder.exists() else []
     except OSError as error:
         raise UsageError(
-            f"{folder}: cannot be used as the folder of a trace ({error.strerror or error}); "
+            f"{folder}: cannot be used as the folder of {what} ({error.strerror or error}); "
             f"expected a folder that can be written; choose another --out"
         ) from error
-    return folder
 
 
 def _not_of_a_trace(entries: list[Path]) -> Iterator[Path]:
