@@ -199,9 +199,6 @@ def message_counts(sends: Mapping[str, float]) -> Picture:
     )
 
 
-# ---------------------------------------------------------------- drawing
-
-
 def _picture(
     name: str, title: str, alt: str, height: float, draw: Callable[["Figure", Mapping[str, str]], None]
 ) -> Picture:

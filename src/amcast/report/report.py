@@ -120,9 +120,6 @@ def verdicts_on(
     return read_verdicts(verdicts, trace, columns)
 
 
-# ---------------------------------------------------------------- writing
-
-
 def refuse_place(place: Path, folder: Path) -> None:
     """Raise UsageError unless the place is free or holds an older report."""
     with usable_folder(folder, "tables and plots") as entries:

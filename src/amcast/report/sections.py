@@ -55,7 +55,8 @@ class Material:
     spec: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        return self.tables[name].to_pylist() if name in self.tables else []
+        found = self.tables[name].to_pylist() if name in self.tables else []
+        return [row | {"crash_plan": _times(row["crash_plan"] or "")} if "crash_plan" in row else row for row in found]
 
     @cached_property
     def runs(self) -> list[dict[str, Any]]:
@@ -121,10 +122,7 @@ def _of_line(line: Row) -> dict[str, Any]:
 def _value(value: Any, kind: Kind) -> Any:
     if kind is Kind.TIME:
         return None if value is None or value < 0 else value / 1e6
-    return ";".join(value or ()) if kind is Kind.CRASHES else value
-
-
-# ---------------------------------------------------------------- the top of the page
+    return _times(";".join(value or ())) if kind is Kind.CRASHES else value
 
 
 def title(material: Material) -> str:
@@ -218,9 +216,6 @@ def sections(material: Material, pictures: list[Picture], folder: str) -> list[S
     return found
 
 
-# ---------------------------------------------------------------- verdicts and failures
-
-
 def _verdicts(material: Material, pictures: list[Picture], folder: str) -> Iterator[str]:
     return report_verdicts.section(material.judged)
 
@@ -230,9 +225,6 @@ def _failures(material: Material, pictures: list[Picture], folder: str) -> Itera
     if failed:
         columns = {"run": "run", "status": "status", "error": "what went wrong"}
         yield table("Rows of the sweep that did not end well", columns, failed, f"{folder}/sweep.csv")
-
-
-# ---------------------------------------------------------------- latency
 
 
 def _latency(material: Material, pictures: list[Picture], folder: str) -> Iterator[str]:
@@ -260,14 +252,7 @@ def _latency(material: Material, pictures: list[Picture], folder: str) -> Iterat
         material.rows("latency_by_load"),
         key=lambda row: (_in_order(row[name] for name in CONFIG_TITLES), list(ROLES).index(row["role"])),
     )
-    rows = [
-        row
-        | {
-            "role": row["role"].replace("leader", "first").replace("follower", "last"),
-            "crash_plan": _times(row["crash_plan"] or ""),
-        }
-        for row in by_load
-    ]
+    rows = [row | {"role": row["role"].replace("leader", "first").replace("follower", "last")} for row in by_load]
     if rows:
         columns = {name: CONFIG_TITLES[name] for name in material.varying}
         columns |= {"role": "delivery", **_of_interest(LATENCY_TITLES, rows)}
@@ -297,7 +282,7 @@ def _label(config: Row, names: Sequence[str]) -> str:
         if name in SHOWN_ALONE:
             parts.append(str(value))
         elif name == "crash_plan":
-            parts.append(f"crash {_times(value)}" if value else "no crash")
+            parts.append(f"crash {value}" if value else "no crash")
         elif value is not None:
             parts.append(f"{CONFIG_TITLES[name].partition(',')[0]} {number(value)}")
     return ", ".join(parts)
@@ -348,9 +333,6 @@ def _cdf_lines(material: Material) -> list[Line]:
 
 def _load(config: Row) -> tuple[float, int]:
     return config["rate"] or 0.0, config["clients"] or 0
-
-
-# ---------------------------------------------------------------- over time, crashes
 
 
 def _over_time(material: Material, pictures: list[Picture], folder: str) -> Iterator[str]:
@@ -455,12 +437,7 @@ def _convoy(material: Material, pictures: list[Picture], folder: str) -> Iterato
         "mean_extra_ms": "mean delay, ms",
     }
     columns.pop("dest_groups", None)
-    shown = [
-        row
-        | {name: _percent(row[name]) for name in ("share", "share_over_delta")}
-        | {"crash_plan": _times(row.get("crash_plan") or "")}
-        for row in rows
-    ]
+    shown = [row | {name: _percent(row[name]) for name in ("share", "share_over_delta")} for row in rows]
     caption = (
         "First deliveries later than the earliest one of a message to as many groups in the same run: they waited for "
         "other messages (the convoy effect) or for the network"
@@ -505,9 +482,6 @@ def _optimistic(material: Material, pictures: list[Picture], folder: str) -> Ite
     yield table(
         "Optimistic deliveries that came in another order in the end", columns, shown, f"{folder}/optimistic.csv"
     )
-
-
-# ---------------------------------------------------------------- messages and runs
 
 
 def _messages(material: Material, pictures: list[Picture], folder: str) -> Iterator[str]:
@@ -559,6 +533,6 @@ def _runs(material: Material, pictures: list[Picture], folder: str) -> Iterator[
         "p50_ms": "p50, ms",
         "p99_ms": "p99, ms",
     }
-    runs = [run | {"crash_plan": _times(run["crash_plan"] or "")} for run in material.runs]
+    runs = material.runs
     name = "runs" if "runs" in material.tables else "sweep"
     yield table("Configuration and totals of each run", _of_interest(columns, runs), runs, f"{folder}/{name}.csv")

@@ -103,9 +103,6 @@ def runs_table(facts: Facts) -> DataFrame:
     )
 
 
-# ---------------------------------------------------------------- latency
-
-
 def samples_of(through: DataFrame) -> DataFrame:
     kinds = F.array(
         F.struct(F.lit("leader").alias("role"), F.col("first_ns").alias("at")),
@@ -237,9 +234,6 @@ def convoy_table(facts: Facts) -> DataFrame:
     )
 
 
-# ---------------------------------------------------------------- over time
-
-
 _COUNTS: Final = ("multicasts", "messages", "deliveries", "waiting")
 
 
@@ -340,9 +334,6 @@ def recovery_table(facts: Facts) -> DataFrame:
             (pause / F.col("delta")).alias("recovery_delta"),
         )
     )
-
-
-# ---------------------------------------------------------------- guesses and protocol messages
 
 
 def optimistic_table(facts: Facts) -> DataFrame:

@@ -187,9 +187,6 @@ def check_out(folder: Path, force: bool) -> None:
         raise UsageError(f"{folder}: holds older tables; use --force to replace them or choose another --out")
 
 
-# ---------------------------------------------------------------- all of it
-
-
 def _measure(
     spark: SparkSession, trace: DataFrame, bin_ns: int | None, exact_rows: int, name: str = "the trace"
 ) -> tuple[dict[str, MakeTable], Sequence[str]]:
@@ -342,9 +339,6 @@ def _value_of(setting: Setting) -> Column:
     if setting.kind is Kind.TIME:
         return F.when(value >= 0, value / MILLISECOND)
     return F.array_join(value, ";") if setting.kind is Kind.CRASHES else value
-
-
-# ---------------------------------------------------------------- who delivered what, and when
 
 
 def _through(trace: DataFrame, census: DataFrame, in_one: bool) -> DataFrame:

@@ -98,9 +98,6 @@ def spark_errors(path: str) -> Iterator[None]:
         ) from error
 
 
-# ---------------------------------------------------------------- errors
-
-
 # In what Spark says about a file, and not about our program or its own memory.
 _ABOUT_FILES: Final = re.compile(
     "FAILED_READ_FILE|PATH_NOT_FOUND|UNABLE_TO_INFER_SCHEMA|CANNOT_MERGE_SCHEMAS|CANNOT_READ_FILE_FOOTER|MALFORMED|"
@@ -126,9 +123,6 @@ def refuse_what_is_no_trace(path: str, columns: Columns | None) -> None:
         files_of_folder(Path(path), their_name("kind", columns))
     else:
         read_events(path)  # without a look at its columns, which have other names
-
-
-# ---------------------------------------------------------------- Parquet
 
 
 def _read_parquet(spark: SparkSession, path: str, columns: Columns) -> DataFrame:
@@ -168,9 +162,6 @@ def _arrow_schema(file: str) -> pa.Schema:
         return pq.read_schema(file)
     except (pa.ArrowException, OSError) as error:
         cannot_be_read(file, error)
-
-
-# ---------------------------------------------------------------- text
 
 
 def _read_json(spark: SparkSession, path: str, columns: Columns) -> DataFrame:
@@ -237,9 +228,6 @@ def _names(batches: Batches) -> Batches:
     for batch in batches:
         names.update(*map(keys_of, batch["line"].to_pylist()))
     yield pa.RecordBatch.from_pydict({"name": pa.array(sorted(names), pa.string())})
-
-
-# ---------------------------------------------------------------- rows
 
 
 def is_faulty() -> Column:

@@ -149,9 +149,6 @@ def _moved(line: Line, steps: Steps, new: Steps) -> dict[int, int]:
     return found
 
 
-# ---------------------------------------------------------------- rounds
-
-
 def settled(messages: DataFrame, line: Line, steps: Steps) -> tuple[Steps, Stretches]:
     """Raise levels until they never fall along any chain."""
     while True:

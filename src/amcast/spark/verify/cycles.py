@@ -91,9 +91,6 @@ def shortest_cycle(part: Relation, rows: pa.Table, line: Line) -> Sequence[int]:
     return best
 
 
-# ---------------------------------------------------------------- from a message that is on a cycle
-
-
 def cycles_through(messages: DataFrame, line: Line, places: Ints) -> dict[int, list[str]]:
     """Return for each run a shortest cycle through the message at its place, from the whole table at once.
 

@@ -96,9 +96,6 @@ def _gathered(batches: list[pa.RecordBatch], with_traffic: bool) -> pa.RecordBat
     return pack(pieces)
 
 
-# ---------------------------------------------------------------- summaries
-
-
 def _facts(table: pa.Table, kinds: pa.DictionaryArray) -> pa.RecordBatch:
     runs, processes, groups = (one_array(table[name]).dictionary_encode() for name in ("run", "process", "group"))
     key = np.zeros(len(table), dtype=np.int64)
@@ -166,9 +163,6 @@ def _all_hold(same: Bools, holds: Bools, starts: Ints) -> Bools:
     """Return for each stretch whether this holds between all its neighbours."""
     good = np.concatenate([[True], ~same | holds])
     return np.asarray(np.logical_and.reduceat(good, starts))
-
-
-# ---------------------------------------------------------------- traffic
 
 
 def _taking_part(table: pa.Table, kinds: pa.DictionaryArray) -> list[tuple[int, pa.RecordBatch]]:

@@ -90,9 +90,6 @@ def _joined(lists: Lists, owner: Ints, values: Ints) -> Lists:
     return Lists(lists.count, np.repeat(np.arange(lists.count), lengths), joined)
 
 
-# ---------------------------------------------------------------- cycles
-
-
 def components(relation: Relation, line: Line) -> list[Ints]:
     """Return the messages of each strongly connected part with more than one message, smallest part first."""
     if not len(relation):

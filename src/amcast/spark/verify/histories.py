@@ -85,9 +85,6 @@ def _timestamps(segments: pa.Table, process: Ints, kind: Ints, unordered: Bools)
     return Timestamps(increase, last_time, ties)
 
 
-# ---------------------------------------------------------------- rows again
-
-
 def _look_again(rows: DataFrame, participants: Participants, path: str, unordered: Bools, mixed: Bools) -> None:
     others = sum(int(participants.chains[kind].counts[mixed].sum()) for kind in ("multicast", "optdeliver"))
     if others > MOST_ROWS_TO_SEND_AROUND:

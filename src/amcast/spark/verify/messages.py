@@ -87,9 +87,6 @@ def of_runs(messages: DataFrame, runs: set[int], all_runs: int) -> DataFrame:
     return messages.mapInArrow(choose, SCHEMA)
 
 
-# ---------------------------------------------------------------- one bucket
-
-
 @dataclass(frozen=True)
 class _Multicasts:
     sender: Ints
