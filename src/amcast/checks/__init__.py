@@ -1,8 +1,8 @@
 """Checks of the promises of atomic multicast, over the events of a trace and nothing else.
 
 `check` gives one verdict per property and run: ok, violated (with the smallest counter-example found) or unknown (with
-the reason), and with it what it rests on: none is ok on nothing. What each property means is said in its own file. A
-protocol's own timestamps are never trusted.
+the reason). Each verdict says what it rests on, and none is ok on nothing. The file of each property says what the
+property means. A protocol's own timestamps are never trusted.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,9 +1,9 @@
 """Agreement: a message that some process delivered is delivered by every process of its destination groups that is up.
 
 Uniform agreement counts every delivery, `agreement-nonuniform` only those of processes that are up at the end. A
-process that crashed and restarted is up again, and must have what it missed. Whether more would have been delivered is
-not known of a run that was cut off: no `end` row, no verdict. Nor is it known what processes did that should be in the
-trace and are not.
+process that crashed and restarted is up again, and must have what it missed. A run without an `end` row was cut off:
+nobody knows whether more would have been delivered, so there is no verdict. Nor is there one if processes that should
+be in the trace are not.
 """
 
 from collections.abc import Callable

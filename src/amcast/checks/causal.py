@@ -1,9 +1,9 @@
 """Causal order: fifo not for one sender only, but for all m, m' where multicast(m) happened before multicast(m').
 
-m directly precedes m' if the sender of m' multicast or delivered m before it multicast m'; happened-before is every
-chain of such steps. At a process of group g, when m' is delivered, all messages in the past of m' that are addressed to
-g must have been delivered there. The past is searched backwards from m', and only as far as needed: a message addressed
-to g was searched when it was delivered itself, any other is entered once per process.
+m directly precedes m' if the sender of m' multicast or delivered m before it multicast m'. Happened-before is every
+chain of such steps. When a process of group g delivers m', it must have delivered all messages in the past of m' that
+are addressed to g. The past is searched backwards from m', only as far as needed: a message addressed to g was searched
+when it was delivered itself, and any other is entered once per process.
 
 Time: for each group, in the worst case, members x (messages + deliveries at processes that multicast). Members whose
 sequences agree are searched only once, so that an ordinary trace costs groups x (messages + deliveries at senders).

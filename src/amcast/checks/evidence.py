@@ -1,7 +1,7 @@
 """What a verdict rests on: counted, printed beside it, and demanded by it.
 
-Every command that judges (verify, watch, explore, swarm, chaos, demo, report, claims, reproduce) says with this one
-type what it saw. A check that saw nothing has found nothing out: its verdict is `unknown`, never `ok`.
+Every command that judges (verify, watch, explore, swarm, chaos, demo, report, claims, reproduce) says what it saw with
+this one type. A check that saw nothing has found nothing out: its verdict is `unknown`, never `ok`.
 """
 
 from collections.abc import Iterable

@@ -1,11 +1,11 @@
 """One run in compact form: names become small integers, the histories of processes become arrays.
 
-Built once from the events, in any order, and shared by all checkers. Memory is about 20 bytes per delivery, and some
-hundred per message; `send` and `receive` rows are judged as they come (`Traffic`) and not kept. Rows for a
+A history is built once from the events, in any order, and shared by all checkers. Memory is about 20 bytes per delivery
+and some hundred per message. `send` and `receive` rows are judged as they come (`Traffic`) and not kept. Rows for a
 counter-example are rebuilt from the arrays.
 
-The members of a group are the processes that appear with it in any row, and a `start` row may say in its detail how
-many there should be. A process is down at the end of the run if it has a `crash` row and no later `restart` row.
+The members of a group are the processes that appear with it in any row. A `start` row may say in its detail how many
+there should be. A process is down at the end of the run if it has a `crash` row and no later `restart` row.
 """
 
 import json

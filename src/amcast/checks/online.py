@@ -1,16 +1,16 @@
-"""The order of deliveries, checked while they come: what every process has delivered so far must fit into one order.
+"""Checks the order of deliveries while they come: what every process has delivered so far must fit into one order.
 
-The histories of the processes are merged. A message is passed when it is next at every process that must deliver it;
-so what is kept is bounded by how far one process is behind another. If no message can be passed although each one that
-is next waits for another one that is next elsewhere, there is a cycle, and those messages are the counter-example. A
-message that a process left out shows in the same way: that process went on to one behind it. The search for a cycle
-looks past messages that wait for a silent group, so that these do not hide what is behind them.
+The histories of the processes are merged. A message is passed when it is next at every process that must deliver it, so
+what is kept is bounded by how far one process is behind another. If no message can be passed and each one that is next
+waits for another one that is next elsewhere, there is a cycle. Its messages are the counter-example. A message that a
+process left out shows in the same way: that process went on to one behind it. The search for a cycle looks past
+messages that wait for a silent group, so that these do not hide what is behind them.
 
 A process that is silent for long is not waited for. What it delivers later is compared with the messages passed last.
 
-The destinations of a message may become known after its first deliveries (`tell`). Until then it waits, and is taken to
-be for the groups that delivered it: a part of its destinations, so what is wrong with that part is wrong. If too many
-messages wait for that, each group is judged by itself.
+The destinations of a message may become known after its first deliveries (`tell`). Until then it waits, and counts as
+addressed to the groups that delivered it. These are a part of its destinations, so what is wrong with them is wrong. If
+too many messages wait for that, each group is judged by itself.
 """
 
 from collections import deque

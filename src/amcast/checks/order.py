@@ -1,13 +1,13 @@
 """Order: one total order explains what every process delivered, in which place, and what it left out.
 
-The relation over messages: m -> m' if some process delivered m and later m', or delivered m and never delivers m',
-which is addressed to its group (a gap). The run is in order exactly if the relation has no cycle. A gap to a message
-that nobody delivered cannot lie on a cycle, because nothing follows from such a message.
+The relation over messages: m -> m' if some process delivered m and later m', or delivered m and never delivers m'
+although m' is addressed to its group (a gap). The run is in order exactly if the relation has no cycle. A gap to a
+message that nobody delivered cannot lie on a cycle, because nothing follows from such a message.
 
-Linear: all the processes' sequences are merged. A message is taken when it is at the head of every sequence that has it
-and when every process that has a gap there is through with its own sequence. If that stops half-way there is a cycle,
-and what is left of the sequences is searched for a short one. No timestamp of a protocol is looked at: the merge costs
-no more than checking timestamps would.
+The check is linear: it merges the sequences of all processes. A message is taken when it is at the head of every
+sequence that has it, and when every process with a gap there is through with its own sequence. If that stops half-way
+there is a cycle, and the rest of the sequences is searched for a short one. No timestamp of a protocol is used: the
+merge costs no more than checking timestamps would.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,8 +1,8 @@
 """Messages that are never delivered because a protocol refuses them, and how many of the others must be delivered.
 
-Baseline and Optimistic refuse what a member sent to a group that its own group had left meanwhile. No other protocol
-refuses anything. A trace shows the reason of every refusal: the process that refuses has learnt before that its group
-left a destination, and the sender had not learnt of a later return when it multicast.
+Baseline and Optimistic refuse a message to a group that the sender's group has left meanwhile. No other protocol
+refuses anything. A trace shows the reason of every refusal. The refusing process has learnt before that its group left
+a destination, and the sender had not learnt of a later return when it multicast.
 """
 
 import json

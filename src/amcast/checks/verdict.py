@@ -1,4 +1,4 @@
-"""What a check says about one property of one run."""
+"""The verdict of a check on one property of one run."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""What 'amcast verify' writes, read again: the verdicts, of which trace they are, and what was asked for.
+"""Reads what 'amcast verify' writes: the verdicts, of which trace they are, and what was asked for.
 
-Whoever shows verdicts beside a trace has to know that they are of this trace. Runs of the same name with as many
-deliveries may still differ, so the file holds a digest of all that the trace consists of.
+Verdicts may be shown only beside the trace that they are about. Runs of the same name with as many deliveries may still
+differ, so the file holds a digest of the whole trace.
 """
 
 import hashlib

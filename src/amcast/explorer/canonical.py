@@ -1,7 +1,7 @@
 """Objects as plain values: the same for two objects exactly if no step can tell them apart.
 
-Compiled classes have no `__dict__`, but a descriptor per attribute; so any process can be read, and none has to help.
-Mappings keep their order, since a protocol may depend on it. What is referred to twice is written once.
+Compiled classes have no `__dict__`, but a descriptor per attribute, so any process can be read without its help.
+Mappings keep their order, since a protocol may depend on it. An object that is referred to twice is written once.
 """
 
 from collections import deque

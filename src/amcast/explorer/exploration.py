@@ -1,4 +1,4 @@
-"""Explore a protocol in a scope, judge every state, and shrink what is found."""
+"""Explores a protocol in a scope, judges every state, and shrinks what is found."""
 
 import time
 from collections.abc import Callable, Sequence

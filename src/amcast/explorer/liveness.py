@@ -1,7 +1,7 @@
-"""What becomes of a state when nothing goes wrong any more: messages take δ, timers fire in time.
+"""Liveness: what becomes of a state when nothing goes wrong any more, messages take δ and timers fire in time.
 
-Liveness is a promise for good times. So a search lets every state in which no message is under way go on from there
-with all the time it needs, and everything has to be delivered.
+Liveness is a promise for good times. So a search lets every state without messages under way go on from there with all
+the time it needs, and everything has to be delivered.
 """
 
 import heapq

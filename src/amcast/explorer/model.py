@@ -1,9 +1,9 @@
 """The states of a scope and the moves between them.
 
-A state is a tuple of numbers: of the local state of each process, then of the content of each channel. A local state is
-known by the digest of its process and log; what an event does in it is computed once, by letting a new process go
-through the events that led there, and then looked up. So protocol objects need not be copied, and a move costs
-microseconds however slow the protocol is.
+A state is a tuple of numbers: one for the local state of each process, then one for the content of each channel. A
+local state is known by the digest of its process and log. What an event does in it is computed once, by letting a new
+process go through the events that led there, and then looked up. So protocol objects need not be copied, and a move
+costs microseconds however slow the protocol is.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""One schedule from the start, on real processes: to confirm a violation, to shrink it, to look at it, to write it."""
+"""Runs one schedule from the start on real processes: to confirm a violation, shrink it, show it or record it."""
 
 from collections import deque
 

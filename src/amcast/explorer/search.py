@@ -1,7 +1,7 @@
-"""Breadth first through every state of a scope, so that the first violation found is a shortest one.
+"""Searches every state of a scope breadth first, so that the first violation found is a shortest one.
 
 Moves at different processes commute. Sleep sets (Godefroid) leave out the orders of commuting moves that lead to states
-which are reached anyway; states that were seen before are known by their digest and not entered again.
+which are reached anyway. States that were seen before are known by their digest and not entered again.
 """
 
 import time

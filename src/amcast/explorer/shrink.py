@@ -1,4 +1,4 @@
-"""The shortest schedule that shows the same violation: moves are left out until none can be."""
+"""Shrinks a schedule: leaves out moves until none can be left out without losing the violation."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""The state of a process for people: its variables with their values, beside the paper's names for them."""
+"""Shows the state of a process to people: its variables with their values, beside the paper's names for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

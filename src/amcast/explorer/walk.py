@@ -1,4 +1,4 @@
-"""Random walks through a scope: for one that is too large to see every state of it."""
+"""Random walks through a scope that is too large to see every state of it."""
 
 import time
 from collections.abc import Callable

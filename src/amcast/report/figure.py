@@ -6,21 +6,21 @@
   `[scale.paper.<name>]` with the values that depend on the scale; what stands in `[sweep]`, `[scale.small]` or
   `[scale.paper]` itself holds for every sweep;
 - or `digraphs`, numbers of servers: what is drawn are properties of their reliable digraphs, and nothing is simulated;
-- `[plot]`, of `kind = "curves"`: columns of the runs for `x` and `y`, a panel per value of `panel`, a line per value of
-  `line`, points in the order of `along`; of `kind = "timeline"`: throughput and latency over time, in bins, at `places`
-  (groups, or "clients" for all of them); of `kind = "rates"`: what the process `at` delivers over time, in whole rounds
-  of at least `bin` together; or of `kind = "grid"`: a panel for each of `ys` and each value of `panel`, `log` names the
-  axes that are logarithmic. Like a grid, "estimates" draws what AllConcur+ is expected to achieve when servers fail,
-  and "digraphs" those;
-- `[[claim]]`: `what`, what the `paper` says, and how to measure it: a `column` of the runs, where the columns named in
-  `where` have those values ("most" and "least" are the extremes), their mean unless `how` is "max" or "min"; with
-  `over`, the ratio to another selection, point by point (there of `over_column`, if it is another one). One with
-  `cases` stands for a claim per case: a case adds to what they share, and a shared `what` stands before its own.
+- `[plot]` of one `kind`. "curves": `x` and `y` are columns of the runs, with a panel per value of `panel`, a line per
+  value of `line`, and points in the order of `along`. "timeline": throughput and latency over time, in bins, at
+  `places` (groups, or "clients" for all of them). "rates": what the process `at` delivers over time, in whole rounds of
+  at least `bin` together. "grid": a panel for each of `ys` and each value of `panel`; `log` names the logarithmic axes.
+  "estimates" is a grid of what AllConcur+ is expected to achieve when servers fail, "digraphs" one of the digraphs;
+- `[[claim]]`: `what` it is about, what the `paper` says, and how to measure it: the mean of a `column` of the runs, or
+  its "max" or "min" if `how` says so, over the rows that have the values in `where` ("most" and "least" are extremes).
+  With `over` it is the ratio to another selection, point by point (of `over_column` there, if that is another one).
+  A claim with `cases` stands for one claim per case. A case adds to what they share; a shared `what` stands before its
+  own.
 
-A claim is met by a value near `expected`, a number of the paper or of a model, or by one that is `at_least` and
-`at_most` what the paper says; `within` is how much beyond counts as met, relatively. One that is known not to be met
-says in `differs` why. A claim without any of these is a number to look at. `scale` is the only one at which there is
-something to measure, where it is not both.
+A claim is met by a value near `expected`, which is a number of the paper or of a model, or by a value between
+`at_least` and `at_most`. `within` is how far beyond still counts as met, relatively. A claim that is known not to be
+met says why in `differs`. A claim without any of these is a number to look at. `scale` names the only scale at which
+there is something to measure.
 """
 
 import tomllib

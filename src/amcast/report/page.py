@@ -1,7 +1,7 @@
 """One HTML page that needs nothing else: its style, and the few elements that a report is made of.
 
-Whatever comes from outside goes through `text` and is never markup. The page forbids itself, by its content security
-policy, to run scripts and to load anything.
+Whatever comes from outside goes through `text` and is never markup. By its content security policy the page runs no
+scripts and loads nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

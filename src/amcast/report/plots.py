@@ -1,4 +1,4 @@
-"""The plots of a report: matplotlib, and nothing else of this package needs it.
+"""The plots of a report, drawn with matplotlib.
 
 Each plot is drawn twice: as an SVG whose colours are CSS variables, so that one picture fits light and dark pages and
 paper, and as a PNG in the colours of a light page. Labels come from traces: they are text, never markup or formulas.

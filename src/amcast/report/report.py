@@ -1,8 +1,8 @@
 """`report`: one HTML page about a trace or a sweep, with its tables as CSV and its plots as PNG in a folder beside it.
 
-The page says what the tables of `amcast.spark.metrics` say; of a sweep also what became of each row, and of a trace
-that was verified (`amcast verify --json` in `verdicts.json`) the verdicts. Nothing is written into the folder that the
-report is about: `run1` gets `run1-report.html` and `run1-report/`.
+The page shows the tables of `amcast.spark.metrics`, what became of each row of a sweep, and the verdicts on a trace
+that was verified (`amcast verify --json` in `verdicts.json`). Nothing is written into the folder that the report is
+about: `run1` gets `run1-report.html` and `run1-report/`.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""A figure of a paper: run as sweeps on Spark, drawn, and its claims beside what was measured.
+"""Runs a figure of a paper as sweeps on Spark, draws it, and puts its claims beside what was measured.
 
-In `<out>/<figure>-<scale>`: the sweeps, each in a folder of its name (so that an interrupted figure goes on where it
-was), `<figure>.png`, `<figure>.csv` with what is drawn, and `claims.csv`. Nothing is fitted: the figure's file says
-what is run, and what comes out is written down beside what the paper says, with whether that is met.
+`<out>/<figure>-<scale>` holds the sweeps, each in a folder of its name, so that an interrupted figure can go on. It
+also holds `<figure>.png`, `<figure>.csv` with what is drawn, and `claims.csv`. Nothing is fitted: the figure's file
+says what is run, and the result is written beside what the paper says, with whether the claim is met.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""What a report says, section by section. A section about which the tables say nothing is left out."""
+"""The sections of a report. A section about which the tables say nothing is left out."""
 
 import re
 from collections import Counter, defaultdict

@@ -1,6 +1,6 @@
 """What a report says about verdicts: what they are, what they rest on, and whether they are about the same runs.
 
-A verdict that says ok, but not on what, or on something else than is shown here, is `unknown` on the page.
+A verdict that says ok without saying on what, or on something else than is shown, is `unknown` on the page.
 """
 
 from collections import Counter, defaultdict

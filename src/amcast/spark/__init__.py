@@ -1,5 +1,4 @@
-"""The data pipeline on Spark: sweeps of simulations, verification, metrics, figures.
+"""The data pipeline on Spark: sweeps of simulations, verification, metrics, streams.
 
-Nothing here starts a JVM at import: `session.open_session` does, and pyspark is imported inside the functions that need
-it, so that a command that does not use Spark does not pay for it.
+Nothing here starts a JVM at import; `session.open_session` does.
 """

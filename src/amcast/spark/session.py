@@ -1,14 +1,15 @@
 """The one place that makes a Spark session: quiet, local unless told otherwise, and gone when the work is done.
 
-Where the work runs is decided by, in this order: the arguments of `open_session` (options of a command), the
-environment (AMCAST_SPARK_MASTER, and AMCAST_SPARK_CONF as `key=value;key=value`), the spark-submit that started this
-program, and else all cores of this machine. A session that is already open in this process is used and left open.
+Where the work runs is decided by the first of these that says it: the arguments of `open_session` (options of a
+command), the environment (AMCAST_SPARK_MASTER, and AMCAST_SPARK_CONF as `key=value;key=value`), the spark-submit that
+started this program. Else it runs on all cores of this machine. A session that is already open in this process is used
+and left open.
 
 The JVM gets a folder of its own for everything that it writes, its log included, and never writes to the terminal. It
-is in a session of its own as well: Ctrl-C reaches the Python program only, which then cancels what is running.
+is in a session of its own as well, so Ctrl-C reaches only the Python program, which then cancels what is running.
 
 On a master other than `local` the package is shipped to the executors as a zip of its sources, so that they run what
-the driver runs; they need its dependencies, but not the package. Executors that have the same version installed and
+the driver runs. They need its dependencies, but not the package. Executors that have the same version installed and
 compiled are faster: `spark.amcast.ship=false` leaves it to them.
 """
 

@@ -1,10 +1,10 @@
 """Many simulations on Spark, a row each: `spec.json`, `trace/kind=<kind>/<run>.parquet` and `runs/<run>.parquet`.
 
-A row is run by the executor that Spark gives it to (`amcast.spark.row`) and is the same whoever runs it. Its line in
-`runs` is written last, so the listing of that folder is all there is to know about what is done: the same call on the
-same folder runs the rest. `_SUCCESS` says that every row has its line; without it the sweep is unfinished.
+A row is run by the executor that Spark gives it to (`amcast.spark.row`), and its result does not depend on who runs it.
+Its line in `runs` is written last, so the listing of that folder says what is done, and the same call on the same
+folder runs the rest. `_SUCCESS` says that every row has its line; without it the sweep is unfinished.
 
-The folder must be one that driver and executors see by the same name: any on one machine, a shared one on a cluster.
+Driver and executors must see the folder by the same name: any folder on one machine, a shared one on a cluster.
 """
 
 import json

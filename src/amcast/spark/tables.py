@@ -1,10 +1,10 @@
-"""Any trace as a Spark table with the columns of `trace-format.md`, whatever its form and wherever Spark can read it.
+"""Reads any trace as a Spark table with the columns of `trace-format.md`, from wherever Spark can read.
 
 A path that ends in `.jsonl` or `.json` (also compressed, also a pattern such as `logs/*.jsonl`) is read as JSON lines,
-`.csv` as CSV with a header line, everything else as Parquet: a file, a folder, or a folder with `kind=<kind>` folders.
-The rules for single values are those of `amcast.tracefile`.
+`.csv` as CSV with a header line, and everything else as Parquet: a file, a folder, or a folder with `kind=<kind>`
+folders. The rules for single values are those of `amcast.tracefile`.
 
-`read_rows` keeps rows that cannot be used; `is_faulty` tells them, and `refuse_faults` turns the first one into a
+`read_rows` keeps rows that cannot be used. `is_faulty` finds them, and `refuse_faults` turns the first one into a
 TraceError. What Spark itself cannot read becomes a TraceError in `spark_errors`: one line, no Java stack.
 """
 

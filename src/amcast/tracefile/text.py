@@ -1,7 +1,7 @@
 """Traces as text, small enough for a person to write: JSON lines and CSV.
 
-A line is what ends with a newline, in CSV too, and says all about its event: so the Spark engine, which reads a file
-from many places at once, judges lines with the same functions (`event_of_json`, `CsvLines`).
+A line ends with a newline, in CSV too, and says everything about its event. So the Spark engine can read a file from
+many places at once and judge lines with the same functions (`event_of_json`, `CsvLines`).
 """
 
 import csv

@@ -1,8 +1,8 @@
 """A recorder that streams the events of a run to `<trace>/kind=<kind>/<part>.parquet`.
 
 Memory is bounded: each kind has one open file and at most `rows_per_group` events that wait to be written. A file gets
-its real name only when it is complete; until then it is `.<part>.parquet.tmp`, which every reader skips, so that a
-killed writer leaves nothing half-written behind. `end` gets its name last: a trace with an `end` row is a whole one.
+its real name only when it is complete. Until then it is `.<part>.parquet.tmp`, which every reader skips, so that a
+killed writer leaves nothing half-written behind. `end` gets its name last: a trace with an `end` row is complete.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The page about a running cluster, from what every node says of itself on its admin listener, once a second.
+"""The page about a running cluster, from what every node says about itself on its admin listener, once a second.
 
-Nothing is sent to the cluster but these questions. How long a multicast takes is known to clients only; what nodes know
-is how long their disks take.
+The page sends nothing else to the cluster. Only clients know how long a multicast takes; nodes know how long their
+disks take.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
-"""A run as pictures need it: its events in the order of time, its processes group by group, and which receive belongs
-to which send.
+"""Prepares a run for drawing: events in the order of time, processes group by group, and pairs of send and receive.
 
 A trace does not say which receive belongs to which send. Channels are FIFO and lose messages only when their sender
-crashes, so the first receive of a type about some messages belongs to the first such send on the channel that was not
-lost; what a process had under way when it came back after a crash was lost.
+crashes. So the first receive of a type about some messages belongs to the first such send on the channel that was not
+lost. When a process comes back after a crash, what it had under way was lost.
 """
 
 import re

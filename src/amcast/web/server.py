@@ -1,4 +1,4 @@
-"""The server of the page: on loopback only, files of ours and nothing else, and no page of another origin reads it."""
+"""The server of the page: loopback only, our files only, and no page of another origin can read it."""
 
 import asyncio
 import json

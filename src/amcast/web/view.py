@@ -1,4 +1,4 @@
-"""The page about a trace: its runs, their columns and their verdicts, each made when it is first asked for."""
+"""The page about a trace: its runs, their columns and their verdicts. Each is made when it is first asked for."""
 
 import asyncio
 from collections.abc import Callable, Mapping

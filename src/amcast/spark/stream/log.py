@@ -1,4 +1,4 @@
-"""Reading a cluster: where a group's log begins and ends, its rows, and how far several logs are one order."""
+"""Reads the logs of a cluster: where they begin and end, their rows, and how far several logs form one order."""
 
 import time
 from collections.abc import Iterator

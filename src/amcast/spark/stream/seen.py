@@ -1,9 +1,9 @@
-"""What one watch has seen and what can be said of it, as a pure function of what the micro-batches reported.
+"""What one watch has seen, and the verdicts on it: a pure function of what the micro-batches reported.
 
-Only what was reported during this watch counts: what an earlier one with the same checkpoint saw is no evidence here. A
-member that should be there and gave no rows, rows that could not be read, and a query that ended early make the verdict
-`unknown`: nothing that was seen is wrong, but not everything was seen. So do deliveries that were not compared, and
-messages whose multicast was not seen. In a stream that was stopped they may be under way for some seconds.
+Only what was reported during this watch counts. What an earlier one with the same checkpoint saw is no evidence here.
+The verdict is `unknown` if an expected member gave no rows, if rows could not be read, or if the query ended early:
+nothing that was seen is wrong, but not everything was seen. The same holds for deliveries that were not compared, and
+for messages whose multicast was not seen. In a stream that was stopped they may be under way for some seconds.
 """
 
 import json

@@ -1,8 +1,8 @@
 """`df.write.format("amcast")` and `df.writeStream.format("amcast")`: every row is a multicast, exactly once.
 
-The id of a message follows from query, partition, micro-batch and row. So a task that Spark runs again, also after the
-driver died, asks for the same messages, and what was delivered is not delivered twice. That holds for as long as the
-rows of a partition come in the same order again.
+The id of a message follows from query, partition, micro-batch and row. So a task that Spark runs again, even after the
+driver died, asks for the same messages, and nothing is delivered twice. That holds as long as the rows of a partition
+come in the same order again.
 """
 
 import secrets

@@ -1,8 +1,8 @@
 """`spark.read.format("amcast")` and `spark.readStream.format("amcast")`: a cluster's ordered logs as rows.
 
-Offsets are positions in each group's log, so a query that goes on from its checkpoint neither loses nor repeats a row,
-whichever replica answers. With `order=merged` the logs are one: every message once, in the total order, and only up to
-where no other message can come in between any more.
+Offsets are positions in each group's log, so a query that continues from its checkpoint neither loses nor repeats a
+row, whichever replica answers. With `order=merged` the logs are one: every message comes once, in the total order, and
+only when no other message can come before it any more.
 """
 
 import json

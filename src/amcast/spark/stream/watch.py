@@ -1,7 +1,7 @@
 """A streaming query that checks deliveries while they come: order, integrity, validity, gaps, and how fast they spread.
 
-One stateful task merges the histories of all processes of a run (`amcast.checks.online`); its state is bounded by how
-far one process is behind another, and kept in Spark's state store (RocksDB), so a query that is started again goes on.
+One stateful task merges the histories of all processes of a run (`amcast.checks.online`). Its state is bounded by how
+far one process is behind another. Spark's state store (RocksDB) keeps it, so a query that is started again continues.
 """
 
 import json

@@ -1,9 +1,9 @@
 """Consistent cuts: divides a relation over messages into blocks that no cycle crosses, without looking at any clock.
 
-Every message has a level, and along each chain levels never fall. On a cycle all levels are therefore equal, and each
-level can be searched for cycles by itself. Levels begin as steps on one chain of each run, the longest; all others
-begin at zero. A message has at least the level of whatever comes before it, so levels are raised until nothing changes:
-each round reads the table of messages once, with the steps (some numbers per chain and level) known to all tasks.
+Every message has a level, and levels never fall along a chain. On a cycle all levels are therefore equal, and each
+level can be searched for cycles by itself. Levels begin as steps on the longest chain of each run; all others begin at
+zero. A message has at least the level of whatever comes before it, so levels are raised until nothing changes. Each
+round reads the table of messages once, and all tasks know the steps (some numbers per chain and level).
 
 If a step on its own chain has moved forward, the message there comes after one that comes after it: it is on a cycle.
 Blocks that are still too large are divided once more along another chain.

@@ -1,7 +1,7 @@
 """Turns what was found into verdicts: the rows of a few messages are fetched, and the in-memory engine judges them.
 
-So a verdict of the Spark engine has the words and rows of one of the in-memory engine, and nothing is called violated
-that the in-memory engine does not call violated on these rows alone.
+So a verdict of the Spark engine has the words and rows of the in-memory engine. Nothing is called violated unless the
+in-memory engine finds it violated on these rows alone.
 """
 
 from collections import defaultdict

@@ -1,7 +1,7 @@
-"""FIFO on Spark: what one sender multicast, in its order, has ever later places at each process it is addressed to.
+"""FIFO on Spark: the messages of one sender have increasing places at each process that they are addressed to.
 
 A message that a process never delivers has its place at the tail, so once one is missing all later ones must be. It is
-enough to compare neighbours. Messages are put in the order of their multicasts over the whole cluster; a sender whose
+enough to compare neighbours. Messages are put in the order of their multicasts over the whole cluster. A sender whose
 messages are in several partitions is put together from the first and last of each.
 """
 

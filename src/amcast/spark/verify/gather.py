@@ -1,8 +1,8 @@
 """The one pass over a trace: sums up who did what, and packs what concerns messages into buckets by message.
 
-Summaries (`FACTS`) say of each process and kind how many rows a batch has, from which `seq` to which, whether `seq` and
-timestamps increase. The buckets hold a row for each multicast, delivery and optimistic delivery and, where genuineness
-is asked for, for each process that took part in ordering a message.
+Summaries (`FACTS`) describe each process and kind: how many rows a batch has, their first and last `seq`, and whether
+`seq` and timestamps increase. The buckets hold a row for each multicast, delivery and optimistic delivery. If
+genuineness is asked for, they also hold a row for each process that took part in ordering a message.
 """
 
 from collections.abc import Callable

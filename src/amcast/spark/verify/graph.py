@@ -1,7 +1,7 @@
 """The relation "must come before" over messages, kept as places on chains instead of edges.
 
-Two messages with places on one chain are ordered as their places are. A message may also hang on a chain without being
-part of it: it comes after all that is there up to some place (`after`). That is how a gap is kept, and for causal order
+Two messages with places on one chain are ordered like their places. A message may also hang on a chain without being
+part of it: it comes after all that is there up to some place (`after`). This is how a gap is kept, and for causal order
 what the sender had delivered before the multicast. So the whole relation takes one number per delivery.
 """
 

@@ -1,6 +1,6 @@
-"""The history of a process is a sequence: no two of its events have one `seq`. And do its timestamps increase?
+"""Checks that no two events of a process have one `seq`, and whether the timestamps of its deliveries increase.
 
-Files hold the rows of a process in the order of `seq`, nearly always. So the summaries of batches are put side by side,
+Files nearly always hold the rows of a process in the order of `seq`. So the summaries of batches are put side by side,
 and nothing is sorted or shuffled. Only processes whose summaries overlap are looked at again, row by row.
 """
 

@@ -1,8 +1,8 @@
 """How often the guessed order was wrong, on Spark.
 
-A delivery is no mistake exactly if everything that the process had guessed before it was delivered before it: the
-highest place of delivery among the guesses before it is lower than its own, and a guess that was never delivered has
-the highest place of all.
+A delivery is right exactly if the process delivered before it everything that it had guessed before it. In places: the
+highest place of delivery among the guesses before it is lower than its own. A guess that was never delivered has the
+highest place of all.
 """
 
 from typing import Final

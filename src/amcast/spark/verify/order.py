@@ -1,7 +1,7 @@
 """Order on Spark: timestamps as a certificate that is checked, else the relation itself, cut into blocks.
 
-A run is in order if there are numbers that increase along every history, are the same for one message everywhere, and
-are higher for a message than for anything that a process delivered that never delivers it. If `ts` is such a number,
+A run is in order if each message has a number, the same everywhere, such that numbers increase along every history and
+the number of a message is higher than that of anything delivered by a process that lacks it. If `ts` is such a number,
 the run is proven to be in order and nothing else is needed. If it is not, nothing is proven, and the relation of
 `checks/order.py` is searched for a cycle without a look at any timestamp.
 """

@@ -1,6 +1,6 @@
 """Who took part: from the summaries of the one pass, processes, groups and runs become small numbers.
 
-What is left on the driver is in proportion to the processes, never to the events.
+What stays on the driver is in proportion to the processes, never to the events.
 """
 
 from collections.abc import Mapping, Sequence
