@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from amcast.apps.maelstrom import WORKLOADS, Node
+from amcast.apps.maelstrom import WORKLOADS, MaelstromNode
 from amcast.protocols import protocol
 from tests.apps.maelstrom_driver import Body, Op
 from tests.apps.maelstrom_histories import check_lists, check_registers
@@ -23,7 +23,7 @@ CALLS = 200
 class Virtual:
     """Nodes, the lines between them, and clients that call one after the other until the network is calm."""
 
-    def __init__(self, workload: str, size: int, seed: int, node: type[Node] = Node) -> None:
+    def __init__(self, workload: str, size: int, seed: int, node: type[MaelstromNode] = MaelstromNode) -> None:
         self.chance = random.Random(seed)
         self.names = [f"n{i}" for i in range(size)]
         self.logged: list[str] = []
@@ -110,7 +110,7 @@ class Virtual:
         assert not any(line.startswith("malformed") for line in self.logged), self.logged
 
 
-def registers(seed: int, node: type[Node] = Node) -> list[str]:
+def registers(seed: int, node: type[MaelstromNode] = MaelstromNode) -> list[str]:
     chance = random.Random(seed)
 
     def request() -> Body:
@@ -135,7 +135,7 @@ def test_registers(seed: int) -> None:
     assert registers(seed) == []
 
 
-class ReadsItsOwnState(Node):
+class ReadsItsOwnState(MaelstromNode):
     """A broken one: what it has delivered may be old."""
 
     def _request(self, now: int, group: Any, envelope: Any, head: Any) -> None:

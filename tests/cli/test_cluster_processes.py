@@ -126,7 +126,7 @@ def test_one_that_does_not_listen_is_killed(processes: Processes) -> None:
     try:
         with deaf.alone():
             deaf.start(member)
-            assert deaf.stop([member], patience=0.1) == [member]
+            assert deaf.stop([member], seconds=0.1) == [member]
     finally:
         signal.signal(signal.SIGTERM, before)
     assert deaf.running(member) is None

@@ -27,7 +27,7 @@ from amcast.runtime import frames
 from amcast.runtime.client_engine import ClientEngine
 from amcast.runtime.config import load_config
 from amcast.runtime.engine import Engine
-from amcast.runtime.frames import Failure, FrameReader, Hello, Read, Rows, Welcome, frame
+from amcast.runtime.frames import FrameReader, Hello, Read, Refusal, Rows, Welcome, frame
 from amcast.runtime.history import History
 from amcast.runtime.rows import pack_rows, unpack_rows
 from amcast.runtime.storage import Storage, decode_frame, encode_frame
@@ -230,7 +230,7 @@ GREETINGS = {
     "hello": (frames.hello_decoder, Hello(1, "one", "g0/1", 5, SESSION)),
     "welcome": (frames.welcome_decoder, Welcome("g0/0", 5, 6)),
     "read": (frames.read_decoder, Read(1, 2, 3, 4)),
-    "failure": (frames.failure_decoder, Failure(1, "no", 2)),
+    "failure": (frames.refusal_decoder, Refusal(1, "no", 2)),
     "rows": (frames.rows_decoder, Rows(1, 2, 3, 4, 5, b"rows")),
 }
 

@@ -27,7 +27,7 @@ def group_of(account: str, groups: int) -> int:
 
 
 def decode(payload: bytes) -> Open | Transfer | Total:
-    """msgspec takes no union of arrays, so the first word is looked at first."""
+    """Return the command in these bytes. msgspec takes no union of arrays, so the first word is looked at first."""
     words = msgspec.msgpack.decode(payload, type=list[str | int])
     kinds = {"open": Open, "transfer": Transfer, "total": Total}
     kind = kinds.get(str(words[0])) if words else None

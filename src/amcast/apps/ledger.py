@@ -17,7 +17,7 @@ GENESIS: Final = b"\0" * 32
 
 
 def link(head: bytes, transaction: bytes) -> bytes:
-    """The hash of a chain that goes on with this transaction."""
+    """Return the hash of a chain that goes on with this transaction."""
     return hashlib.sha256(head + transaction).digest()
 
 
@@ -26,7 +26,7 @@ def is_transaction(payload: bytes) -> bool:
 
 
 def chain(payloads: Iterable[bytes]) -> tuple[int, bytes]:
-    """Height and hash of the ledger that these deliveries make."""
+    """Return height and hash of the ledger that these deliveries make."""
     height, head = 0, GENESIS
     for payload in payloads:
         if is_transaction(payload):

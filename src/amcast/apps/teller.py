@@ -72,7 +72,7 @@ def run(
     most_open: int = 500,
     seed: int = 0,
 ) -> Takings:
-    """So many transfers per second for so long, and until all `actions` are done; they are called in threads.
+    """Make so many transfers per second for so long, and until all `actions` are done, which are called in threads.
 
     Every transfer gets an answer by its deadline. The books must balance in the end: see `expected` and `total`.
     """

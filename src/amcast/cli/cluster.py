@@ -276,7 +276,7 @@ def kill(
         if not processes.signal(member, wanted):
             raise UsageError(f"{name} is not running; start it with 'amcast cluster restart {cluster} {name}'")
         if wanted is signal.SIGKILL:
-            processes.wait_until_gone([member], patience=5.0)
+            processes.wait_until_gone([member], seconds=5.0)
     print(f"{name}: {wanted.name} to {pid}")
     return 0
 

@@ -71,7 +71,7 @@ def refuse_impossible(protocol: Protocol, groups: int, replicas: int, durable: b
 
 
 def free_ports(count: int, base_port: int | None) -> int:
-    """The first of so many free ports in a row; `base_port` if that is wanted."""
+    """Return the first of so many free ports in a row; `base_port` if that is wanted."""
     if count > len(PORTS) // 4 or (base_port is not None and base_port + count > 65_536):
         raise UsageError(f"{count} ports: too many from {base_port or PORTS.start}; expected a smaller cluster")
     if base_port is not None:
@@ -100,7 +100,7 @@ def first_taken(first: int, count: int) -> int | None:
 def described(
     name: str, protocol: Protocol, app: str, durable: bool, spare: int, secure: bool, ids: list[str], first: int
 ) -> str:
-    """cluster.toml."""
+    """Return the text of cluster.toml."""
     suspect = "suspect_ms = 800     # a leader that is silent for so long is replaced"
     if protocol.detector:
         suspect = "suspect_ms = 2000    # who is silent for so long is taken for crashed"

@@ -21,7 +21,7 @@ from amcast.errors import UsageError
 from amcast.runtime.config import Address, ClusterConfig, Member, file_name
 
 NODE: Final = (sys.executable, "-P", "-m", "amcast", "node")  # -P: the current folder holds no modules of ours
-PATIENCE: Final = 10.0  # seconds from SIGTERM to SIGKILL
+SECONDS_TO_STOP: Final = 10.0  # from SIGTERM to SIGKILL
 POLL: Final = 0.05
 ANSWER: Final = 2.0  # seconds
 LARGEST_ANSWER: Final = 2**20
@@ -50,7 +50,7 @@ class Processes:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """No other command starts or stops nodes of this cluster at the same time."""
+        """Keep other commands from starting or stopping nodes of this cluster."""
         try:
             for name in ("run", "logs"):
                 (self.folder / name).mkdir(exist_ok=True)
@@ -64,7 +64,7 @@ class Processes:
             os.close(lock)
 
     def start(self, member: Member, *options: str) -> int:
-        """Start a node that does not run, on its own; its pid."""
+        """Start a node that does not run, in a session of its own; return its pid."""
         traced = ["--trace", str(self.trace)] if self.trace is not None else []
         with open(self.log(member), "ab") as log:
             process = subprocess.Popen(
@@ -87,7 +87,7 @@ class Processes:
         return process.pid
 
     def running(self, member: Member) -> int | None:
-        """The pid of a node that runs."""
+        """Return the pid of a node; None if it does not run."""
         if member.name in self.children:
             self.children[member.name].poll()  # one of ours that ended is not to linger
         try:
@@ -99,7 +99,7 @@ class Processes:
         return pid if life is not None and life[0] not in "ZX" and life[1] == began and boot == boot_id() else None
 
     def signal(self, member: Member, *signals: signal.Signals) -> bool:
-        """Send these to a node; whether it ran."""
+        """Send signals to a node; return whether it ran."""
         pid = self.running(member)
         if pid is None:
             return False
@@ -118,36 +118,36 @@ class Processes:
             os.close(descriptor)
         return True
 
-    def stop(self, members: Sequence[Member], patience: float = PATIENCE) -> list[Member]:
-        """Ask these nodes to stop, and kill those that do not in time; the latter."""
+    def stop(self, members: Sequence[Member], seconds: float = SECONDS_TO_STOP) -> list[Member]:
+        """Ask these nodes to stop, and kill those that do not in time; return whom it killed."""
         asked = [member for member in members if self.signal(member, signal.SIGTERM, signal.SIGCONT)]
-        late = self.wait_until_gone(asked, patience)
+        late = self.wait_until_gone(asked, seconds)
         for member in late:
             self.signal(member, signal.SIGKILL)
-        self.wait_until_gone(late, patience)
+        self.wait_until_gone(late, seconds)
         for member in members:
             if self.running(member) is None:
                 self.pid_file(member).unlink(missing_ok=True)
         return late
 
-    def wait_until_gone(self, members: Sequence[Member], patience: float) -> list[Member]:
-        """Those that still run after so many seconds."""
-        end = time.monotonic() + patience
+    def wait_until_gone(self, members: Sequence[Member], seconds: float) -> list[Member]:
+        """Wait for so many seconds at most; return those that still run."""
+        end = time.monotonic() + seconds
         left = list(members)
         while (left := [member for member in left if self.running(member) is not None]) and time.monotonic() < end:
             time.sleep(POLL)
         return left
 
     def why_not_ready(self, member: Member) -> str | None:
-        """None if the node serves."""
+        """Return why a node does not serve yet; None if it does."""
         answer = ask(member.admin, "/readyz")
         if answer is None:
             return "no answer yet"
         return None if answer[0] == 200 else answer[1].decode(errors="replace").strip()
 
-    def wait_until_ready(self, members: Sequence[Member], patience: float) -> dict[str, str | None]:
-        """Until all serve, or have stopped, or so many seconds have passed: None or what is wrong, by name."""
-        end = time.monotonic() + patience
+    def wait_until_ready(self, members: Sequence[Member], seconds: float) -> dict[str, str | None]:
+        """Wait until all serve or have stopped, for so many seconds at most; return what is wrong or None, by name."""
+        end = time.monotonic() + seconds
         state: dict[str, str | None] = {member.name: "no answer yet" for member in members}
         waiting = list(members)
         while True:
@@ -161,13 +161,13 @@ class Processes:
             time.sleep(POLL)
 
     def last_words(self, member: Member) -> str:
-        """The last line of a node's log."""
+        """Return the last line of a node's log."""
         lines = last_lines(self.log(member), 1)
         return lines[0].strip()[:300] if lines else "it said nothing"
 
 
 def life_of(pid: int) -> tuple[str, str] | None:
-    """The state of a process and when it began, in ticks since the boot."""
+    """Return the state of a process and when it began, in ticks since the boot."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -180,7 +180,7 @@ def boot_id() -> str:
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """The end of a file, of which no more is read than is needed."""
+    """Return the last lines of a file, of which no more is read than is needed."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -197,7 +197,7 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 
 def ask(address: Address, path: str) -> tuple[int, bytes] | None:
-    """What an admin listener answers; None if it does not."""
+    """Return what an admin listener answers; None if it does not."""
     connection = HTTPConnection(address.host, address.port, timeout=ANSWER)
     try:
         connection.request("GET", path)

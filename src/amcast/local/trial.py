@@ -71,7 +71,7 @@ class Trial:
                     self.processes.start(member)
             self.wait_until_ready(self.inside())
         except BaseException:
-            self.processes.stop(self.config.members, patience=0)
+            self.processes.stop(self.config.members, seconds=0)
             raise
         return self
 
@@ -97,7 +97,7 @@ class Trial:
     # Disturbances
 
     def leader(self, g: int) -> Member:
-        """Who leads a group, as far as anybody there knows."""
+        """Return who leads a group, as far as anybody there knows."""
         found = [status for name, status in self.statuses().items() if name.startswith(f"g{g}/")]
         leading = [status for status in found if status.get("role") == "leader"]
         name = leading[0]["id"] if leading else found[0]["id"] if found else f"g{g}/0"
@@ -138,7 +138,7 @@ class Trial:
         return statuses_of(self.config)
 
     def wait_until_level(self, alone: bool = False) -> bool:
-        """Until all replicas that were not killed for good have delivered the same as their group, and stay there.
+        """Wait until all replicas that were not killed for good have delivered the same as their group, and stay there.
 
         `alone`: and until no client is connected. If they do not in time, `not_level` says why.
         """
@@ -157,7 +157,7 @@ class Trial:
             time.sleep(LOOK_EVERY)
 
     def finish(self, out: Path, force: bool = False) -> bool:
-        """Let all catch up, stop, and gather the trace; whether all did catch up and traced all that they delivered."""
+        """Let all catch up, stop, and gather the trace; return whether all caught up and traced what they delivered."""
         self.wait_until_level(alone=True)
         said = self.statuses()
         for member in self.killed:

@@ -41,7 +41,7 @@ def identity_uri(cluster: str, name: str) -> str:
 
 
 def read_certificates(path: Path) -> list[x509.Certificate]:
-    """All of a PEM file, at least one."""
+    """Return all certificates of a PEM file, at least one."""
     try:
         return x509.load_pem_x509_certificates(path.read_bytes())
     except OSError as error:
@@ -53,7 +53,7 @@ def read_certificates(path: Path) -> list[x509.Certificate]:
 
 
 def read_key(path: Path) -> PrivateKeyTypes:
-    """A private key that nobody else can read."""
+    """Return a private key that nobody else can read."""
     try:
         status = path.stat()
         refuse_open_key(path, status)
@@ -65,7 +65,7 @@ def read_key(path: Path) -> PrivateKeyTypes:
 
 
 def refuse_open_key(path: Path, status: os.stat_result) -> None:
-    """A key is its owner's. One of root may be for the group too: that is how secrets are mounted."""
+    """Refuse a key that others can read. One of root may be for the group too: that is how secrets are mounted."""
     allowed = 0o640 if status.st_uid == 0 and os.geteuid() != 0 else 0o600
     if status.st_mode & 0o777 & ~allowed:
         raise UsageError(
@@ -105,7 +105,7 @@ def day(moment: datetime) -> str:
 
 
 def check_certificate(folder: Path, ca: Path, cluster: str, name: str) -> tuple[Path, Path]:
-    """The certificate and key of a name, found to be its own, in date and from the CA; UsageError otherwise."""
+    """Return the files of a name's certificate and key; UsageError unless they are its own, in date and from the CA."""
     crt, key = folder / f"{file_name(name)}.crt", folder / f"{file_name(name)}.key"
     chain = read_certificates(crt)
     own, now = chain[0], datetime.now(UTC)
@@ -152,7 +152,7 @@ def make_certificates(
 
 
 def ready_ca(folder: Path, cluster: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """The CA of the folder, made if there is none."""
+    """Return the CA of the folder; make one if there is none."""
     crt, key_path = folder / "ca.crt", folder / "ca.key"
     if not crt.exists() and not key_path.exists():
         key = ec.generate_private_key(ec.SECP256R1())
@@ -256,14 +256,14 @@ def leaf(
 
 
 def write_pair(folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
-    """The key first: a certificate without its key would look finished."""
+    """Write the key first: a certificate without its key would look finished."""
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     write_whole(folder / f"{name}.key", pem, 0o600)
     write_whole(folder / f"{name}.crt", certificate.public_bytes(Encoding.PEM), 0o644)
 
 
 def write_whole(path: Path, data: bytes, mode: int) -> None:
-    """A file appears with all of its content and its mode, or not at all."""
+    """Write a file that appears with all of its content and its mode, or not at all."""
     new = path.with_name(f"{path.name}.new")
     try:
         new.unlink(missing_ok=True)

@@ -28,7 +28,7 @@ from amcast.errors import AmcastError, MulticastFailed, OutcomeUnknown, PeerErro
 from amcast.runtime import frames
 from amcast.runtime.client_engine import ClientBatch, ClientEngine
 from amcast.runtime.config import ClusterConfig, Member
-from amcast.runtime.frames import Failure, FrameReader, Hello, Read, Rows, frame
+from amcast.runtime.frames import FrameReader, Hello, Read, Refusal, Rows, frame
 from amcast.runtime.greeting import SECONDS_TO_GREET, abort_unless, say_hello
 from amcast.runtime.links import FIRST_PAUSE, LONGEST_PAUSE
 from amcast.runtime.rows import unpack_rows
@@ -112,7 +112,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """End. The outcome of what is still open is unknown."""
+        """End the client. The outcome of what is still open is unknown."""
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
@@ -231,7 +231,7 @@ class Client:
         self._engine.receive(time.monotonic_ns(), pid, batch)
         self._schedule()
 
-    def _failed(self, failure: Failure) -> None:
+    def _failed(self, failure: Refusal) -> None:
         if failure.id >= 0:
             future = self._rows.pop(failure.id, None)
             if future is not None and not future.done():
@@ -256,7 +256,7 @@ class Client:
             self._disconnected()
 
     def _disconnected(self) -> None:
-        """Whoever was asked may be gone: ask everybody."""
+        """Ask everybody: whoever was asked may be gone."""
         if not self._closed and self._engine.open:
             self._engine.disconnect(time.monotonic_ns())
             self._schedule()
@@ -382,7 +382,7 @@ class _Connection(asyncio.Protocol):
                     if future is not None and not future.done():
                         future.set_result(rows)
                 elif kind == frames.FAILED and self.welcome:
-                    self.client._failed(frames.decode(frames.failure_decoder, body))
+                    self.client._failed(frames.decode(frames.refusal_decoder, body))
                 elif kind == frames.WELCOME and not self.welcome:
                     self.welcome = True
                     self.client._welcome = True
@@ -400,7 +400,7 @@ class _Connection(asyncio.Protocol):
             self.refused(str(error))
 
     def refused(self, reason: str) -> None:
-        """By this replica: the others may do better."""
+        """Take note that this replica refuses us; the others may not."""
         self.close()
         self.backlog.clear()
         text = f"{self.member.name} refused {self.client.name}: {reason}"
@@ -478,7 +478,7 @@ class SyncClient:
         await self._client.submit_batch(dest, payloads)
 
     def close(self) -> None:
-        """End. The outcome of what is still open is unknown."""
+        """End the client. The outcome of what is still open is unknown."""
         self._run(self._client.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

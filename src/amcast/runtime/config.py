@@ -76,7 +76,7 @@ class Address:
 
     @property
     def loopback(self) -> bool:
-        """Nobody outside this machine can reach it. Other names than localhost could mean anything."""
+        """Return True if nobody outside this machine can reach it. Other names than localhost could mean anything."""
         try:
             return self.host == "localhost" or ip_address(self.host).is_loopback
         except ValueError:
@@ -84,7 +84,7 @@ class Address:
 
     @property
     def wildcard(self) -> bool:
-        """Good to listen at, of no use to others."""
+        """Return True if one can listen at it, but others cannot connect to it."""
         try:
             return ip_address(self.host).is_unspecified
         except ValueError:
@@ -142,7 +142,7 @@ class ClusterConfig:
     tls: Tls | None
 
     def member(self, name: str) -> Member:
-        """The replica with this name."""
+        """Return the replica with this name."""
         for member in self.members:
             if member.name == name:
                 return member
@@ -165,7 +165,7 @@ class ClusterConfig:
 
 
 def file_name(name: str) -> str:
-    """A name as part of a path: g0-1 of g0/1."""
+    """Return a name as part of a path: g0-1 for g0/1."""
     return name.replace("/", "-")
 
 
@@ -337,7 +337,7 @@ def read_members(document: Table, folder: Path, plaintext: bool) -> tuple[Topolo
 
 
 def group_sizes(where: str, places: list[tuple[int, int]]) -> tuple[int, ...]:
-    """How many replicas each group has; refuses a group or a rank that was left out."""
+    """Return how many replicas each group has; refuse a group or a rank that was left out."""
     sizes: list[int] = []
     for group, rank in places:
         expected = (group, sizes[group]) if group < len(sizes) else (len(sizes), 0)
@@ -369,7 +369,7 @@ def read_member(table: Table, pid: int, group: int, rank: int, folder: Path) -> 
 
 
 def refuse_shared(where: str, members: tuple[Member, ...]) -> None:
-    """Two listeners at one address, or two replicas in one data folder."""
+    """Refuse two listeners at one address, and two replicas in one data folder."""
     owners: dict[object, str] = {}
     for member in members:
         for key in ADDRESSES:
@@ -413,7 +413,7 @@ def read_clients(document: Table, groups: int) -> dict[str, Grant]:
 
 
 def granted(table: Table, key: str, groups: int) -> frozenset[int]:
-    """The groups that a list names; none if it is absent."""
+    """Return the groups that a list names; none if it is absent."""
     names = table.values.get(key, [])
     if not isinstance(names, list):
         raise table.wrong(key, 'expected a list of groups, such as ["g0"], or ["*"] for all')

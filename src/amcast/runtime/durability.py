@@ -10,8 +10,8 @@ What must hold, whoever changes this:
 - Nothing of a step that urgently needs its records is released before they are synced; steps are released in the order
   in which they were taken, also those that need no sync, for links deliver in order.
 - A delivery is traced when a restart would not deliver it again, and not before.
-- The parts of a snapshot belong together (`Host.snapshot`). It goes to disk behind the records that were taken before
-  it: it may hold more than they say, never less.
+- The parts of a snapshot belong together (`DiskHost.snapshot`). It goes to disk behind the records that were taken
+  before it: it may hold more than they say, never less.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ SECONDS_TO_STOP: Final = 5.0
 Deliveries = list[tuple[AppMessage, int]]  # messages with their timestamps
 
 
-class Snapshot(msgspec.Struct, array_like=True):
+class NodeSnapshot(msgspec.Struct, array_like=True):
     """A node after so many deliveries: one cut through its protocol, its application and the answers it keeps.
 
     The order of the fields is the format on disk, and that of what a member without a disk is sent.
@@ -50,11 +50,11 @@ class Snapshot(msgspec.Struct, array_like=True):
         return msgspec.msgpack.encode(self)
 
     @staticmethod
-    def decode(data: bytes) -> "Snapshot":
-        return msgspec.msgpack.decode(data, type=Snapshot)
+    def decode(data: bytes) -> "NodeSnapshot":
+        return msgspec.msgpack.decode(data, type=NodeSnapshot)
 
 
-class Host(Protocol):
+class DiskHost(Protocol):
     """The node, as its disk sees it."""
 
     config: ClusterConfig
@@ -65,10 +65,10 @@ class Host(Protocol):
         """Send what a step wants sent: its records are durable, or it has none that anybody depends on."""
 
     def delivered_for_good(self, deliveries: Deliveries) -> None:
-        """Say so of deliveries that a restart does not repeat."""
+        """Take note that a restart will not repeat these deliveries."""
 
-    def snapshot(self) -> Snapshot:
-        """Return all of the node's state at one cut."""
+    def snapshot(self) -> NodeSnapshot:
+        """Return the node's state, all parts after the same deliveries."""
         ...
 
     def fail(self, error: BaseException) -> None:
@@ -78,7 +78,7 @@ class Host(Protocol):
 class Durability:
     """The disk of one node. Everything but `_write` runs in the event loop."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: DiskHost) -> None:
         self.history = History(None)
         self.storage: Storage | None = None  # None: nothing but the history is kept
         self._host = host

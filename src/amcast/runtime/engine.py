@@ -73,7 +73,7 @@ class Engine:
         self.process.rejoin(now, records, floor)
 
     def receive(self, now: int, sender: int, batch: bytes) -> int:
-        """Messages from another member, all handled; their number. Raises WireError before any is handled."""
+        """Handle a batch of another member; return how many messages it had. Raises WireError before any is handled."""
         messages = self.codec.read(batch)
         process = self.process
         for msg in messages:
@@ -104,7 +104,7 @@ class Engine:
             process.receive(now, client, msg)
 
     def encode_answers(self, answers: list[tuple[int, Message]], results: dict[Mid, bytes]) -> list[tuple[int, bytes]]:
-        """Batches for clients, each answer followed by what the application said to it."""
+        """Return batches for clients: each answer, followed by what the application said to it."""
         writers: dict[int, BytesWriter] = {}
         for client, msg in answers:
             w = writers.get(client)

@@ -33,7 +33,7 @@ ABSENT: Final = 12  # from a member that lost its disk, instead of START: forget
 STATE: Final = 13  # from the same, later: tell me what you know; and the answer
 
 
-class Failure(msgspec.Struct, array_like=True):
+class Refusal(msgspec.Struct, array_like=True):
     """Message number `seq` of this session will not be delivered. Or, with id, these rows cannot be had."""
 
     seq: int
@@ -91,14 +91,14 @@ hello_decoder: Final = msgspec.msgpack.Decoder(Hello)
 welcome_decoder: Final = msgspec.msgpack.Decoder(Welcome)
 state_decoder: Final = msgspec.msgpack.Decoder(StateForRejoin)
 read_decoder: Final = msgspec.msgpack.Decoder(Read)
-failure_decoder: Final = msgspec.msgpack.Decoder(Failure)
+refusal_decoder: Final = msgspec.msgpack.Decoder(Refusal)
 rows_decoder: Final = msgspec.msgpack.Decoder(Rows)
 
 T = TypeVar("T")
 
 
 def decode(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
-    """The body of a frame. Raises WireError."""
+    """Return what the body of a frame says. Raises WireError."""
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -117,7 +117,7 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[int, int, bytes]]:
-        """The frames that are complete by now: kind, number, body. Raises WireError."""
+        """Return the frames that are complete by now: kind, number, body. Raises WireError."""
         buffer = self._buffer
         buffer += data
         found: list[tuple[int, int, bytes]] = []

@@ -36,7 +36,7 @@ def abort_unless(answered: Callable[[], bool], transport: asyncio.WriteTransport
     asyncio.get_running_loop().call_later(SECONDS_TO_GREET, look)
 
 
-class Host(Protocol):
+class GreetingHost(Protocol):
     """The node, as whoever greets it sees it."""
 
     config: ClusterConfig
@@ -55,12 +55,12 @@ class Door:
         self.strangers = 0
 
 
-class Accepted(asyncio.Protocol):
+class AcceptedConnection(asyncio.Protocol):
     """A connection that somebody else dialled: its first frame is a greeting, in time, or the last one."""
 
     transport: asyncio.Transport
 
-    def __init__(self, host: Host, door: Door) -> None:
+    def __init__(self, host: GreetingHost, door: Door) -> None:
         self.host = host
         self.reader = FrameReader(frames.LARGEST_HELLO)
         self._door = door
@@ -78,7 +78,7 @@ class Accepted(asyncio.Protocol):
         raise NotImplementedError
 
     def left(self) -> None:
-        """The connection is gone, of one that was let in or of another."""
+        """Forget this connection, of somebody who was let in or not."""
 
     # The greeting
 
@@ -122,7 +122,7 @@ class Accepted(asyncio.Protocol):
         self.transport.write(frame(frames.WELCOME, frames.encode(welcome)))
 
     def _known(self) -> None:
-        """This one is no stranger any more: it was let in, or has left."""
+        """Count a stranger out that was let in, or has left."""
         if self._late is not None:
             self._late.cancel()
             self._late = None

@@ -44,7 +44,7 @@ class History:
 
     @property
     def earliest(self) -> int:
-        """The first position that is still kept."""
+        """Return the first position that is still kept."""
         if self._files:
             return self._files[0]
         return self._blocks[0][0] if self._blocks else self.end
@@ -66,7 +66,7 @@ class History:
             self._bytes -= len(self._blocks.popleft()[2])
 
     def read(self, position: int, most_bytes: int) -> tuple[int, int, bytes]:
-        """Whole blocks from the one that holds this position: first position, position after the last row, rows."""
+        """Return whole blocks from that of this position on: the first position, that after the last row, the rows."""
         if position >= self.end:
             return self.end, self.end, b""
         if position < self.earliest:
@@ -169,7 +169,7 @@ class History:
         self._start(self._files[-1] if self._files else end)
 
     def _cut(self, first: int, end: int) -> int:
-        """Cut the last file behind position `end`; the position that it reaches."""
+        """Cut the last file behind position `end`; return the position that it reaches."""
         assert self._folder is not None
         path = self._folder / f"rows-{first}"
         data = path.read_bytes()

@@ -31,11 +31,11 @@ class HttpServer:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def answer(self, target: str, headers: Mapping[str, str]) -> Answer:
-        """What to say to a GET of this path and query; the names of headers are in lower case."""
+        """Return what to say to a GET of this path and query; the names of headers are in lower case."""
         raise NotImplementedError
 
     async def start(self, address: Address) -> Address:
-        """Listen; where, if the port was left to the system (0)."""
+        """Listen; return where, also if the port was left to the system (0)."""
         try:
             self._server = await asyncio.start_server(
                 self._connected, address.host, address.port, limit=LARGEST_HEAD, reuse_address=True
@@ -86,7 +86,7 @@ class HttpServer:
             writer.transport.abort()
 
     async def _head(self, reader: asyncio.StreamReader) -> bytes | Answer:
-        """The request line and headers, or what to say instead of an answer."""
+        """Return the request line and headers, or what to say instead of an answer."""
         try:
             return await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:

@@ -14,10 +14,10 @@ from typing import Final, Protocol, cast
 
 from amcast.core.protocol import Protocol as Row
 from amcast.errors import LostMessages, PeerError, WireError
-from amcast.runtime import frames, greeting
+from amcast.runtime import frames
 from amcast.runtime.config import Member
 from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
-from amcast.runtime.greeting import SECONDS_TO_GREET, Accepted, Door, abort_unless, say_hello
+from amcast.runtime.greeting import SECONDS_TO_GREET, AcceptedConnection, Door, GreetingHost, abort_unless, say_hello
 
 MOST_KEPT: Final = 64 * 2**20  # bytes for one member that does not acknowledge
 SECONDS_OF_SILENCE: Final = 3.0  # without an acknowledgement that is due
@@ -27,7 +27,7 @@ FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0
 
 
-class Host(greeting.Host, Protocol):
+class LinkHost(GreetingHost, Protocol):
     """The node, as its links see it."""
 
     protocol: Row
@@ -42,7 +42,7 @@ class Host(greeting.Host, Protocol):
 class Outgoing:
     """The channel to one member."""
 
-    def __init__(self, host: Host, peer: Member, context: SSLContext | None) -> None:
+    def __init__(self, host: LinkHost, peer: Member, context: SSLContext | None) -> None:
         self.host = host
         self.peer = peer
         self.context = context
@@ -93,7 +93,7 @@ class Outgoing:
         self.host.log.info("connected", peer=self.peer.name, again=len(self.kept))
 
     async def run(self) -> None:
-        """Dial, and dial again."""
+        """Dial, and dial again whenever the connection ends."""
         loop = asyncio.get_running_loop()
         pause = FIRST_PAUSE
         while True:
@@ -115,7 +115,7 @@ class Outgoing:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _watch(self, connection: "_Dialled") -> None:
-        """Until it ends. One that nothing passes any more may never say so: it is given up, and another one dialled."""
+        """Wait until it ends. Give up one that nothing passes any more: it may never say so."""
         while not connection.lost.done():
             waiting = self.kept[0][0] if self.kept else 0
             unsent = connection.transport.get_write_buffer_size()
@@ -180,7 +180,7 @@ class _Dialled(asyncio.Protocol):
 class Incoming:
     """What the other members send to this one."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: LinkHost) -> None:
         self.host = host
         self.expects: dict[int, tuple[int, int]] = {}  # pid -> boot, number of the next batch
         self.current: dict[int, _Member] = {}
@@ -190,10 +190,10 @@ class Incoming:
         return _Member(self)
 
 
-class _Member(Accepted):
+class _Member(AcceptedConnection):
     """The end of a connection that receives batches."""
 
-    host: Host
+    host: LinkHost
 
     def __init__(self, incoming: Incoming) -> None:
         super().__init__(incoming.host, incoming.door)
@@ -271,11 +271,11 @@ class _Member(Accepted):
             del self.incoming.current[self.pid]
 
 
-def hello_of(host: Host) -> Hello:
+def hello_of(host: LinkHost) -> Hello:
     return Hello(frames.VERSION, host.config.name, host.me.name, host.boot)
 
 
-async def ask_member(host: Host, peer: Member, context: SSLContext | None, kind: int, number: int) -> bytes:
+async def ask_member(host: LinkHost, peer: Member, context: SSLContext | None, kind: int, number: int) -> bytes:
     """Ask another member one question, before there is a channel to it. Raises OSError and AmcastError."""
     address = peer.peer
     name = "" if context is not None else None

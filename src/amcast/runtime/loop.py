@@ -5,7 +5,7 @@ import gc
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's, where it is installed. Cycles are collected on real growth only: what flows through has none."""
+    """Return uvloop's loop, where it is installed. Collect cycles on real growth only: what flows through has none."""
     gc.freeze()
     gc.set_threshold(1_000_000, 20, 100)
     try:

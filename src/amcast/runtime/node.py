@@ -35,7 +35,7 @@ from amcast.errors import AmcastError, StorageFailure, UsageError, WireError
 from amcast.runtime import frames
 from amcast.runtime.admin import Admin
 from amcast.runtime.config import Address, ClusterConfig, Member
-from amcast.runtime.durability import SECONDS_TO_STOP, Deliveries, Durability, Snapshot
+from amcast.runtime.durability import SECONDS_TO_STOP, Deliveries, Durability, NodeSnapshot
 from amcast.runtime.engine import Engine, Tick
 from amcast.runtime.frames import StateForRejoin
 from amcast.runtime.history import History
@@ -198,7 +198,7 @@ class Node:
             raise AmcastError(f"{self.me.name} stopped: the others suspected it and went on without it")
 
     def fail(self, error: BaseException) -> None:
-        """Something that must not happen did: say so and stop, before anything else leaves this node."""
+        """Say what must not have happened and stop, before anything else leaves this node."""
         if self._error is None:
             self._error = error
             self.durability.fail()
@@ -324,16 +324,16 @@ class Node:
             raise WireError(f"a replica of {self.protocol.name} that stops is lost for good")
         return self.engine.process
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> NodeSnapshot:
         """Return protocol, application, answers and position together.
 
         They are one cut only where nothing is handled and not yet applied, as at the end of `flush`.
         """
         app = self.app.snapshot() if self.app is not None else b""
-        return Snapshot(self.history.end, self._durable().snapshot(), app, self.results.rows())
+        return NodeSnapshot(self.history.end, self._durable().snapshot(), app, self.results.rows())
 
-    def _restore(self, data: bytes) -> Snapshot:
-        snapshot = Snapshot.decode(data)
+    def _restore(self, data: bytes) -> NodeSnapshot:
+        snapshot = NodeSnapshot.decode(data)
         if self.app is not None:
             self.app.restore(snapshot.app)
         self.results.restore(snapshot.results)

@@ -11,7 +11,7 @@ from amcast.errors import WireError
 
 
 def pack_rows(w: BytesWriter, deliveries: list[tuple[AppMessage, int]], time: int) -> int:
-    """How many positions they take."""
+    """Write deliveries as rows; return how many positions they take."""
     count = 0
     for m, ts in deliveries:
         pack_row(w, ts, 0, time, m)
@@ -27,7 +27,7 @@ def pack_row(w: BytesWriter, ts: int, index: int, time: int, m: AppMessage) -> N
 
 
 def unpack_rows(data: bytes, groups: int) -> list[tuple[int, int, int, AppMessage]]:
-    """Timestamp, place among those with this timestamp, time of delivery at this replica, message. Raises WireError."""
+    """Return timestamp, place among those with it, time of delivery at this replica, message. Raises WireError."""
     r = Reader(data, groups)
     found: list[tuple[int, int, int, AppMessage]] = []
     try:
@@ -44,7 +44,7 @@ def unpack_rows(data: bytes, groups: int) -> list[tuple[int, int, int, AppMessag
 
 
 def rows_behind(block: bytes, count: int, groups: int) -> bytes:
-    """These rows without the first ones."""
+    """Return these rows without the first ones."""
     w = BytesWriter()
     for ts, index, when, m in unpack_rows(block, groups)[count:]:
         pack_row(w, ts, index, when, m)
@@ -70,7 +70,7 @@ class Columns:
         write_i32_le(self.ends, 0)
 
     def add(self, data: bytes, groups: int, skip: int, most: int) -> int:
-        """Rows of a block without the first ones, and not more than so many: how many they are. Raises WireError."""
+        """Add the rows of a block, without the first ones, up to so many; return how many. Raises WireError."""
         r = Reader(data, groups)
         before = self.count
         try:

@@ -13,10 +13,10 @@ from amcast.core.requests import Request
 from amcast.core.topology import Mid, message_id, sender_of, seq_of
 from amcast.core.wire import AppMessage
 from amcast.errors import AmcastError, WireError
-from amcast.runtime import frames, greeting
+from amcast.runtime import frames
 from amcast.runtime.config import Grant
-from amcast.runtime.frames import Failure, Hello, Read, Rows, frame
-from amcast.runtime.greeting import Accepted, Door
+from amcast.runtime.frames import Hello, Read, Refusal, Rows, frame
+from amcast.runtime.greeting import AcceptedConnection, Door, GreetingHost
 from amcast.runtime.history import History
 
 MOST_CLIENTS: Final = 1000
@@ -29,7 +29,7 @@ CLIENT: Final = "client/"
 
 
 def session_of(client: str, number: int) -> int:
-    """The session of this client with this number: no other client may use it."""
+    """Return the session of this client with this number: no other client may use it."""
     owner = 1 + int.from_bytes(sha256(client.encode()).digest()[:8]) % (2**20 - 1)
     return owner << SESSION_BITS | number & (1 << SESSION_BITS) - 1
 
@@ -58,7 +58,7 @@ class Results:
             self.by_mid[mid] = result
 
 
-class Host(greeting.Host, Protocol):
+class ServingHost(GreetingHost, Protocol):
     """The node, as its clients see it."""
 
     orders_all: bool  # messages to other groups too
@@ -74,7 +74,7 @@ class Host(greeting.Host, Protocol):
 class Serving:
     """All connections of clients."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ServingHost) -> None:
         self.host = host
         self.sessions: dict[int, _Served] = {}
         self.door = Door(MOST_STRANGERS)
@@ -97,7 +97,7 @@ class Serving:
                 served.adjust_reading()
 
     def grown(self) -> None:
-        """There are new rows in the history."""
+        """Answer the reads that waited for new rows."""
         if self.readers:
             readers = self.readers
             self.readers = []
@@ -110,10 +110,10 @@ class Serving:
             served.transport.close()
 
 
-class _Served(Accepted):
+class _Served(AcceptedConnection):
     """A connection of a client."""
 
-    host: Host
+    host: ServingHost
 
     def __init__(self, serving: Serving) -> None:
         super().__init__(serving.host, serving.door)
@@ -158,7 +158,7 @@ class _Served(Accepted):
             if reason is None:
                 wanted.append(request)
             else:
-                failure = Failure(seq_of(request.m.mid), reason)
+                failure = Refusal(seq_of(request.m.mid), reason)
                 self.transport.write(frame(frames.FAILED, frames.encode(failure)))
         self.host.on_requests(self.session, wanted)
 
@@ -210,7 +210,7 @@ class _Served(Accepted):
         self.transport.write(frame(frames.ROWS, frames.encode(answer)))
 
     def fail_read(self, read: Read, reason: str) -> None:
-        self.transport.write(frame(frames.FAILED, frames.encode(Failure(-1, reason, read.id))))
+        self.transport.write(frame(frames.FAILED, frames.encode(Refusal(-1, reason, read.id))))
 
     # Back-pressure
 

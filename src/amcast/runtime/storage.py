@@ -44,7 +44,7 @@ def encode_frame(number: int, records: list[bytes]) -> bytes:
 
 
 def decode_frame(data: memoryview, at: int) -> tuple[int, memoryview, int] | None:
-    """The frame at this place: its number, its body and where it ends; None if there is no whole, sound frame."""
+    """Return the number, the body and the end of the frame at this place; None if there is no whole, sound one."""
     if at + HEADER.size > len(data):
         return None
     magic, checksum, length, number = HEADER.unpack_from(data, at)
@@ -68,7 +68,7 @@ class Storage:
     """The log of one node. Not for use by two processes at once: the folder is locked."""
 
     def __init__(self, folder: Path, identity: str, segment_bytes: int = SEGMENT_BYTES, *, new: bool = True) -> None:
-        """`new`: the folder may be empty. An empty folder of a member that has been one before is a lost disk."""
+        """Lock the folder. It may be empty if `new`; else an empty one is a lost disk."""
         self.folder = folder
         self.identity = identity
         self.segment_bytes = segment_bytes
@@ -104,7 +104,7 @@ class Storage:
     # Starting
 
     def count_start(self) -> int:
-        """How often a process has started in this folder, this time included."""
+        """Count this start; return how often a process has started in this folder."""
         path = self.folder / "starts"
         text = path.read_text(errors="replace") if path.exists() else "0"
         if not (text.isascii() and text.isdigit() and len(text) < 10):
@@ -169,7 +169,7 @@ class Storage:
         return 0
 
     def _refuse_if_lost(self, path: Path, data: memoryview, at: int, last: bool) -> None:
-        """A broken frame may be cut off only if nothing was written after it."""
+        """Raise StorageCorrupt if something was written behind a broken frame: then it must not be cut off."""
         place = bytes(data).find(MAGIC, at + 1)
         while last and place >= 0:
             if decode_frame(data, place) is not None:
@@ -184,7 +184,7 @@ class Storage:
     # Running
 
     def commit(self, records: list[bytes]) -> None:
-        """Make these records durable, all or none; returns when they are on disk."""
+        """Make these records durable, all or none; return when they are on disk."""
         if self._failed:
             raise StorageFailure(f"{self.folder}: the disk failed before; the node must stop")
         if self._segment_size > self.segment_bytes:
@@ -230,7 +230,7 @@ class Storage:
         self._sync_folder()
 
     def _write_whole(self, path: Path, data: bytes) -> None:
-        """A file appears with all of its content or not at all."""
+        """Write a file that appears with all of its content or not at all."""
         temporary = path.with_name(path.name + ".new")
         with open(temporary, "wb") as file:
             file.write(data)

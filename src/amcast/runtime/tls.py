@@ -21,14 +21,14 @@ SECONDS_TO_SHAKE: Final = 5.0
 
 
 def server_context(config: ClusterConfig, name: str) -> ssl.SSLContext:
-    """For the listeners of a replica. Whoever connects must be looked at with `identity_of`."""
+    """Return what the listeners of a replica need. Whoever connects must be looked at with `identity_of`."""
     context = prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), config, name)
     context.num_tickets = 0
     return context
 
 
 def client_context(config: ClusterConfig, name: str) -> ssl.SSLContext:
-    """To connect as a replica (g0/1) or as a client (client/alice). Whoever answers must be looked at as well."""
+    """Return what it takes to connect as g0/1 or client/alice. Whoever answers must be looked at with `identity_of`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False  # the URI says who it is, wherever it runs
     return prepared(context, config, name)
@@ -52,12 +52,12 @@ def prepared(context: ssl.SSLContext, config: ClusterConfig, name: str) -> ssl.S
 
 
 def names_of(config: ClusterConfig) -> list[str]:
-    """Everybody that has a certificate."""
+    """Return the names of all that have a certificate."""
     return [member.name for member in config.members] + [f"client/{name}" for name in config.clients]
 
 
 def identity_of(connection: ssl.SSLObject | ssl.SSLSocket, config: ClusterConfig, expected: str | None = None) -> str:
-    """Who is at the other end of a connection after its handshake: g0/1, client/alice. Refuses all but members.
+    """Return who is at the other end of a connection: g0/1, client/alice. Refuse all but members and clients.
 
     With `expected`, refuses other members too: whoever connects somewhere knows whom to find there.
     """
@@ -134,7 +134,7 @@ class Listener:
 async def listen(
     host: str, port: int, context: ssl.SSLContext | None, factory: Callable[[], asyncio.Protocol]
 ) -> Listener:
-    """Raises OSError."""
+    """Listen at an address. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = found[0]
     listening = socket.create_server(address[:2], family=family, backlog=1024)

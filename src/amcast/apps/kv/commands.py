@@ -46,7 +46,7 @@ def arity_fits(arity: int, args: Sequence[bytes]) -> bool:
 
 
 def keys_of(command: Command) -> list[bytes] | None:
-    """The keys that a command touches; None stands for all of the group."""
+    """Return the keys that a command touches; None stands for all of the group."""
     match SPECS[command[0]].keys:
         case Keys.ONE:
             return command[1:2]
@@ -59,7 +59,7 @@ def keys_of(command: Command) -> list[bytes] | None:
 
 
 def groups_of(command: Command, groups: int) -> tuple[int, ...]:
-    """The groups that a command goes to, in order."""
+    """Return the groups that a command goes to, in order."""
     if groups == 1:
         return (0,)
     if SPECS[command[0]].keys is Keys.ONE:
@@ -78,7 +78,7 @@ def cursor_group(command: Command, groups: int) -> int:
 
 
 def part_of(command: Command, group: int, groups: int) -> Command | None:
-    """What one of several groups executes of a command."""
+    """Return what one of several groups executes of a command."""
     match SPECS[command[0]].keys:
         case Keys.ONE:
             return command if group_of(command[1], groups) == group else None
@@ -98,7 +98,7 @@ def part_of(command: Command, group: int, groups: int) -> Command | None:
 
 
 def merge(command: Command, parts: dict[int, Result], groups: int) -> Result:
-    """One result from the results of the groups, where each executed its part of the command."""
+    """Return one result from those of the groups, of which each executed its part of the command."""
     involved = groups_of(command, groups)
     if len(involved) == 1:
         return parts[involved[0]]

@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
             self._more.set()
 
     def eof_received(self) -> bool:
-        """The client says no more, but may still want the replies."""
+        """Take note that the client says no more; it may still want the replies."""
         self._ended = True
         self._more.set()
         return True
@@ -130,7 +130,7 @@ class Gateway:
         self._listener: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> int:
-        """The port, also where it was chosen by the system (0)."""
+        """Listen; return the port, also where it was chosen by the system (0)."""
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(lambda: Connection(self), host, port, backlog=511)
         self.server.port = self._listener.sockets[0].getsockname()[1]

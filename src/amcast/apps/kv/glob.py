@@ -31,7 +31,7 @@ def parse(pattern: bytes) -> list[Token]:
 
 
 def parse_class(pattern: bytes, at: int) -> tuple[Token, int]:
-    """A class up to its closing bracket, or to the end of the pattern: where that is."""
+    """Read a class up to its closing bracket, or to the end of the pattern; return where that is."""
     negated = pattern[at : at + 1] == b"^"
     at += negated
     members: set[int] = set()

@@ -168,7 +168,7 @@ class KV:
     # Locks
 
     def _job(self, work: Work, several: bool) -> Job:
-        """The unit with the keys of its part."""
+        """Return the unit with the keys of its part."""
         if isinstance(work, Versions):
             return Job(work, self.clock, several, self._own(work.keys, several))
         keys = [key for key, _ in work.watched]

@@ -33,7 +33,7 @@ class Parser:
         self._size = 0
 
     def feed(self, data: bytes) -> list[Command]:
-        """The requests that these bytes complete."""
+        """Return the requests that these bytes complete."""
         commands: list[Command] = []
         if self.error is None:
             self._buffer = self._buffer + data if self._buffer else data
@@ -46,7 +46,7 @@ class Parser:
         return commands
 
     def _read(self, buffer: bytes, commands: list[Command]) -> int:
-        """Requests from the start of the buffer: how far it was read."""
+        """Take requests from the start of the buffer; return how far it was read."""
         at, size, find = 0, len(buffer), buffer.find
         while at < size:
             inline = not self._missing and buffer[at] != 0x2A  # *
@@ -101,7 +101,7 @@ ESCAPED: Final = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a
 
 
 def split_inline(line: bytes) -> Command:
-    """The words of a line as a person types it, with quotes."""
+    """Return the words of a line as a person types it, with quotes."""
     words: Command = []
     line = line.strip()
     at = 0
@@ -154,5 +154,5 @@ def write(reply: Reply, resp3: bool, out: list[bytes]) -> None:
 
 
 def one_line(text: str) -> bytes:
-    """Statuses and errors end at the line: what a client sent must not break out of it."""
+    """Return a status or an error as one line: what a client sent must not break out of it."""
     return text.replace("\r", " ").replace("\n", " ").encode(errors="surrogateescape")

@@ -37,7 +37,7 @@ class Server:
 
 
 def outcome(error: AmcastError) -> str:
-    """What is said of a multicast that failed."""
+    """Return what is said of a multicast that failed."""
     what = "not executed" if isinstance(error, MulticastFailed) else "outcome unknown"
     return f"-TRYAGAIN {what}: {error}"
 
@@ -201,7 +201,7 @@ def quit_(session: "Session", command: Command) -> Reply:
 
 
 def of_the_session(session: "Session", command: Command) -> Reply:
-    """MULTI, WATCH and so on: the session looks at them before it looks here."""
+    """Stand for MULTI, WATCH and so on, which the session looks at before it looks here."""
     raise AssertionError(f"{command[0]!r} is not answered here")
 
 
@@ -228,7 +228,7 @@ SUBCOMMANDS: Final[dict[bytes, dict[bytes, int]]] = {  # with their arity
 
 
 def refusal(typed: Command) -> str | None:
-    """Why a command cannot even be queued in a transaction."""
+    """Return why a command cannot even be queued in a transaction; None if it can."""
     name = typed[0].upper()
     spec = SPECS.get(name) or COMMANDS.get(name)
     if spec is None:

@@ -103,7 +103,7 @@ class Session:
             return server_commands.outcome(error)
 
     async def _scan(self, command: Command) -> Reply:
-        """On to the next group while there are too few keys, so that a small store is scanned in one call."""
+        """Scan the next group, too, while there are too few keys, so that a small store is scanned in one call."""
         wanted = [n for name, n in zip(command[2::2], command[3::2], strict=False) if name.upper() == b"COUNT"]
         count = int(wanted[-1]) if wanted and wanted[-1].isdigit() else 10
         found: list[Result] = []
@@ -213,7 +213,7 @@ class Session:
         ]
 
     async def _msetnx(self, command: Command) -> Reply:
-        """Over several groups."""
+        """Set keys of several groups if none of them exists."""
         if len(command) % 2 == 0:
             return wrong_arguments(command[0])
         dest = groups_of(command, self._groups)

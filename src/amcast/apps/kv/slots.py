@@ -6,7 +6,7 @@ SLOTS = 16384
 
 
 def slot_of(key: bytes) -> int:
-    """CRC16 (XMODEM) mod 16384, of the part in the first braces where there is one that is not empty."""
+    """Return the CRC16 (XMODEM) mod 16384 of a key, or of what its first braces hold, if that is not empty."""
     if (start := key.find(b"{")) >= 0 and (end := key.find(b"}", start + 1)) > start + 1:
         key = key[start + 1 : end]
     return crc_hqx(key, 0) % SLOTS

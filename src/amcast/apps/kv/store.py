@@ -104,7 +104,7 @@ class Store:
         return [key for key in self.data if matches(key)]
 
     def scan(self, slot: int, count: int) -> tuple[int, list[bytes]]:
-        """Whole slots from this one on until there are so many keys, and the slot where to go on (0: at the end)."""
+        """Return the slot where to go on (0: the end) and the keys of whole slots from this one on, so many or more."""
         self.reclaim(limit=-1)
         found: list[bytes] = []
         for at in range(slot, self.end or SLOTS):

@@ -24,7 +24,7 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
 def integer(text: bytes) -> int:
-    """A decimal number of 64 bits as Redis reads it: no blanks, no plus, no leading zeros."""
+    """Return a decimal number of 64 bits as Redis reads it: no blanks, no plus, no leading zeros."""
     digits = text[1:] if text[:1] == b"-" else text
     if digits.isdigit() and len(digits) < 20 and (digits[0] != 0x30 or text == b"0"):
         number = int(text)
@@ -60,7 +60,7 @@ EXPIRY_OPTIONS: Final = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, 
 
 
 def options_of(args: Command, start: int, allowed: tuple[bytes, ...]) -> tuple[set[bytes], tuple[bytes, bytes] | None]:
-    """The flags, and the option that sets an expiry with its time; the same one may come again, others not with it."""
+    """Return the flags, and the option that sets an expiry with its time. It may come again, no other one with it."""
     flags: set[bytes] = set()
     expiry: tuple[bytes, bytes] | None = None
     at = start
@@ -245,7 +245,7 @@ def type_(store: Store, args: Command) -> Result:
 
 
 def expire(store: Store, args: Command) -> Result:
-    """EXPIRE and PEXPIRE, EXPIREAT and PEXPIREAT, with NX, XX, GT and LT."""
+    """Execute EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT, with NX, XX, GT and LT."""
     name = args[0]
     flags = {flag.upper() for flag in args[3:]}
     for flag in args[3:]:
@@ -272,7 +272,7 @@ def expire(store: Store, args: Command) -> Result:
 
 
 def expiry_allowed(flags: set[bytes], current: int, wanted: int) -> bool:
-    """No expiry counts as one in the infinite future."""
+    """Return whether the options allow a new expiry. None at all counts as one in the infinite future."""
     if b"NX" in flags and current:
         return False
     if b"XX" in flags and not current:
@@ -283,7 +283,7 @@ def expiry_allowed(flags: set[bytes], current: int, wanted: int) -> bool:
 
 
 def ttl(store: Store, args: Command) -> Result:
-    """TTL, PTTL, EXPIRETIME and PEXPIRETIME."""
+    """Execute TTL, PTTL, EXPIRETIME and PEXPIRETIME."""
     found = store.entry(args[1])
     if found is None:
         return -2
@@ -363,7 +363,7 @@ EXECUTE: Final[dict[bytes, Callable[[Store, Command], Result]]] = {
 
 
 def execute(store: Store, command: Command) -> Result:
-    """Never raises: what cannot be executed answers with an error, the same at every replica."""
+    """Execute a command; raise nothing. What cannot be executed is answered with an error, the same everywhere."""
     run = EXECUTE.get(command[0]) if command else None
     if run is None:
         return "-ERR unknown command"

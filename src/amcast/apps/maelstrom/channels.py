@@ -47,7 +47,7 @@ class Channel:
         self._ack_at: int | None = None
         self._least = RESEND_AFTER * delta
         self._longest = LONGEST_RESEND * delta
-        self._patience = self._least
+        self._resend_after = self._least
         self._resend_at: int | None = None
         self._resent_at = -self._least  # all of it
 
@@ -56,14 +56,14 @@ class Channel:
         self._transmit(self._next, kind, data)
         self._next += 1
         if self._resend_at is None:
-            self._resend_at = now + self._patience
+            self._resend_at = now + self._resend_after
 
     def _transmit(self, n: int, kind: str, data: bytes) -> None:
         self._ack_at = None
         self.out.append(Data(self.boot, n, self._expected - 1, kind, data))
 
     def receive(self, now: int, body: Data | Ack) -> list[tuple[str, bytes]] | None:
-        """What is now complete and in order; None for a line of another start of that node."""
+        """Return what is now complete and in order; None for a line of another start of that node."""
         if self.peer_boot is None:
             self.peer_boot = body.boot
         elif self.peer_boot != body.boot:
@@ -89,27 +89,27 @@ class Channel:
             progress = True
         if not kept:
             self._resend_at = None
-        elif self._patience > self._least:  # it was silent and is heard again
+        elif self._resend_after > self._least:  # it was silent and is heard again
             self._resend_at = max(now, self._resent_at + self._least)
         elif progress:
             self._resend_at = now + self._least
-        self._patience = self._least
+        self._resend_after = self._least
 
     def due(self) -> int | None:
-        """When `tick` has something to do."""
+        """Return when `tick` has something to do."""
         if self._ack_at is None or self._resend_at is None:
             return self._ack_at if self._resend_at is None else self._resend_at
         return min(self._ack_at, self._resend_at)
 
     def tick(self, now: int) -> None:
         if self._resend_at is not None and now >= self._resend_at:
-            silent = self._patience > self._least
+            silent = self._resend_after > self._least
             if not silent:
                 self._resent_at = now
-            self._patience = min(2 * self._patience, self._longest)
+            self._resend_after = min(2 * self._resend_after, self._longest)
             for n, kind, data in [self._kept[0]] if silent else self._kept:
                 self._transmit(n, kind, data)
-            self._resend_at = now + self._patience
+            self._resend_at = now + self._resend_after
         if self._ack_at is not None and now >= self._ack_at:
             self._ack_at = None
             self.out.append(Ack(self.boot, self._expected - 1))

@@ -57,7 +57,7 @@ def line(src: str, dest: str, body: object) -> bytes:
 
 
 def asker_of(malformed: bytes) -> tuple[str, int] | None:
-    """Who waits for an answer to this line, if that can be read."""
+    """Return who waits for an answer to this line, if that can be read."""
     try:
         found = msgspec.json.decode(malformed, type=Salvage)
     except BAD:

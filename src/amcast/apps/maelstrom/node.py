@@ -65,7 +65,7 @@ class Group:
         self.last = -1  # the timestamp of the last delivery
 
 
-class Node:
+class MaelstromNode:
     def __init__(
         self,
         workload: Workload,
@@ -75,7 +75,7 @@ class Node:
         between: Callable[[int, int], int],
         log: Callable[[str], None],
     ) -> None:
-        """`boot` is a number that no other start of a node has, `between` picks when a timer fires."""
+        """Prepare a node. `boot` is a number that no other start of a node has, `between` picks when a timer fires."""
         self.workload = workload
         self.out: list[bytes] = []  # lines to print
         self.waiting: dict[Mid, tuple[str, int | None]] = {}  # who gets the answer
@@ -92,7 +92,7 @@ class Node:
     # Lines
 
     def receive(self, now: int, data: bytes) -> None:
-        """One line; `flush` after the last one that there is."""
+        """Handle one line; `flush` comes after the last one that there is."""
         try:
             data.decode()
             envelope = envelope_decoder.decode(data)
@@ -184,7 +184,7 @@ class Node:
     # Time
 
     def due(self) -> int | None:
-        """When `tick` has something to do."""
+        """Return when `tick` has something to do."""
         times = [self._timers[0][0]] if self._timers else []
         if self._group is not None:
             times += [at for channel in self._group.channels.values() if (at := channel.due()) is not None]
@@ -221,7 +221,7 @@ class Node:
             channel.out.clear()
 
     def _release(self, now: int, group: Group) -> bool:
-        """Whether something went to this node itself, so that there may be more to do."""
+        """Send what is to be sent; return whether something went to this node itself: there may be more to do then."""
         again = False
         requests, _, timers = group.client.drain()
         self._set_timers(now, True, timers)
@@ -254,7 +254,7 @@ class Node:
             self._answer(*self.waiting.pop(m.mid), body)
 
     def crashed(self, problem: BaseException) -> None:
-        """Nobody will know what became of the requests that wait."""
+        """Say that nobody will know what became of the requests that wait."""
         for to, number in self.waiting.values():
             self._answer(to, number, error(CRASH, f"{self._name} stops: {problem!r}"))
         self.waiting.clear()

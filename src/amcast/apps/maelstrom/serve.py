@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO, Final
 
-from amcast.apps.maelstrom.node import Node
+from amcast.apps.maelstrom.node import MaelstromNode
 from amcast.apps.maelstrom.workloads import WORKLOADS
 from amcast.errors import UsageError
 from amcast.protocols import protocol
@@ -23,7 +23,7 @@ def serve(workload: str, delta_ms: int, source: int, sink: BinaryIO, log: Callab
     if machine is None:
         raise UsageError(f"--workload {workload}: expected one of {', '.join(WORKLOADS)}")
     boot = secrets.randbits(48)
-    node = Node(machine(), protocol("white_box"), delta_ms * MILLISECOND, boot, random.randint, log)
+    node = MaelstromNode(machine(), protocol("white_box"), delta_ms * MILLISECOND, boot, random.randint, log)
     try:
         run(node, source, sink)
     except BrokenPipeError:
@@ -35,7 +35,7 @@ def serve(workload: str, delta_ms: int, source: int, sink: BinaryIO, log: Callab
         raise
 
 
-def run(node: Node, source: int, sink: BinaryIO) -> None:
+def run(node: MaelstromNode, source: int, sink: BinaryIO) -> None:
     rest = b""
     while True:
         due = node.due()
@@ -58,7 +58,7 @@ def run(node: Node, source: int, sink: BinaryIO) -> None:
             return
 
 
-def write(node: Node, sink: BinaryIO) -> None:
+def write(node: MaelstromNode, sink: BinaryIO) -> None:
     for line in node.out:
         sink.write(line)
     node.out.clear()

@@ -24,7 +24,7 @@ class WorkloadRequest(msgspec.Struct, tag_field="type", tag=str.lower):
 
 
 def same(value: Raw) -> str:
-    """A form that is equal for equal values."""
+    """Return a form that is equal for equal values."""
     return json.dumps(json.loads(bytes(value)), sort_keys=True)
 
 
@@ -52,7 +52,7 @@ class Workload:
         return union
 
     def parse(self, kind: str, body: bytes) -> WorkloadRequest:
-        """The request in this body; raises WorkloadRefused."""
+        """Return the request in this body. Raises WorkloadRefused."""
         if kind not in self._known:
             raise WorkloadRefused(NOT_SUPPORTED, f"request {kind!r}: expected one of {', '.join(sorted(self._known))}")
         try:
