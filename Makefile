@@ -14,6 +14,8 @@ JOBS   ?= auto
 BIN       := .venv/bin
 INSTALLED := .venv/installed
 PIP       := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
+# All tests of Spark run on one worker, on one session: the other one does the rest meanwhile.
+PYTEST    := $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
 
 help:
 	@echo "make demo     a bank on a cluster of processes: kill a leader, check the books, verify on Spark"
@@ -39,13 +41,13 @@ demo: compile
 test: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j 2 check compile
 	@echo "== tests ($$($(BIN)/python -c 'import amcast; print("compiled" if amcast.compiled() else "plain Python")'))"
-	@$(BIN)/python -m pytest -q -n $(JOBS)
+	@$(PYTEST)
 
 # A missing program fails a test here, and so does a test that is skipped for any other reason.
 test-all: tools
 	@$(MAKE) --no-print-directory -j 2 check compile
 	@echo "== all tests, exploration, documented commands, chaos"
-	@AMCAST_FULL=1 $(BIN)/python -m pytest -q -n $(JOBS) --screenshots build/screenshots
+	@AMCAST_FULL=1 $(PYTEST) --screenshots build/screenshots
 
 tools: $(INSTALLED)
 	@$(BIN)/python -m tests.tools
@@ -97,7 +99,7 @@ docs: compile
 	@$(BIN)/python docs/build_site.py
 
 docs-commands: compile
-	@AMCAST_FULL=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/docs/test_commands.py
+	@AMCAST_FULL=1 $(PYTEST) tests/docs/test_commands.py
 
 format: $(INSTALLED)
 	@$(BIN)/ruff check -q --fix .

@@ -18,6 +18,7 @@ from amcast.core.trace import KINDS, Event
 from amcast.errors import TraceError, UsageError
 from amcast.tracefile import ParquetRecorder, prepare_out, read_events, write_csv, write_jsonl, writer
 from tests.pace import allow
+from tests.tools import examples
 
 # ---------------------------------------------------------------- round trip
 
@@ -68,7 +69,7 @@ WRITERS: dict[str, Callable[[Path, Iterable[Event]], None]] = {
 @pytest.mark.parametrize("name", WRITERS)
 def test_what_is_written_is_what_is_read(name: str) -> None:
     @given(st.lists(events(), min_size=1, max_size=6))
-    @settings(max_examples=60, deadline=None, derandomize=True)
+    @settings(max_examples=examples(60), deadline=None, derandomize=True)
     def round_trip(written: list[Event]) -> None:
         if name == "trace.csv":
             written = [event for event in written if not any("\n" in str(value) for value in event.row().values())]

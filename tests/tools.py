@@ -34,6 +34,11 @@ def some_now(cases: Iterable[str], now: Collection[str]) -> "list[ParameterSet]"
     return found
 
 
+def examples(count: int) -> int:
+    """Return how many examples hypothesis tries: so many where everything runs."""
+    return count if FULL else max(10, count // 4)
+
+
 def found(name: str) -> str | None:
     """Return where this program is, if it is installed."""
     assert name in PACKAGES, f"{name} is no program that tests may need: expected one of {', '.join(PACKAGES)}"

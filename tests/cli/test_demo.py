@@ -36,6 +36,7 @@ def tiles(page: str) -> dict[str, str]:
     return {name: " ".join(re.sub("<[^>]*>", " ", value).split()) for name, value in found}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_as_the_readme_has_it(amcast: Amcast, program: Program, tmp_path: Path) -> None:
     """In a fresh folder, with relative paths; the numbers on the page are those that the transfers imply."""

@@ -8,6 +8,7 @@ from amcast.core.topology import message_id
 from amcast.core.wire import FRAME_OVERHEAD, AppMessage, Codec, Message
 from amcast.errors import WireError
 from amcast.protocols import PROTOCOLS
+from tests.tools import examples
 
 app_messages = st.builds(
     lambda sender, seq, dest, payload, done: AppMessage(message_id(sender, seq), tuple(sorted(dest)), payload, done),
@@ -44,7 +45,7 @@ ALL = [(name, cls) for name, table in PROTOCOLS.items() for cls in table.message
 def test_message_survives_its_bytes(name: str, cls: type[Message]) -> None:
     codec = Codec(PROTOCOLS[name].messages)
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=examples(30), deadline=None)
     @given(st.tuples(*[values(kind) for kind in cls.wire.values()]))
     def round_trip(fields: tuple[object, ...]) -> None:
         msg = cls(*fields)
@@ -57,7 +58,7 @@ def test_message_survives_its_bytes(name: str, cls: type[Message]) -> None:
     round_trip()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=60))
 def test_other_bytes_are_refused(data: bytes) -> None:
     codec = Codec(PROTOCOLS["white_box"].messages)
@@ -68,7 +69,7 @@ def test_other_bytes_are_refused(data: bytes) -> None:
     assert codec.decode(codec.encode(msg)) == msg
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(app_messages, st.data())
 def test_damaged_bytes_never_raise_anything_else(m: AppMessage, data: st.DataObject) -> None:
     table = PROTOCOLS["white_box"]

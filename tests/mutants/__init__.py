@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -55,7 +56,7 @@ def replace(table: Protocol, **classes: object) -> Protocol:
     return dataclasses.replace(table, **classes)  # type: ignore[arg-type]
 
 
-def caught_by_swarm(table: Protocol, seeds: range) -> str:
+def caught_by_swarm(table: Protocol, seeds: Sequence[int]) -> str:
     """The first seed that shows the mutant, and how; empty if none does, and something was delivered."""
     deliveries = 0
     for seed in seeds:

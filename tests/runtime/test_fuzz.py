@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
+from tests.tools import examples
 
 from amcast.core.process import Params
 from amcast.core.requests import ANSWERS, REQUESTS, Hint, Multicast, Reply, codec_of
@@ -101,7 +102,7 @@ def test_batches_of_messages(name: str) -> None:
     good = batch(codec, messages)
     assert codec.read(good) == messages
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples(300), deadline=None)
     @example(NESTED)
     @example(bytes([len(messages) - 1]) + len(NESTED).to_bytes(4, "little") + NESTED)
     @given(changed(good))
@@ -121,7 +122,7 @@ def test_single_messages(name: str) -> None:
     small = [codec.read(batch(codec, [msg]).replace(*SMALLER))[0] for msg in messages]
     assert small and [codec.decode(codec.encode(msg)) for msg in small] == small
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     @example(NESTED)
     @example(b"\x92\x00" + NESTED)
     @given(st.sampled_from([codec.encode(msg) for msg in small]).flatmap(changed))
@@ -138,7 +139,7 @@ def test_single_messages(name: str) -> None:
 ASKING = batch(REQUESTED, [Multicast(APP), Multicast(RUN)])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @example(ASKING)
 @given(changed(ASKING))
 def test_requests_of_a_client(data: bytes) -> None:
@@ -158,7 +159,7 @@ def test_requests_of_a_client(data: bytes) -> None:
 NUMBERED = batch(codec_of(ASKED, GROUPS), [Cast(APP, (1, 2), (0, 7, 1)), Again(RUN, (2, 3), ())])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @example(batch(codec_of(ASKED, GROUPS), [Cast(APP, (1,), ()), Cast(APP, (1, 0), ()), Cast(APP, (1, 1), (0, 7))]))
 @example(batch(codec_of(ASKED, GROUPS), [Cast(APP, (1, 1), (GROUPS, 7, 1))]))
 @example(NUMBERED)
@@ -186,7 +187,7 @@ def answers() -> bytes:
     return w.getvalue()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @example(answers())
 @example(answers()[:-9])
 @given(changed(answers()))
@@ -215,7 +216,7 @@ def rows() -> bytes:
     return w.getvalue()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(changed(rows()))
 @example(rows())
 def test_rows(data: bytes) -> None:
@@ -240,7 +241,7 @@ def test_bodies_of_frames(name: str) -> None:
     decoder, good = GREETINGS[name]
     assert frames.decode(decoder, frames.encode(good)) == good
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @example(b"\x95" + NESTED)
     @given(changed(frames.encode(good)))
     def any_bytes(data: bytes) -> None:
@@ -255,7 +256,7 @@ def test_bodies_of_frames(name: str) -> None:
 # Frames
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 255), st.integers(0, 2**64 - 1), st.binary(max_size=40)), max_size=6),
     st.randoms(use_true_random=False),
@@ -271,7 +272,7 @@ def test_frames_however_they_are_cut(sent: list[tuple[int, int, bytes]], choose:
     assert found == sent
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(changed(frame(1, b"first") + frame(2, b"second")), st.integers(1, 30))
 def test_any_bytes_are_frames_or_refused(data: bytes, piece: int) -> None:
     reader = FrameReader(100)
@@ -316,7 +317,7 @@ def test_a_message_that_announces_more_than_there_is(claim: bytes) -> None:
 # Disk
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(changed(encode_frame(3, [b"one", b"two"])), st.integers(0, 20))
 def test_frames_on_disk(data: bytes, at: int) -> None:
     found = decode_frame(memoryview(data), at)
@@ -326,7 +327,7 @@ def test_frames_on_disk(data: bytes, at: int) -> None:
 FILES = ("identity", "starts", "log-2", "snapshot-2")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_damaged_files_are_recovered_or_refused(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("disk")
@@ -379,7 +380,7 @@ def test_frames_with_a_good_checksum_and_a_wrong_inside(tmp_path: Path) -> None:
                 storage.close()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_damaged_rows_are_cut_off(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("rows")
@@ -449,7 +450,7 @@ def loads(folder: Path) -> Callable[[bytes], None]:
 
 def test_any_configuration(tmp_path: Path) -> None:
     load = loads(tmp_path)
-    settled = settings(max_examples=200, deadline=None)
+    settled = settings(max_examples=examples(200), deadline=None)
     settled(given(changed(GOOD.encode()))(lambda text: load(text)))()
 
     lines = GOOD.splitlines()

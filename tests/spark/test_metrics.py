@@ -449,8 +449,14 @@ MULTICAST, DELIVER, START, END = (
     ("rows", "said"),
     [
         ((END,), "no replica is in the trace (0 multicasts, 0 deliveries)"),
-        ((MULTICAST, END), "no replica is in the trace (1 multicast, 0 deliveries)"),
-        ((START, MULTICAST, END), "nothing was delivered (1 multicast, 0 deliveries of 0 of 1 replica)"),
+        pytest.param(
+            (MULTICAST, END), "no replica is in the trace (1 multicast, 0 deliveries)", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            (START, MULTICAST, END),
+            "nothing was delivered (1 multicast, 0 deliveries of 0 of 1 replica)",
+            marks=pytest.mark.slow,
+        ),
         ((START, DELIVER, END), "nothing was multicast (0 multicasts, 1 delivery of 1 of 1 replica)"),
         ((START, MULTICAST, DELIVER, END), ""),
     ],

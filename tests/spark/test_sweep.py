@@ -249,6 +249,14 @@ def test_a_finished_sweep_is_not_run_again_and_another_needs_force(
     assert run(command) == 0
     assert json.loads(capsys.readouterr().out)["done_before"] == 2
     assert written == {file: file.stat().st_mtime_ns for file in (tmp_path / "out" / "runs").iterdir()}
+    # One that ended too early goes on.
+    lost, kept = sorted(written)
+    lost.unlink()
+    (tmp_path / "out" / "_SUCCESS").unlink()
+    assert run(command) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["done_before"] == 1 and again["statuses"] == {"ok": 2} and lost.exists()
+    assert kept.stat().st_mtime_ns == written[kept]
     (tmp_path / "spec.toml").write_text('protocol = "skeen"\nmessages = 10\nseeds = 1\ntrace = "none"')
     assert run(command) == 2
     assert "holds another sweep" in capsys.readouterr().err
@@ -321,6 +329,7 @@ def wait_for_rows(process: "subprocess.Popen[str]", folder: Path, number: int) -
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_an_interrupted_and_a_killed_sweep_go_on_where_they_were(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(SLOW)
     out = tmp_path / "out"

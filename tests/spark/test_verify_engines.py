@@ -25,11 +25,13 @@ from amcast.spark.verify import Plan, verify_rows, verify_trace
 from amcast.tracefile import read_events
 from amcast.tracefile.schema import COLUMN_TYPES
 from tests.spark.random_runs import random_runs
+from tests.tools import FULL
 
 TRACES = Path(__file__).parent.parent / "traces"
 ALL = list(PROPERTIES)
 FINELY = Plan("made", ALL, rows_per_bucket=20_000, places_per_block=3)
 HUGE, SMALL = 0, 10**9
+LESS = 1 if FULL else 8  # so many times fewer runs
 TIERS = pytest.mark.parametrize("small", [HUGE, SMALL], ids=["huge", "small"])
 
 
@@ -66,7 +68,7 @@ def differences(expected: Judged, found: Judged) -> dict[tuple[str, str], object
 
 @pytest.mark.parametrize(
     ("runs", "seed", "small", "trust_nothing"),
-    [(1200, 7, HUGE, False), (400, 8, HUGE, True), (1200, 9, SMALL, False)],
+    [(1200 // LESS, 7, HUGE, False), (400 // LESS, 8, HUGE, True), (1200 // LESS, 9, SMALL, False)],
     ids=["huge", "huge-black-box", "small"],
 )
 def test_both_engines_give_the_same_verdicts(

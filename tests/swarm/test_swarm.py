@@ -24,7 +24,11 @@ assert set(REGRESSIONS) <= set(PROTOCOLS)
 # Found and not mended yet. Members keep copies of a message whose sender crashed and whose group never orders it; a
 # message is delivered only 1,437 δ after the calm.
 OPEN = [("optimistic", 1700), ("allconcur_plus_ea", 1364)]
-BLOCKS = [(name, block) for name in PROTOCOLS for block in range(4 if name in THOROUGH else 1)]
+BLOCKS = [
+    pytest.param(name, block, marks=pytest.mark.slow if block else ())
+    for name in PROTOCOLS
+    for block in range(4 if name in THOROUGH else 1)
+]
 
 
 @pytest.mark.parametrize(("name", "block"), BLOCKS)

@@ -29,6 +29,7 @@ def test_mutant_is_caught(mutant: ShellMutant, tmp_path: Path, forks: Forks) -> 
     assert (tmp_path / "seen").exists(), f"{mutant.name}: {mutant.caught_by} never imported {mutant.module}"
 
 
+@pytest.mark.slow  # they all run in every test run; here it is seen that none is skipped
 @pytest.mark.timeout(1200)
 def test_what_catches_mutants_passes_without_them(tmp_path: Path, forks: Forks) -> None:
     """A test that always fails would catch everything, and so would one that skips be taken for one that passes."""
