@@ -13,7 +13,7 @@ from amcast.core.capabilities import Capability
 from amcast.core.process import Effects, Process
 from amcast.core.trace import COLUMNS, KINDS
 from amcast.protocols import PROTOCOLS
-from amcast.study import SETTINGS
+from amcast.sim.settings import SETTINGS
 
 SIGNATURES = {
     "connect": "(cluster: str | Path, name: str | None = None, *, deadline: float = 30.0, session: int | None = None, "

@@ -1,9 +1,9 @@
 """What programs use to study protocols: `amcast.simulate`, `amcast.check`, `amcast.explore`."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from amcast import checks
 from amcast.checks import Verdict
@@ -16,13 +16,10 @@ from amcast.explorer.scope import Scope
 from amcast.explorer.scopes import scope_named
 from amcast.explorer.search import Limits
 from amcast.protocols import protocol as protocol_named
-from amcast.sim.network import nanoseconds
-from amcast.sim.setups import setup as setup_named
-from amcast.sim.simulation import Crash, Simulation
+from amcast.sim.settings import SETTINGS, meant
+from amcast.sim.setups import simulation_in
+from amcast.sim.simulation import Simulation
 from amcast.sim.summary import Summary, SummaryRecorder
-
-TIMES: Final = ("duration", "skew", "window")
-SETTINGS: Final = tuple(field.name for field in fields(Simulation) if field.name != "protocol")
 
 
 @dataclass(frozen=True)
@@ -51,12 +48,12 @@ def simulate(protocol: str, *, setup: str | None = None, full: bool = False, **s
         assert all(verdict.status == "ok" for verdict in run.check())
 
     `settings` are those of `amcast sim`: groups, replicas, clients, messages, duration, dest_groups, rate, network,
-    crashes, skew, seed, payload, checked, senders_to, window, rounds, batch. A time is text with its unit ("10s",
-    "50us") or a number of nanoseconds. The same settings make the same run, event by event. `setup` names an experiment
-    of a paper, such as "white-box-lan", of which settings change a part. With `full` the trace has every send and
+    crashes, skew, seed, payload, checked, senders_to, window, rounds, batch. A time is text with its unit, such
+    as "10s" or "50us". The same settings make the same run, event by event. `setup` names an experiment of a paper,
+    such as "white-box-lan", of which settings change a part. With `full` the trace has every send and
     receive, not only multicasts, deliveries and what went wrong. Raises UsageError for what cannot be simulated.
     """
-    simulation = described(protocol_named(protocol), setup_named(setup) if setup is not None else {}, settings)
+    simulation = described(protocol, setup, settings)
     events = ListRecorder(full)
     recorder = SummaryRecorder(full, events)
     world = simulation.world(recorder)
@@ -65,22 +62,17 @@ def simulate(protocol: str, *, setup: str | None = None, full: bool = False, **s
     return SimulatedRun(simulation, events.events, recorder.summary(world.network.delta), finished)
 
 
-def described(table: Protocol, planned: Mapping[str, Any], settings: Mapping[str, Any]) -> Simulation:
-    """Return the description of a run: what is asked for, else what the set-up says, else what the protocol needs."""
-    for name in settings:
+def described(protocol: str, setup: str | None, settings: Mapping[str, Any]) -> Simulation:
+    """Return the description of a run, from settings as they are typed and written in files."""
+    given: dict[str, Any] = {"protocol": protocol_named(protocol).name}
+    for name, value in settings.items():
         if name not in SETTINGS:
-            raise UsageError(f"unknown setting {name!r} of a simulation: expected one of {', '.join(SETTINGS)}")
-    if "duration" in settings and "messages" in settings:
-        raise UsageError("messages and duration exclude each other: expected one of them")
-    found: dict[str, Any] = {"groups": 1 if table.single_group else 3, "replicas": 1 if table.single_replica else 3}
-    found |= {name: value for name, value in planned.items() if name != "messages" or "duration" not in settings}
-    found |= settings
-    for name in TIMES:
-        if isinstance(found.get(name), str):
-            found[name] = nanoseconds(found[name])
-    crashes = found.get("crashes", ())
-    found["crashes"] = tuple(Crash.parse(crash) if isinstance(crash, str) else crash for crash in crashes)
-    return Simulation(table.name, **found)
+            raise UsageError(f"unknown setting {name!r} of a simulation; {meant(name, SETTINGS)}")
+        try:
+            given[name] = SETTINGS[name].read(value)
+        except UsageError as error:
+            raise UsageError(f"{name}: {error}") from error
+    return simulation_in(setup, given)
 
 
 def check(trace: str | Path | Iterable[Event], properties: Sequence[str] | None = None) -> list[Verdict]:

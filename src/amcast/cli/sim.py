@@ -11,7 +11,7 @@ from typer import Option
 from amcast.cli.naming import ProtocolName, protocol_named
 from amcast.cli.output import complain, print_json, report_console
 from amcast.errors import InvariantViolation, UsageError
-from amcast.sim.settings import LARGEST, MESSAGES, SETTINGS, Kind, Setting
+from amcast.sim.settings import LARGEST, SETTINGS, Kind, Setting
 
 if TYPE_CHECKING:
     from amcast.sim.simulation import Simulation
@@ -101,20 +101,13 @@ with_settings(sim)
 
 def simulation_of(protocol: str, setup: str | None, typed: Mapping[str, Any]) -> "Simulation":
     """Return the simulation that the options describe, in this set-up."""
-    from amcast.sim.setups import setup as setup_named
-    from amcast.sim.simulation import simulation_with
+    from amcast.sim.setups import simulation_in
 
-    planned = setup_named(setup) if setup is not None else {}
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = {"protocol": protocol}
     for name, value in typed.items():
         if value not in (None, False):
             try:
                 given[name] = SETTINGS[name].read(value)
             except UsageError as error:
                 raise UsageError(f"{SETTINGS[name].flag}: {error}") from error
-    if "duration" in given:
-        planned = {name: value for name, value in planned.items() if name != "messages"}
-    fields = {"protocol": protocol, **planned, **given}
-    if not {"messages", "duration", "rounds"} & fields.keys():
-        fields["messages"] = MESSAGES
-    return simulation_with(fields)
+    return simulation_in(setup, given)

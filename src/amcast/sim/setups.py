@@ -3,9 +3,12 @@
 A run of a paper takes minutes; here it is as many messages as show a steady state.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from amcast.errors import UsageError
+from amcast.sim.settings import MESSAGES
+from amcast.sim.simulation import Simulation, simulation_with
 
 SETUPS: Final[dict[str, dict[str, Any]]] = {
     # White-Box, section VI: 10 groups of 3, 20-byte messages, closed loop, the marked number of clients.
@@ -37,3 +40,14 @@ def setup(name: str) -> dict[str, Any]:
     if name not in SETUPS:
         raise UsageError(f"unknown set-up {name!r}: expected one of {', '.join(SETUPS)}")
     return SETUPS[name]
+
+
+def simulation_in(name: str | None, given: Mapping[str, Any]) -> Simulation:
+    """Return the simulation of what is given, in the set-up with this name, or in none."""
+    planned = setup(name) if name is not None else {}
+    if "duration" in given:
+        planned = {field: value for field, value in planned.items() if field != "messages"}
+    fields = {**planned, **given}
+    if not {"messages", "duration", "rounds"} & fields.keys():
+        fields["messages"] = MESSAGES
+    return simulation_with(fields)
