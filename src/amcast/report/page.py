@@ -7,6 +7,7 @@ scripts and loads nothing.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib import resources
 from typing import Final
 
 from amcast.report.plots import COLOURS, DARK_COLOURS, Picture
@@ -133,7 +134,7 @@ def document(title: str, subtitle: str, lead: str, sections: Sequence[Section], 
 <meta name="color-scheme" content="light dark">
 {MARK}
 <title>{text(title)}</title>
-<style>{STYLE}</style>
+<style>{_style()}</style>
 </head>
 <body>
 <header><h1>{text(title)}</h1><p class="subtitle">{text(subtitle)}</p></header>
@@ -149,70 +150,18 @@ def _variables(colours: Mapping[str, str]) -> str:
     return "".join(f"--{name}:{colour};" for name, colour in colours.items())
 
 
+def _style() -> str:
+    """Return the style of the page. Paper is always light."""
+    rules = resources.files("amcast.report").joinpath("static", "page.css").read_text(encoding="utf-8")
+    dark = f"@media (prefers-color-scheme:dark){{:root{{{DARK}}}}}"
+    paper = f"@media print{{:root{{color-scheme:light;{LIGHT}}}}}"
+    return f":root{{color-scheme:light dark;{LIGHT}}}{dark}{rules}{paper}"
+
+
 LIGHT: Final = (
     _variables(COLOURS) + "--page:#fff;--raised:#f5f7f9;--line:#d9dee3;--good:#0a7f5a;--bad:#b42318;--unsure:#8a6100;"
 )
 DARK: Final = (
     _variables(DARK_COLOURS)
     + "--page:#14171a;--raised:#1d2227;--line:#353c44;--good:#4cc99a;--bad:#ff8a7a;--unsure:#e0b84a;"
-)
-
-STYLE: Final = (
-    ":root{color-scheme:light dark;" + LIGHT + "}"
-    "@media (prefers-color-scheme:dark){:root{" + DARK + "}}"
-    """
-*{box-sizing:border-box}
-body{margin:0 auto;padding:1.5rem 1.25rem 3rem;max-width:64rem;background:var(--page);color:var(--ink);
- font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
-h1{margin:0;font-size:1.7rem;line-height:1.2;overflow-wrap:anywhere}
-h2{margin:2.5rem 0 .75rem;font-size:1.2rem}
-.subtitle{margin:.35rem 0 0;color:var(--muted);overflow-wrap:anywhere}
-nav{display:flex;flex-wrap:wrap;gap:.25rem 1rem;margin:1rem 0 0;padding:.5rem 0;border-block:1px solid var(--line)}
-a{color:var(--series-0)}
-nav a{text-decoration:none}
-nav a:hover,nav a:focus{text-decoration:underline}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr));gap:.75rem;margin:1.5rem 0 0}
-.tiles div{padding:.7rem .9rem;border:1px solid var(--line);border-radius:.5rem;background:var(--raised)}
-.tiles dt{color:var(--muted);font-size:.8rem}
-.tiles dd{margin:0;font-size:1.4rem;font-weight:600;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
-.tiles small{display:block;color:var(--muted);font-size:.78rem;font-weight:400}
-.scroll{overflow-x:auto}
-.scroll:focus-visible{outline:2px solid var(--series-0);outline-offset:2px}
-table{min-width:min(100%,24rem);border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}
-caption{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
-.caption{margin:0 0 .2rem;color:var(--muted);font-size:.875rem}
-.scroll~.caption{margin-top:1.5rem}
-th,td{padding:.3rem 1.1rem .3rem 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
-th{color:var(--muted);font-weight:600;vertical-align:bottom}
-th.number{white-space:normal}
-td{overflow-wrap:break-word;max-width:34rem}
-.number{text-align:right;white-space:nowrap}
-.status{font-weight:600;white-space:nowrap}
-.good{color:var(--good)}.bad{color:var(--bad)}.unsure{color:var(--unsure)}
-figure{margin:0 0 1.5rem}
-figcaption{font-weight:600;margin-bottom:.35rem}
-.plot svg{display:block;width:100%;min-width:32rem;height:auto}
-.note{color:var(--muted);font-size:.85rem;font-weight:400}
-.notes{margin:1.25rem 0 0;padding:.6rem .9rem .6rem 2rem;border-left:3px solid var(--unsure);background:var(--raised)}
-footer{margin-top:3rem;padding-top:.75rem;border-top:1px solid var(--line);color:var(--muted);font-size:.85rem;
- overflow-wrap:anywhere}
-@media print{
- @page{margin:14mm}
- :root{color-scheme:light;"""
-    + LIGHT
-    + """}
- body{max-width:none;padding:0;font-size:10.5pt}
- nav{display:none}
- h2{break-after:avoid;margin-top:1.5rem}
- figure,.tiles div,tr{break-inside:avoid}
- .scroll{overflow:visible}
- th,td{padding-right:.7rem;white-space:normal}
- .caption{break-after:avoid}
- .tiles{grid-template-columns:repeat(3,1fr)}
- .plot svg{min-width:0;max-width:17cm}
- thead{display:table-header-group}
- table{min-width:0;max-width:100%;font-size:8pt}
- footer{margin-top:1.5rem;break-before:avoid}
-}
-"""
 )

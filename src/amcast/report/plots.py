@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -257,21 +258,9 @@ def _for_page(svg: str, alt: str, placeholders: Mapping[str, str]) -> str:
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
     for variable, placeholder in placeholders.items():
         svg = svg.replace(placeholder, f"var(--{variable})")
-    return re.sub(
-        r"<svg [^>]*>", f'<svg viewBox="{_view_box(svg)}" role="img" aria-label="{_attribute(alt)}">', svg, count=1
-    )
-
-
-def _view_box(svg: str) -> str:
-    found = re.search(r'viewBox="([^"]+)"', svg)
-    assert found is not None
-    return found[1]
-
-
-def _attribute(text: str) -> str:
-    from html import escape
-
-    return escape(text)
+    box = re.search(r'viewBox="([^"]+)"', svg)
+    assert box is not None
+    return re.sub(r"<svg [^>]*>", f'<svg viewBox="{box[1]}" role="img" aria-label="{escape(alt)}">', svg, count=1)
 
 
 def _label(axes: "Axes", colour: Mapping[str, str], x: str, y: str) -> None:
