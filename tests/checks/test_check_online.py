@@ -209,19 +209,19 @@ def test_rows_that_are_missing_are_named() -> None:
 
 
 def test_who_has_nothing_more_is_left_behind_if_nothing_more_comes() -> None:
-    def run(patient: bool) -> Watcher:
+    def run(waiting: bool) -> Watcher:
         watcher = Watcher()
         for process, messages in (("a/0", "x"), ("a/1", "xyz"), ("a/2", "xzy"), ("a/3", "")):
             watcher.expect(process, "a", 5)
             watcher.take([Row(process, "a", i, m, ("a",), 1) for i, m in enumerate(messages)])
-        watcher.settle(patient)
+        watcher.settle(waiting)
         return watcher
 
     assert run(True).behind()["a/1"] == 3, "a/3 may still say something"
     assert run(False).behind()["a/1"] == 2, "x is passed"
-    for patient in (True, False):
-        (violation,) = run(patient).violations
-        assert {row.process for row in violation.rows} == {"a/1", "a/2"} and run(patient).broken
+    for waiting in (True, False):
+        (violation,) = run(waiting).violations
+        assert {row.process for row in violation.rows} == {"a/1", "a/2"} and run(waiting).broken
     assert run(False).sizes == {"a": 5}
 
 
@@ -230,14 +230,14 @@ def delivers(process: str, messages: str, dest: dict[str, tuple[str, ...] | None
 
 
 def test_what_waits_for_a_silent_group_hides_nothing_behind_it() -> None:
-    for patient in (True, False):
+    for waiting in (True, False):
         for second, wrong in (("cayx", 1), ("caxy", 0)):
             watcher = Watcher()
             for process in ("g0/0", "g0/1", "g1/0"):
                 watcher.expect(process, process[:2])
             for process, messages in (("g0/0", "caxy"), ("g0/1", second)):
                 watcher.take(delivers(process, messages, {"a": ("g0", "g1")}))
-            watcher.settle(patient)
+            watcher.settle(waiting)
             assert len(watcher.violations) == wrong
             assert watcher.behind() == {"g0/0": 3, "g0/1": 3, "g1/0": 0}, "they are not passed"
             assert wrong == 0 or {row.message for row in watcher.violations[0].rows} == {"x", "y"}
@@ -283,16 +283,16 @@ def test_destinations_that_never_become_known_are_bounded() -> None:
 
 def test_who_is_back_in_pieces_is_waited_for_when_it_is_level() -> None:
     """Not before: what the others passed without it would be taken for new."""
-    for patient in (True, False):
+    for waiting in (True, False):
         watcher = Watcher()
         for process, messages in (("g0/0", "abcde"), ("g0/1", "abcde"), ("g0/2", "a")):
             watcher.take(delivers(process, messages, {}))
-        watcher.settle(patient=False)
+        watcher.settle(wait=False)
         for i, message in enumerate("bcdefg", 1):
             watcher.take(delivers("g0/2", message, {}, i))
-            watcher.settle(patient)
+            watcher.settle(waiting)
         for process in ("g0/0", "g0/1"):
             watcher.take(delivers(process, "fg", {}, 5))
-        watcher.settle(patient)
+        watcher.settle(waiting)
         assert not watcher.violations and not any(watcher.behind().values())
         assert watcher.pairs == 21

@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 WINDOW: Final = 20_000  # messages passed last that are remembered
-PATIENCE: Final = 30 * 10**9  # nanoseconds behind the others after which a process is not waited for
+MOST_SILENCE: Final = 30 * 10**9  # nanoseconds behind the others after which a process is not waited for
 
 
 class Row(msgspec.Struct, array_like=True, frozen=True):
@@ -101,10 +101,10 @@ class WatcherState(msgspec.Struct, array_like=True):
 class Watcher:
     """A checker that is fed rows: `take` each process's rows in order, then `settle`, then read `violations`."""
 
-    def __init__(self, window: int = WINDOW, patience: int = PATIENCE, gapless: bool = False) -> None:
+    def __init__(self, window: int = WINDOW, most_silence: int = MOST_SILENCE, gapless: bool = False) -> None:
         """Create a watcher. `gapless`: places are positions, so that none may be missing."""
         self._window = window
-        self._patience = patience
+        self._most_silence = most_silence
         self._gapless = gapless
         self._state = WatcherState({}, {}, {}, 0, 0, False)
         self._by_group: dict[str, list[Chain]] = {}
@@ -279,15 +279,15 @@ class Watcher:
         if row is None and chain.nth >= self._state.counts.get(chain.group, 0):
             chain.waits, chain.lost = True, False
 
-    def settle(self, patient: bool = True) -> None:
+    def settle(self, wait: bool = True) -> None:
         """Pass what can be passed, and look for a cycle in the rest.
 
-        `patient`: a process that has nothing more to compare may have it later. Without it the others go on at once.
+        `wait`: a process that has nothing more to compare may have it later. Without it the others go on at once.
         """
         state = self._state
         for chain in state.chains.values():
             chain.time = chain.time or state.oldest  # who gave nothing yet is waited for from the first row on
-            if chain.waits and chain.head() is None and state.newest - chain.time > self._patience:
+            if chain.waits and chain.head() is None and state.newest - chain.time > self._most_silence:
                 chain.waits = False
         for chains in self._by_group.values():
             if not any(chain.waits for chain in chains):
@@ -295,21 +295,21 @@ class Watcher:
         older = islice(state.pending.values(), max(0, len(state.pending) - self._window))
         if not state.apart and any(pending.dest is None for pending in older):
             self._take_apart()  # else all that follows would be kept
-        self._go_on(patient)
+        self._go_on(wait)
         for chain in state.chains.values():
             if not chain.waits:
                 self._compare(chain)
-        if not patient:
+        if not wait:
             self._wake([chain for chain in state.chains.values() if self._is_ahead(chain)])
-            self._go_on(patient)
+            self._go_on(wait)
         if not state.broken:
             self._find_cycle()
         while len(state.passed) > self._window:
             del state.passed[next(iter(state.passed))]
 
-    def _go_on(self, patient: bool) -> None:
+    def _go_on(self, wait: bool) -> None:
         self._pass_all()
-        while not patient and self._leave_behind():
+        while not wait and self._leave_behind():
             self._pass_all()
 
     def _pass_all(self) -> None:

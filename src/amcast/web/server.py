@@ -14,7 +14,7 @@ from amcast.runtime.config import Address
 from amcast.runtime.http import Answer, HttpServer, text
 
 HOST: Final = "127.0.0.1"
-PATIENCE: Final = 600.0  # seconds: a large run takes a while to prepare
+DEADLINE: Final = 600.0  # seconds: a large run takes a while to prepare
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -46,7 +46,7 @@ class PageServer(HttpServer):
     }
 
     def __init__(self, first: str, sources: Mapping[str, Source]) -> None:
-        super().__init__(timeout=PATIENCE)
+        super().__init__(timeout=DEADLINE)
         self._sources = sources
         self._files = {
             f"/{file.name}": (MEDIA[f".{file.name.rpartition('.')[2]}"], file.read_bytes())

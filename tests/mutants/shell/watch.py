@@ -95,7 +95,7 @@ MUTANTS = [
         caught_by=f"{CHECKS}::test_what_was_compared_is_counted",
     ),
     shell_mutant(
-        "online_check_waits_for_who_is_behind", ONLINE, ("while not patient and self._leave_behind():", "while False:"),
+        "online_check_waits_for_who_is_behind", ONLINE, ("while not wait and self._leave_behind():", "while False:"),
         caught_by=f"{VERDICTS}::test_who_is_behind_does_not_hide_what_others_did",
     ),
     shell_mutant(

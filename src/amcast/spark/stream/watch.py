@@ -148,7 +148,7 @@ class Judge:
         unreadable = take(watcher, rows, sent, latencies)
         if self._gapless:
             watcher.unsent.clear()  # a cluster's replicas tell only of deliveries
-        watcher.settle(patient=not self.once)
+        watcher.settle(wait=not self.once)
         forget(sent)
         forgotten = forget(watcher.unsent)
         state.update((watcher.save(), msgspec.msgpack.encode(sent)))
