@@ -90,10 +90,13 @@ class Node:
         self.app = app(self.me.group, len(self.group_names)) if app is not None else None
         if self.app is not None and protocol.guesses:
             self.app = Speculator(self.app)
+        # Protocols are handed the monotonic clock, which never goes back. Those that take timestamps from it need the
+        # clocks of machines to be close, so the offset to the wall clock is fixed here, once for this life.
         params = config.params()
         params.clock_offset = time.time_ns() - time.monotonic_ns() - STAMPS_SINCE
         params.clock_tick = STAMP_TICK
         self.engine = Engine(protocol, self.me.pid, config.topology, params)
+        # Each part owns its state and is called by the event loop alone; only the disk has a thread, inside durability.
         self.results = Results()
         self.durability = Durability(self)
         self.links: dict[int, Outgoing] = {}
@@ -101,8 +104,6 @@ class Node:
         self.serving = Serving(self)
         self.metrics = Metrics(self)
         self.started = time.monotonic()
-        self.leads = False
-        self.ballot = ""
         self.ready = False
         self._trace_path = trace
         self._trace: ReplicaTrace | None = None
@@ -114,9 +115,12 @@ class Node:
         self._held_long_enough = False
         self._stopping: asyncio.Event
         self._error: BaseException | None = None
-        self._ended = False  # nothing is done any more
+        # Four ways to end, which must not be mixed up. `_error`: at once, nothing else leaves. `_halted`: the others
+        # go on without this node, which handles nothing more but sends what it has. `_leaving`: it asked for that.
+        # `_ended`: it was told to stop, and what is under way goes to disk but to nobody else.
+        self._ended = False
         self._leaving = False
-        self._halted = False  # the others go on without it
+        self._halted = False
 
     @property
     def history(self) -> History:
@@ -139,6 +143,7 @@ class Node:
         try:
             inside, outside = self._contexts()
             await self._recover(outside)  # before anybody can reach this node: it must not speak of what it forgot
+            # Members first: a client that is let in expects its message to go somewhere.
             servers.append(await self._listen(self.incoming.accept, self.me.peer, inside))
             servers.append(await self._listen(self.serving.accept, self.me.client, inside))
             await admin.start(self.me.admin)
@@ -146,7 +151,7 @@ class Node:
                 if member is not self.me:
                     self.links[member.pid] = Outgoing(self, member, outside)
             tasks += [asyncio.create_task(link.run()) for link in self.links.values()]
-            self.flush()
+            self.flush()  # what the start wants sent and timed, now that there are links to take it
             self.ready = served = True
             self.log.info("serving", peers=str(self.me.peer), clients=str(self.me.client), admin=str(self.me.admin))
             if on_ready is not None:
@@ -155,6 +160,7 @@ class Node:
             if self._halted:
                 await self._say_goodbye()
         finally:
+            # Nobody new, nothing more from the links, then the disk. Clients may wait for answers until the end.
             self.ready = False
             for server in servers:
                 server.close()
@@ -246,6 +252,7 @@ class Node:
             self.durability.keep_no_records()
 
     def _start_from_disk(self) -> None:
+        """Start with the newest snapshot and the records behind it, exactly as they were synced."""
         assert self.durability.storage is not None
         recovered = self.durability.storage.recover()
         position = 0
@@ -253,8 +260,8 @@ class Node:
         if recovered.snapshot is not None:
             snapshot = self._restore(recovered.snapshot)
             position = snapshot.position
-            records = snapshot.protocol + records
-        self.durability.open_history(position)
+            records = snapshot.protocol + records  # a snapshot of the protocol is records, too: one way to recover
+        self.durability.open_history(position)  # rows behind it are dropped: they are written again below
         if self._trace is not None:
             self._trace.position = position
         self.engine.start(time.monotonic_ns(), records if records else None)
@@ -284,6 +291,7 @@ class Node:
         for peer in peers:  # all of them: none may count on what this one said before, or think that it has something
             answer = await self._ask(peer, context, frames.ABSENT, 0)
             floor = max(floor, msgspec.msgpack.decode(answer, type=int))
+        # Only then the state: it holds all that this one may have helped to decide before the others forgot it.
         answer = await self._ask(peers[0], context, frames.STATE, position if position >= 0 else 2**62)
         state = frames.state_decoder.decode(answer)
         snapshot = self._restore(state.snapshot)
@@ -297,7 +305,7 @@ class Node:
         self.engine.out.deliveries.clear()  # the application's part of the snapshot has them
         if self.config.durable:
             self.durability.storage.snapshot(self.snapshot().encoded())
-        self.log.info("joining", state_of=peers[0].name, position=snapshot.position)
+        self.log.info("rejoining", state_of=peers[0].name, position=snapshot.position)
 
     async def _ask(self, peer: Member, context: SSLContext | None, kind: int, number: int) -> bytes:
         """Ask another member until it answers."""
@@ -342,7 +350,7 @@ class Node:
     def state_from(self, position: int) -> bytes:
         """Return, for a member that lost its disk, our state, and the rows before it from a position on."""
         if self._durable().rejoining():
-            raise WireError(f"{self.me.name} is joining itself")
+            raise WireError(f"{self.me.name} is rejoining itself")
         snapshot = self.snapshot().encoded()
         rows: list[bytes] = []
         while position < self.history.end:
@@ -376,11 +384,13 @@ class Node:
             self._schedule()
 
     def _on_timer(self, name: str) -> None:
+        # Timers are not cancelled: a protocol ignores one that it no longer waits for.
         if self._error is None and not self._halted:
             self.engine.timer(time.monotonic_ns(), name)
             self._schedule()
 
     def _schedule(self) -> None:
+        """Have `flush` called at the end of this turn, once however much arrives in it."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.flush)
@@ -408,7 +418,7 @@ class Node:
                 self._loop.call_later(random.uniform(earliest, latest) / 1e9, self._on_timer, name)
             for kind, detail in tick.notes:
                 self._note(kind, detail)
-            if tick.optimistic:
+            if tick.optimistic:  # before deliveries: a guess that comes with its delivery must not follow it
                 self._guess(tick.optimistic)
             if tick.deliveries:
                 self._deliver(tick.deliveries)
@@ -452,6 +462,7 @@ class Node:
             for index, one in enumerate(m.messages()):
                 answers.append(app.apply(delivery(topology, group, position, ts, index, one)))
                 position += 1
+            # Kept until its sender says that it has it: whoever asks again must be told the same, not executed again.
             self.results.add(m, answers[0] if m.count == 1 else joined(answers))
 
     def release(self, tick: Tick) -> None:
@@ -460,10 +471,11 @@ class Node:
         for pid, batch in tick.batches:
             link = self.links.get(pid)
             if link is not None:
-                link.send(batch)
+                link.send(batch)  # in the order of the steps: links keep it, and protocols count on it
                 congested = congested or link.kept_bytes > CONGESTED
+        # Clients wait while a member does not keep up: what they ask would pile up in memory for it.
         self.serving.pause(congested)
-        if tick.to_self:
+        if tick.to_self:  # an event of its own, as in simulations: handled in another turn than what caused it
             self.engine.receive_own(time.monotonic_ns(), tick.to_self)
             self._schedule()
 
@@ -484,6 +496,7 @@ class Node:
     # What people and machines look at
 
     def readiness(self) -> str | None:
+        """Return why this node is of no use to clients yet; None if it is."""
         if not self.ready:
             return "starting"
         if waits := self.engine.process.unready():
@@ -494,6 +507,7 @@ class Node:
         return None
 
     def status(self) -> dict[str, object]:
+        """Return what people and trials want to know of this node, as JSON has it."""
         process = self.engine.process
         return {
             "id": self.me.name,
