@@ -1,9 +1,8 @@
 """The claims of the AllConcur+ paper, and of LCR."""
 
-from collections.abc import Callable
 from typing import Any
 
-from amcast.claims.scenario import Scenario, Script, deltas
+from amcast.claims.scenario import Scenario, Script, deltas, measuring
 from amcast.core.protocol import Protocol
 from amcast.protocols.allconcur.digraphs import diameter, g_s, is_connected, least_degree
 from amcast.protocols.allconcur.messages import Eon
@@ -18,14 +17,12 @@ N = 8
 UNRELIABLE, RELIABLE = 3, 2  # δ_u and δ_r with 8 servers: depth of the tree, diameter of G_S(8,3)
 
 
-def digraph_row(n: int) -> Callable[[Protocol], str]:
-    def measure(table: Protocol) -> str:
-        d = least_degree(n)
-        graph = g_s(n, d)
-        k = d if is_connected(graph, d) else -1  # the degree bounds it from above
-        return f"κ={k} D={diameter(graph)}"
-
-    return measure
+@measuring
+def digraph_row(table: Protocol, n: int) -> str:
+    d = least_degree(n)
+    graph = g_s(n, d)
+    k = d if is_connected(graph, d) else -1  # the degree bounds it from above
+    return f"κ={k} D={diameter(graph)}"
 
 
 def figure_1b(table: Protocol) -> str:
@@ -46,30 +43,24 @@ def everybody(script: Script, at: float) -> None:
         script.at(at, lambda p=p: script.multicast(script.topology.name(p), 0))  # type: ignore[misc]
 
 
-def latency(n: int) -> Callable[[Protocol], str]:
+@measuring
+def latency(table: Protocol, n: int) -> str:
     """Measure from a broadcast of everybody to the last delivery."""
-
-    def measure(table: Protocol) -> str:
-        script = Script(table, (n,), clients=0)
-        everybody(script, 1)
-        script.run()
-        names = script.topology.names
-        return deltas(max(script.latency(p, f"{q}:0") for p in names for q in names))
-
-    return measure
+    script = Script(table, (n,), clients=0)
+    everybody(script, 1)
+    script.run()
+    names = script.topology.names
+    return deltas(max(script.latency(p, f"{q}:0") for p in names for q in names))
 
 
-def work(n: int, kind: str) -> Callable[[Protocol], str]:
+@measuring
+def work(table: Protocol, n: int, kind: str) -> str:
     """Count the messages that one server receives per round in which everybody broadcasts."""
-
-    def measure(table: Protocol) -> str:
-        script = Script(table, (n,), clients=0)
-        everybody(script, 1)
-        script.run()
-        received = [e for e in script.recorder.events if e.kind == "receive" and e.type == kind and e.process == "g0/0"]
-        return str(len([e for e in received if e.about]))
-
-    return measure
+    script = Script(table, (n,), clients=0)
+    everybody(script, 1)
+    script.run()
+    received = [e for e in script.recorder.events if e.kind == "receive" and e.type == kind and e.process == "g0/0"]
+    return str(len([e for e in received if e.about]))
 
 
 def figure_2(table: Protocol) -> str:
@@ -131,34 +122,26 @@ def sequences(table: Protocol, length: int, count: int, reliable: int = 1) -> li
     return [(start, end) for start, end in found.items() if end < at][2 * length :]
 
 
-def mean_latency(length: int, count: int = 12) -> Callable[[Protocol], str]:
-    def measure(table: Protocol) -> str:
-        rounds = sequences(table, length, count)
-        whole = len(rounds) // max(1, length - 1) * max(1, length - 1)
-        return f"{sum(end - start for start, end in rounds[:whole]) / whole:.1f}δ"
-
-    return measure
+@measuring
+def mean_latency(table: Protocol, length: int, count: int = 12) -> str:
+    rounds = sequences(table, length, count)
+    whole = len(rounds) // max(1, length - 1) * max(1, length - 1)
+    return f"{sum(end - start for start, end in rounds[:whole]) / whole:.1f}δ"
 
 
-def rerun_latencies(reliable: int) -> Callable[[Protocol], str]:
+@measuring
+def rerun_latencies(table: Protocol, reliable: int) -> str:
     """Measure the two rounds that a failure interrupts at the worst moment. So many reliable rounds follow."""
-
-    def measure(table: Protocol) -> str:
-        found = {f"{end - start:.1f}δ" for start, end in sequences(table, 2, 10, reliable)}
-        return " ".join(sorted(found, reverse=True))
-
-    return measure
+    found = {f"{end - start:.1f}δ" for start, end in sequences(table, 2, 10, reliable)}
+    return " ".join(sorted(found, reverse=True))
 
 
-def throughput(length: int) -> Callable[[Protocol], str]:
+@measuring
+def throughput(table: Protocol, length: int) -> str:
     """Count delivered rounds per δ, over whole sequences."""
-
-    def measure(table: Protocol) -> str:
-        ends = [end for _, end in sequences(table, length, 14)]
-        per = max(1, length - 1)
-        return f"{8 * per / (ends[8 * per] - ends[0]):.3f}"
-
-    return measure
+    ends = [end for _, end in sequences(table, length, 14)]
+    per = max(1, length - 1)
+    return f"{8 * per / (ends[8 * per] - ends[0]):.3f}"
 
 
 def expected_throughput(length: int) -> str:

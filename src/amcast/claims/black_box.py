@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from amcast.claims.measures import collision_free, convoy, latencies, message_count, outsiders
-from amcast.claims.scenario import Scenario, Script, deltas
+from amcast.claims.scenario import Scenario, Script, deltas, measuring
 from amcast.core.protocol import Protocol
 
 OPTIMISTIC = "Optimistic Atomic Multicast"
@@ -37,16 +37,13 @@ def skeen_like(section: str, free: int, worst: int, clock_rises: int) -> list[Sc
     ]
 
 
-def in_one_group(n: int) -> Callable[[Protocol], str]:
+@measuring
+def in_one_group(table: Protocol, n: int) -> str:
     """Measure the first and the last delivery in a group of n."""
-
-    def measure(table: Protocol) -> str:
-        script = Script(table, (n,))
-        script.at(1, lambda: script.multicast("c0", 0))
-        script.run()
-        return latencies(script, "c0:0", (0,))
-
-    return measure
+    script = Script(table, (n,))
+    script.at(1, lambda: script.multicast("c0", 0))
+    script.run()
+    return latencies(script, "c0:0", (0,))
 
 
 def one_at_a_time(table: Protocol) -> str:

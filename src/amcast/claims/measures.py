@@ -1,9 +1,7 @@
 """How the claims about latency, messages and genuineness of the Skeen family are measured."""
 
-from collections.abc import Callable
-
 from amcast.checks import check
-from amcast.claims.scenario import Script, deltas
+from amcast.claims.scenario import Script, deltas, measuring
 from amcast.core.protocol import Protocol
 
 
@@ -22,54 +20,48 @@ def latencies(script: Script, message: str, groups: tuple[int, ...]) -> str:
     return deltas(max(first), max(last)) if len(script.topology.groups[0]) > 1 else deltas(max(first))
 
 
-def collision_free(k: int, first: int = 0) -> Callable[[Protocol], str]:
+@measuring
+def collision_free(table: Protocol, k: int, first: int = 0) -> str:
     """Send one message to k groups, beginning with `first`, with nothing else under way."""
     groups = tuple(range(first, first + k))
-
-    def measure(table: Protocol) -> str:
-        script = Script(table, (replicas_of(table),) * max(2, first + k))
-        script.at(1, lambda: script.multicast("c0", *groups))
-        script.run()
-        return latencies(script, "c0:0", groups)
-
-    return measure
+    script = Script(table, (replicas_of(table),) * max(2, first + k))
+    script.at(1, lambda: script.multicast("c0", *groups))
+    script.run()
+    return latencies(script, "c0:0", groups)
 
 
-def convoy(clock_rises: float) -> Callable[[Protocol], str]:
+@measuring
+def convoy(table: Protocol, clock_rises: float) -> str:
     """Measure the worst case without failures.
 
     The clock of g1 is ahead, so a message m to both groups gets its timestamp there. Just before that raises the clock
     of g0, another message m' reaches the leader of g0 without delay. Its timestamp there is still low, so m has to wait
     until m' is committed.
     """
+    script = Script(table, (replicas_of(table),) * 2)
+    leaders = [members[0] for members in script.topology.groups]
+    ahead = script.topology.name(leaders[0])
+    for i in range(5):
+        script.at(1 + 20 * i, lambda: script.multicast("c0", 1))
+    start = 200.0
 
-    def measure(table: Protocol) -> str:
-        script = Script(table, (replicas_of(table),) * 2)
-        leaders = [members[0] for members in script.topology.groups]
-        ahead = script.topology.name(leaders[0])
-        for i in range(5):
-            script.at(1 + 20 * i, lambda: script.multicast("c0", 1))
-        start = 200.0
+    def collide() -> None:
+        script.multicast("c2", 0, 1)
+        script.delay(None, ahead, None, 0)
+        script.world.heal()
+        script.network.rules.clear()
 
-        def collide() -> None:
-            script.multicast("c2", 0, 1)
-            script.delay(None, ahead, None, 0)
-            script.world.heal()
-            script.network.rules.clear()
+    def hold_back() -> None:
+        for p in range(script.topology.replicas):  # to arrive δ later, just behind m'
+            if p != leaders[0]:
+                script.world.block(p, leaders[0])
 
-        def hold_back() -> None:
-            for p in range(script.topology.replicas):  # to arrive δ later, just behind m'
-                if p != leaders[0]:
-                    script.world.block(p, leaders[0])
-
-        script.delay("c2", ahead, "Multicast", 0)
-        script.at(start, lambda: script.multicast("c1", 0, 1))
-        script.at(start + clock_rises - 1, hold_back)
-        script.at(start + clock_rises, collide)
-        script.run()
-        return latencies(script, "c1:0", (0,))
-
-    return measure
+    script.delay("c2", ahead, "Multicast", 0)
+    script.at(start, lambda: script.multicast("c1", 0, 1))
+    script.at(start + clock_rises - 1, hold_back)
+    script.at(start + clock_rises, collide)
+    script.run()
+    return latencies(script, "c1:0", (0,))
 
 
 def interrupted(table: Protocol) -> str:
@@ -84,16 +76,13 @@ def interrupted(table: Protocol) -> str:
     return deltas(delivered / script.network.delta - 4)
 
 
-def message_count(k: int, n: int, first: int = 0) -> Callable[[Protocol], str]:
+@measuring
+def message_count(table: Protocol, k: int, n: int, first: int = 0) -> str:
     """Count the messages about one multicast to k groups of n, without replies and messages to oneself."""
-
-    def measure(table: Protocol) -> str:
-        script = Script(table, (n,) * (first + k))
-        script.at(1, lambda: script.multicast("c0", *range(first, first + k)))
-        script.run()
-        return str(len([e for e in script.recorder.events if e.kind == "send" and e.about and e.type != "Reply"]))
-
-    return measure
+    script = Script(table, (n,) * (first + k))
+    script.at(1, lambda: script.multicast("c0", *range(first, first + k)))
+    script.run()
+    return str(len([e for e in script.recorder.events if e.kind == "send" and e.about and e.type != "Reply"]))
 
 
 def outsiders(table: Protocol) -> str:

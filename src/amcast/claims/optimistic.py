@@ -1,10 +1,9 @@
 """The claims about Baseline and Optimistic Atomic Multicast."""
 
-from collections.abc import Callable
 from itertools import pairwise
 
 from amcast.checks import check
-from amcast.claims.scenario import Scenario, Script, count_run, deltas
+from amcast.claims.scenario import Scenario, Script, count_run, deltas, measuring
 from amcast.core.process import Params
 from amcast.core.protocol import Protocol
 from amcast.core.topology import Topology
@@ -25,16 +24,13 @@ def members(script: Script, *groups: int) -> list[str]:
     return [script.topology.name(p) for g in groups for p in script.topology.groups[g]]
 
 
-def solitary(n: int, options: Options | None = None) -> Callable[[Protocol], str]:
+@measuring
+def solitary(table: Protocol, n: int, options: Options | None = None) -> str:
     """Measure one message from g0 to g1 and g2, with nothing else under way. All groups may send to each other."""
-
-    def measure(table: Protocol) -> str:
-        script = Script(configured(table, options or Options()), (n, n, n))
-        script.at(1, lambda: script.multicast(SENDER, 1, 2))
-        script.run()
-        return slowest(script, table, f"{SENDER}:0", 1, 2)
-
-    return measure
+    script = Script(configured(table, options or Options()), (n, n, n))
+    script.at(1, lambda: script.multicast(SENDER, 1, 2))
+    script.run()
+    return slowest(script, table, f"{SENDER}:0", 1, 2)
 
 
 def slowest(script: Script, table: Protocol, message: str, *groups: int) -> str:
@@ -57,20 +53,17 @@ def restamped(table: Protocol) -> str:
     return slowest(script, table, "g2/2:0", 0, 1)
 
 
-def message_count(k: int, n: int) -> Callable[[Protocol], str]:
+@measuring
+def message_count(table: Protocol, k: int, n: int) -> str:
     """Count the messages about one multicast from g0 to k groups that g0 and g1 may send to.
 
     Replies and messages to oneself do not count.
     """
-
-    def measure(table: Protocol) -> str:
-        relation = ((), (), *(((0, 1),) * k))
-        script = Script(configured(table, Options(senders_to=relation)), (n,) * (k + 2))
-        script.at(1, lambda: script.multicast(SENDER, *range(2, k + 2)))
-        script.run()
-        return str(len([e for e in script.recorder.events if e.kind == "send" and e.type != "Reply"]))
-
-    return measure
+    relation = ((), (), *(((0, 1),) * k))
+    script = Script(configured(table, Options(senders_to=relation)), (n,) * (k + 2))
+    script.at(1, lambda: script.multicast(SENDER, *range(2, k + 2)))
+    script.run()
+    return str(len([e for e in script.recorder.events if e.kind == "send" and e.type != "Reply"]))
 
 
 def count(k: int, n: int, optimistic: bool) -> int:

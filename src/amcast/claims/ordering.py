@@ -1,9 +1,7 @@
 """The claims of the fifo and causal multicast paper."""
 
-from collections.abc import Callable
-
 from amcast.checks import check
-from amcast.claims.scenario import Scenario, Script, deltas
+from amcast.claims.scenario import Scenario, Script, deltas, measuring
 from amcast.core.protocol import Protocol
 from amcast.sim.script import NEVER
 
@@ -20,16 +18,13 @@ def latency(table: Protocol) -> str:
     return deltas(*[max(script.latency(p, m) for p in members) for m in ("c0:0", "g0/0:0")])
 
 
-def message_count(sizes: tuple[int, ...]) -> Callable[[Protocol], str]:
+@measuring
+def message_count(table: Protocol, sizes: tuple[int, ...]) -> str:
     """Count the messages about one multicast of an outsider, without replies. Those to oneself are not seen."""
-
-    def measure(table: Protocol) -> str:
-        script = Script(table, sizes)
-        script.at(1, lambda: script.multicast("c0", *range(len(sizes))))
-        script.run()
-        return str(len([e for e in script.recorder.events if e.kind == "send" and e.about and e.type != "Reply"]))
-
-    return measure
+    script = Script(table, sizes)
+    script.at(1, lambda: script.multicast("c0", *range(len(sizes))))
+    script.run()
+    return str(len([e for e in script.recorder.events if e.kind == "send" and e.about and e.type != "Reply"]))
 
 
 def figure_1(table: Protocol) -> str:

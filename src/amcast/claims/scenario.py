@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec
 
 from amcast.checks.evidence import Evidence, total
 from amcast.checks.history import histories
@@ -11,6 +13,7 @@ from amcast.sim.script import Script as AnyScript
 
 WHITE_BOX = "White-Box Atomic Multicast (extended)"
 
+P = ParamSpec("P")
 _runs: list[ListRecorder] = []  # of the claim that is being measured
 
 
@@ -46,6 +49,16 @@ def measure(scenario: Scenario, table: Protocol) -> tuple[str, Evidence]:
         return measured, total(run.evidence for run in runs)
     finally:
         _runs.clear()
+
+
+def measuring(measurement: Callable[Concatenate[Protocol, P], str]) -> Callable[P, Callable[[Protocol], str]]:
+    """Let a measurement be told its parameters first, and the protocol when it is made."""
+
+    @wraps(measurement)
+    def told(*args: P.args, **kwargs: P.kwargs) -> Callable[[Protocol], str]:
+        return lambda table: measurement(table, *args, **kwargs)
+
+    return told
 
 
 def deltas(*values: float) -> str:
