@@ -47,7 +47,7 @@ def print_claims(console: "Console", found: "list[Claim]") -> None:
     from amcast.checks.evidence import total
 
     for paper in dict.fromkeys(claim.paper for claim in found):
-        console.print(Text(paper, style="bold"))
+        console.print(paper, style="bold")
         table = plain_table("protocol", "claim", "section", "expected", "measured", "", right=("expected", "measured"))
         for claim in found:
             if claim.paper == paper:

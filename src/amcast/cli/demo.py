@@ -44,7 +44,6 @@ def demo(
     out: Annotated[Path, typer.Option(metavar="DIR", help="For cluster, trace and report; replaced.")] = Path("demo"),
 ) -> int:
     """Run a bank on a cluster, kill a leader, check the books, verify on Spark. Exit code 0 if all is well."""
-    from rich.text import Text
 
     from amcast.apps import teller
     from amcast.local.trial import Trial
@@ -84,13 +83,12 @@ def demo(
     show(console, takings, happened)
     problems = check_books(console, trial, takings, list(read_events(out / "trace")))
     verdicts = verify_and_report(console, out / "trace")
-    console.print(Text(f"Start the cluster again with: amcast cluster up {out / 'cluster'}"))
+    console.print(f"Start the cluster again with: amcast cluster up {out / 'cluster'}")
     return outcome(problems, verdicts)
 
 
 def check_books(console: "Console", trial: "Trial", takings: "Takings", events: "list[Event]") -> list[str]:
     """Print whether the replicas delivered what the transfers imply, and return all that is wrong."""
-    from rich.text import Text
 
     from amcast.apps import teller
     from amcast.local.trial import problems_of
@@ -108,7 +106,7 @@ def check_books(console: "Console", trial: "Trial", takings: "Takings", events: 
     if (evidence.deliveries, evidence.replicas) != (implied, sum(sizes)):
         problems.append(f"{evidence}; {work} imply {implied:,} of {sum(sizes)}")
     seen = f"{evidence.replicas} of {sum(sizes)} replicas, {evidence.deliveries:,} deliveries"
-    console.print(Text(f"{seen}: {'WRONG, see below' if problems else f'as {work} imply'}", style="bold"))
+    console.print(f"{seen}: {'WRONG, see below' if problems else f'as {work} imply'}", style="bold")
     console.print()
     return problems
 
@@ -136,35 +134,31 @@ def clear(out: Path) -> None:
 
 
 def show(console: "Console", takings: "Takings", happened: list[tuple[float, str]]) -> None:
-    from rich.text import Text
 
     title = "White-Box: 3 groups of 3 processes on loopback, mutual TLS, every record synced to disk"
-    console.print(Text(title, style="bold"))
+    console.print(title, style="bold")
     latencies = sorted(took for _, took in takings.latencies) or [math.nan]
     p50, p99 = statistics.median(latencies) * 1000, latencies[int(len(latencies) * 0.99)] * 1000
     console.print(
-        Text(
-            f"{takings.done:,} transfers between partitions, p50 {p50:.1f} ms, p99 {p99:,.0f} ms; "
-            f"{takings.failed} failed, {takings.unknown} with unknown outcome"
-        )
+        f"{takings.done:,} transfers between partitions, p50 {p50:.1f} ms, p99 {p99:,.0f} ms; "
+        f"{takings.failed} failed, {takings.unknown} with unknown outcome"
     )
     bins = [0] * WIDTH
     for when, took in takings.latencies:
         bins[min(WIDTH - 1, int((when + took) / SECONDS * WIDTH))] += 1
     top = max(bins) or 1
-    console.print(Text("".join(MARKS[-(-count * (len(MARKS) - 1) // top)] for count in bins), style="cyan"))
+    console.print("".join(MARKS[-(-count * (len(MARKS) - 1) // top)] for count in bins), style="cyan")
     for when, what in happened:
         place = min(WIDTH - 1, int(when / SECONDS * WIDTH))
-        console.print(Text(" " * place + f"↑ {what}", style="red" if "killed" in what else "green"))
+        console.print(" " * place + f"↑ {what}", style="red" if "killed" in what else "green")
     books = f"money in the bank: {takings.total:,} of {takings.expected:,}"
     right = takings.total == takings.expected
     verdict = "nothing lost, nothing made" if right else "WRONG"
-    console.print(Text(f"{books}: {verdict}", style="bold" if right else "red"))
+    console.print(f"{books}: {verdict}", style="bold" if right else "red")
 
 
 def verify_and_report(console: "Console", trace: Path) -> "list[Verdict]":
     """On Spark; where it cannot run, the verdicts come from this process and there is no report."""
-    from rich.text import Text
 
     from amcast.cli.verify import judge, print_verdicts
 
@@ -176,11 +170,11 @@ def verify_and_report(console: "Console", trace: Path) -> "list[Verdict]":
             raise  # a fault of ours, not of the machine
         complain(f"without Spark there is no report, and the trace is verified in this process: {reason}")
         verdicts, page = judge(trace), None
-    console.print(Text("verified" if page is None else "verified on Spark", style="bold"))
+    console.print("verified" if page is None else "verified on Spark", style="bold")
     print_verdicts(console, verdicts)
     console.print()
     if page is not None:
-        console.print(Text(f"The report is in {page}: open it in a browser."))
+        console.print(f"The report is in {page}: open it in a browser.")
     return verdicts
 
 

@@ -91,12 +91,11 @@ def document(trace: str, out: Path | None, found: "Collected") -> dict[str, obje
 
 
 def print_metrics(console: "Console", out: Path | None, found: "Collected") -> None:
-    from rich.text import Text
 
     runs = found.tables["runs"].to_pylist()
     latency = {(row["run"], row["role"]): row for row in found.tables["latency"].to_pylist() if row["group"] is None}
     for run in runs[:MOST_RUNS]:
-        console.print(Text(f"{run['run']}: {in_all(run)}", style="bold"))
+        console.print(f"{run['run']}: {in_all(run)}", style="bold")
         rows = [(ROLES[role], latency[run["run"], role]) for role in ROLES if (run["run"], role) in latency]
         if rows:
             numbers = ("p50", "p95", "p99", "max", "mean")
@@ -110,7 +109,7 @@ def print_metrics(console: "Console", out: Path | None, found: "Collected") -> N
     if len(runs) > MOST_RUNS:
         console.print(f"and {count(len(runs) - MOST_RUNS, 'more run')}")
     if out is not None:
-        console.print(Text(f"{len(found.tables)} tables in {out}, as Parquet and CSV: {', '.join(found.tables)}"))
+        console.print(f"{len(found.tables)} tables in {out}, as Parquet and CSV: {', '.join(found.tables)}")
 
 
 def in_all(run: dict[str, Any]) -> str:

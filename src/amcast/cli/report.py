@@ -27,7 +27,6 @@ def report(
 
     Exit code: 0, or 3 if there is nothing to see, or the verdicts are not about it. It judges nothing itself.
     """
-    from rich.text import Text
 
     from amcast.report.report import report as write_report
     from amcast.spark.session import settings_of
@@ -41,6 +40,6 @@ def report(
     for note in (*done.doubts, *done.notes):
         complain(note)
     console = report_console()
-    console.print(Text(f"report in {done.page}, its tables and plots in {done.folder}"))
-    console.print(Text(f"it shows {done.evidence}; {done.verified or 'not verified'}"))
+    console.print(f"report in {done.page}, its tables and plots in {done.folder}")
+    console.print(f"it shows {done.evidence}; {done.verified or 'not verified'}")
     return 3 if done.doubts else 0

@@ -110,16 +110,16 @@ def print_list() -> int:
 def print_figure(console: "Console", done: "Reproduced") -> None:
     from rich.text import Text
 
-    console.print(Text(f"{done.figure.title} ({done.scale} scale)", style="bold"))
+    console.print(f"{done.figure.title} ({done.scale} scale)", style="bold")
     table = plain_table("claim", "paper", "expected", "measured", "", right=("expected", "measured"))
     for claim in done.claims:
         status = Text(claim.status, style=STYLES.get(claim.status, ""))
         table.add_row(claim.claim.what, claim.claim.paper or "–", expectation(claim.claim), measured(claim), status)
     console.print(table)
     for claim in done.claims_that_are("differs"):
-        console.print(Text(f"differs: {claim.claim.what}: {claim.claim.differs}"))
+        console.print(f"differs: {claim.claim.what}: {claim.claim.differs}")
     for note in done.figure.notes:
-        console.print(Text(note, style="dim"))
+        console.print(note, style="dim")
     counts = Counter(claim.status for claim in done.claims)
     tally = ", ".join(f"{number:,} {status}" for status, number in counts.items())
     console.print(f"{count(len(done.claims), 'claim')}: {tally}; from {rests_on(done)}")

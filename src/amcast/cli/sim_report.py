@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.text import Text
 
 from amcast.cli.output import duration, plain_table, three_digits
 from amcast.cli.running import Run
@@ -29,8 +28,8 @@ MOST_IN_JSON = 100  # missing messages
 
 
 def print_report(console: Console, simulation: Simulation, run: Run, out: Path | None) -> None:
-    console.print(Text(title(simulation), style="bold"))
-    console.print(Text(in_all(run.summary)))
+    console.print(title(simulation), style="bold")
+    console.print(in_all(run.summary))
     console.print()
     console.print(latency_table(run.summary))
     lines = list(incidents(run.summary))
@@ -39,7 +38,7 @@ def print_report(console: Console, simulation: Simulation, run: Run, out: Path |
     if lines:
         console.print()
     for line in lines:
-        console.print(Text(line))
+        console.print(line)
 
 
 def title(simulation: Simulation) -> str:
