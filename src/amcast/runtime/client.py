@@ -453,8 +453,9 @@ class SyncClient:
             while True:
                 yield self._run(cast(Coroutine[Any, Any, Delivery], anext(rows)))
         finally:
-            with suppress(Exception):
-                self._run(cast(Coroutine[Any, Any, None], rows.aclose()))  # type: ignore[attr-defined]
+            if not self._loop.is_closed():  # else the client ended first, and its readers with it
+                with suppress(Exception):
+                    self._run(cast(Coroutine[Any, Any, None], rows.aclose()))  # type: ignore[attr-defined]
 
     def read(self, group: str, position: int, wait_ms: int = 0, replica: int = 0, most_bytes: int = MOST_READ) -> Rows:
         """Return a stretch of a group's log, as one replica has it. Raises TimeoutError if it does not answer."""
