@@ -70,15 +70,15 @@ code{font-size:.9em}
 
 
 class BrokenLink(Exception):
-    """A page links to something that there is not."""
+    """A page links to something that does not exist."""
 
 
 class WrongPseudocode(Exception):
-    """The lines of a paper that the code names are not those in docs/pseudocode."""
+    """The code names other lines of a paper than docs/pseudocode has."""
 
 
 def page_of(file: str) -> str:
-    """The name of a page: docs/kv.md is kv.html."""
+    """Return the name of a page: docs/kv.md is kv.html."""
     if file == "README.md":
         return "index.html"
     path = Path(file)
@@ -86,12 +86,12 @@ def page_of(file: str) -> str:
 
 
 def anchor(title: str) -> str:
-    """As GitHub makes them, so that links hold in both places."""
+    """Return the anchor that GitHub makes of a heading, so that links hold in both places."""
     return re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
 
 
 def rendered(file: str, text: str, attached: set[str]) -> str:
-    """The HTML of a page, with its links turned to the site's own; files that it links to are `attached`."""
+    """Return the HTML of a page, with links to the site's own pages. Files that it links to are added to `attached`."""
     markdown = MarkdownIt("commonmark").enable("table")
     tokens = markdown.parse(text)
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
@@ -157,7 +157,7 @@ def protocol_page(table: Protocol, claims: Sequence[Claim]) -> str:
 
 
 def life_of_a_message(table: Protocol) -> str:
-    """What one multicast makes happen, drawn."""
+    """Draw what one multicast makes happen."""
     recorder = ListRecorder(full=True)
     groups = 1 if table.single_group else 2
     replicas = 1 if table.single_replica else 3
@@ -170,7 +170,7 @@ def life_of_a_message(table: Protocol) -> str:
 
 
 def sources(table: Protocol) -> list[Path]:
-    """The file of a protocol, and that of its clients where it names lines of the paper too."""
+    """Return the file of a protocol, and that of its clients if it names lines of the paper too."""
     modules = dict.fromkeys((table.replica.__module__, table.client.__module__))
     files = [ROOT / "src" / f"{module.replace('.', '/')}.py" for module in modules]
     return files[:1] + [file for file in files[1:] if any(labels for labels, _ in code_lines(file.read_text("utf-8")))]
@@ -185,7 +185,7 @@ def code_of(source: Path) -> str:
 
 
 def code_lines(text: str) -> list[tuple[list[str], str]]:
-    """Below the docstring: the lines of the paper that each line of code names, and the rest of it."""
+    """Return for each line of code below the docstring the lines of the paper that it names, and the rest of it."""
     lines: list[tuple[list[str], str]] = []
     for line in text.split('"""', 2)[-1].strip("\n").splitlines():
         found = NAMED.search(line)
@@ -201,7 +201,7 @@ def code_lines(text: str) -> list[tuple[list[str], str]]:
 
 
 def beside(module: str, pseudocode: str, text: str) -> str:
-    """Code beside the lines of the paper, or below our own pseudocode where the paper's has no numbers."""
+    """Show code beside the lines of the paper, or below our own pseudocode if the paper's has no numbers."""
     lines = code_lines(text)
     used = {label for labels, _ in lines for label in labels}
     meanings: dict[str, str] = {}
@@ -237,7 +237,7 @@ def beside(module: str, pseudocode: str, text: str) -> str:
 def build(
     out: Path, protocols: Mapping[str, Protocol] = PROTOCOLS, measure: Callable[[list[str]], list[Claim]] = run_claims
 ) -> list[Path]:
-    """Write the site; the pages."""
+    """Write the site, and return its pages."""
     out.mkdir(parents=True, exist_ok=True)
     pages: dict[str, str] = {}
     attached: set[str] = set()
