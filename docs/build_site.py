@@ -16,7 +16,7 @@ from amcast.claims.table import CLAIMS, Claim, run_claims
 from amcast.core.protocol import Protocol
 from amcast.core.trace import ListRecorder
 from amcast.protocols import PROTOCOLS
-from amcast.report.page import STYLE
+from amcast.report.page import style
 from amcast.sim.simulation import Simulation
 from amcast.web.runs import RunRows, about_message, picture_of
 from amcast.web.svg import draw_svg
@@ -128,7 +128,7 @@ def framed(title: str, body: str, here: str) -> str:
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>{escape(title)} – amcast</title>
-<style>{STYLE}{MORE_STYLE}</style></head>
+<style>{style()}{MORE_STYLE}</style></head>
 <body><nav aria-label="Pages">{links}</nav><main>{body}</main></body></html>
 """
 

@@ -134,7 +134,7 @@ def document(title: str, subtitle: str, lead: str, sections: Sequence[Section], 
 <meta name="color-scheme" content="light dark">
 {MARK}
 <title>{text(title)}</title>
-<style>{_style()}</style>
+<style>{style()}</style>
 </head>
 <body>
 <header><h1>{text(title)}</h1><p class="subtitle">{text(subtitle)}</p></header>
@@ -150,7 +150,7 @@ def _variables(colours: Mapping[str, str]) -> str:
     return "".join(f"--{name}:{colour};" for name, colour in colours.items())
 
 
-def _style() -> str:
+def style() -> str:
     """Return the style of the page. Paper is always light."""
     rules = resources.files("amcast.report").joinpath("static", "page.css").read_text(encoding="utf-8")
     dark = f"@media (prefers-color-scheme:dark){{:root{{{DARK}}}}}"
