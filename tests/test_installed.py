@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 import amcast
-from amcast.installed import EXTRAS, build, remedy
+from amcast.installed import EXTRAS, PACKAGES, build, remedy
+from tests.pace import allow
 
 ROOT = Path(__file__).parent.parent
 LIBRARIES = sorted({library for libraries in EXTRAS.values() for library in libraries})
 IMPORTED_AS = {"protobuf": ["google"], "pyspark": ["py4j", "pyspark"]}  # py4j comes with pyspark
 
-# Runs commands in a process that sees no library of any extra.
-BASE_ONLY = """
+HIDE = """
 import sys
 
 class Hidden:
@@ -29,20 +29,38 @@ class Hidden:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Hidden)
+"""
+RUN = """
 from amcast.cli import run
 for command in sys.argv[2:]:
     print(run(command.split()), file=sys.stderr)
 """
 
 
-def run_base(folder: Path, *commands: str) -> list[tuple[int, str]]:
-    """Run commands without any extra: the exit code of each, and what it said on stderr."""
-    call = [sys.executable, "-c", BASE_ONLY, " ".join(LIBRARIES), *commands]
-    done = subprocess.run(call, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+IMPORT = """
+from importlib import import_module
+for name in sys.argv[2:]:
+    try:
+        import_module(name)
+    except ModuleNotFoundError:
+        print(name, file=sys.stderr)
+"""
+
+
+def without_extras(code: str, folder: Path, *arguments: str) -> str:
+    """Run code in a process that sees no library of any extra; return what it said on stderr."""
+    call = [sys.executable, "-c", HIDE + code, " ".join(LIBRARIES), *arguments]
+    done = subprocess.run(call, cwd=folder, capture_output=True, text=True, timeout=allow(240), check=False)
     assert done.returncode == 0, done.stderr
-    found = re.findall(r"((?:amcast: .*\n)?)(\d+)\n", done.stderr)
-    assert len(found) == len(commands), done.stderr
-    return [(int(code), said.strip()) for said, code in found]
+    return done.stderr
+
+
+def run_base(folder: Path, *commands: str) -> list[tuple[int, str]]:
+    """Return the exit code of each command, and what it said on stderr."""
+    said = without_extras(RUN, folder, *commands)
+    found = re.findall(r"((?:amcast: .*\n)?)(\d+)\n", said)
+    assert len(found) == len(commands), said
+    return [(int(code), line.strip()) for line, code in found]
 
 
 def test_the_table_is_that_of_the_package() -> None:
@@ -53,6 +71,20 @@ def test_the_table_is_that_of_the_package() -> None:
         assert sorted(libraries) == sorted(as_ for name in names for as_ in IMPORTED_AS.get(name, [name])), extra
     sizes = [len(libraries) for libraries in EXTRAS.values()]
     assert sizes == sorted(sizes), "the smallest extra is named first"
+
+
+def test_only_rooms_for_an_extra_need_it_to_be_imported(tmp_path: Path) -> None:
+    source = Path(amcast.__file__).parent
+    modules = sorted(path.relative_to(source.parent).with_suffix("") for path in source.rglob("*.py"))
+    names = [".".join(path.parts).removesuffix(".__init__") for path in modules if path.stem != "__main__"]
+    need = without_extras(IMPORT, tmp_path, *names).split()
+    rooms = {"amcast.tracefile", *PACKAGES}
+    # what gathers and judges the traces of a cluster reads them
+    assert {name for name in need if ".".join(name.split(".")[:2]) not in rooms} == {
+        "amcast.local.gather",
+        "amcast.local.trial",
+    }
+    assert {".".join(name.split(".")[:2]) for name in need} >= rooms
 
 
 def test_without_extras_most_commands_work(tmp_path: Path) -> None:
