@@ -27,6 +27,7 @@ Who catches `UsageError` shows its one line to whoever made the mistake. Who cat
 and goes on. Nobody but the command line catches the others, unless it knows what to do about that one.
 """
 
+from collections.abc import Collection
 from typing import ClassVar
 
 
@@ -34,6 +35,14 @@ class AmcastError(Exception):
     """Base of all errors that amcast raises on purpose."""
 
     exit_code: ClassVar[int] = 1  # of a command that ends with it
+
+
+def meant(name: str, known: Collection[str], most: int = 1) -> str:
+    """Return a hint, for the text of an error, at what somebody who wrote this name may have meant."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name.lower().replace("-", "_"), list(known), n=most, cutoff=0.5)
+    return f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(known)}"
 
 
 # Yours

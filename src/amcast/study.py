@@ -9,14 +9,14 @@ from amcast import checks
 from amcast.checks import Verdict
 from amcast.core.protocol import Protocol
 from amcast.core.trace import Event, ListRecorder
-from amcast.errors import UsageError
+from amcast.errors import UsageError, meant
 from amcast.explorer import exploration
 from amcast.explorer.exploration import Exploration
 from amcast.explorer.scope import Scope
 from amcast.explorer.scopes import scope_named
 from amcast.explorer.search import Limits
 from amcast.protocols import protocol as protocol_named
-from amcast.sim.settings import SETTINGS, meant
+from amcast.sim.settings import SETTINGS
 from amcast.sim.setups import simulation_in
 from amcast.sim.simulation import Simulation
 from amcast.sim.summary import Summary, SummaryRecorder

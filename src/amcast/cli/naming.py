@@ -2,14 +2,13 @@
 
 import os
 from collections.abc import Iterator
-from difflib import get_close_matches
 from glob import escape, glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Context
 
-from amcast.errors import UsageError
+from amcast.errors import UsageError, meant
 
 if TYPE_CHECKING:
     from amcast.core.protocol import Protocol
@@ -25,9 +24,7 @@ def protocol_named(name: str) -> "Protocol":
     found = PROTOCOLS.get(name)
     if found is not None:
         return found
-    close = get_close_matches(name.lower().replace("-", "_"), PROTOCOLS, n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(PROTOCOLS)};"
-    raise UsageError(f"unknown protocol {name!r}: {hint} 'amcast protocols' lists them")
+    raise UsageError(f"unknown protocol {name!r}: {meant(name, PROTOCOLS, 2)} ('amcast protocols' lists them)")
 
 
 def cluster_at(path: Path) -> "ClusterConfig":

@@ -29,8 +29,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
 
-from amcast.errors import UsageError
-from amcast.sim.settings import meant
+from amcast.errors import UsageError, meant
 from amcast.spark.spec import Spec, spec_of
 
 SCALES: Final = ("small", "paper")

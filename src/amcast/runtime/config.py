@@ -36,14 +36,13 @@ import re
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
 from amcast.core.process import Params
 from amcast.core.topology import Topology
-from amcast.errors import UsageError
+from amcast.errors import UsageError, meant
 
 APPS: Final = ("log", "kv", "bank", "ledger")
 MS: Final = 1_000_000  # nanoseconds
@@ -220,11 +219,6 @@ def read_toml(path: Path) -> dict[str, object]:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: is not TOML: {error}") from error
-
-
-def meant(name: str, known: Collection[str]) -> str:
-    close = get_close_matches(name.lower().replace("-", "_"), list(known), n=1, cutoff=0.5)
-    return f"did you mean {close[0]}?" if close else f"expected one of {', '.join(known)}"
 
 
 class Table:

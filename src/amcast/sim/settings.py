@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from amcast.errors import UsageError
+from amcast.errors import UsageError, meant
 
 if TYPE_CHECKING:
     from amcast.sim.simulation import Crash
@@ -168,14 +168,6 @@ READERS: Final[dict[Kind, Callable[[object, Setting], Any]]] = {
     Kind.FLAG: flag,
     Kind.CRASHES: crash_list,
 }
-
-
-def meant(name: str, known: Collection[str]) -> str:
-    """Return a hint at what somebody who wrote this name may have meant."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name.lower().replace("-", "_"), known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]}?" if close else f"expected one of {', '.join(known)}"
 
 
 def setting(kind: Kind, title: str, help: str, default: Any = dataclasses.MISSING, **more: Any) -> Any:

@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from amcast import __version__
-from amcast.errors import UsageError
+from amcast.errors import UsageError, meant
 from amcast.protocols import PROTOCOLS
 from amcast.sim.network import SECOND
-from amcast.sim.settings import AXES, LARGEST, MESSAGES, NUMBERS, SETTINGS, Kind, meant, refuse_exclusive
+from amcast.sim.settings import AXES, LARGEST, MESSAGES, NUMBERS, SETTINGS, Kind, refuse_exclusive
 from amcast.sim.simulation import Simulation, simulation_with
 
 TRACES: Final = ("none", "deliveries", "full")
