@@ -170,10 +170,22 @@ def life_of_a_message(table: Protocol) -> str:
 
 
 def sources(table: Protocol) -> list[Path]:
-    """Return the file of a protocol, and that of its clients if it names lines of the paper too."""
-    modules = dict.fromkeys((table.replica.__module__, table.client.__module__))
-    files = [ROOT / "src" / f"{module.replace('.', '/')}.py" for module in modules]
-    return files[:1] + [file for file in files[1:] if any(labels for labels, _ in code_lines(file.read_text("utf-8")))]
+    """Return the file of a protocol, and those of its clients and its parts if they name lines of its paper too."""
+    own = table.replica.__module__
+    modules = dict.fromkeys((own, table.client.__module__))
+    if names_lines(source_of(own)):
+        used = [getattr(value, "__module__", "") for value in vars(sys.modules[own]).values()]
+        modules |= dict.fromkeys(module for module in used if str(module).startswith("amcast.protocols.parts."))
+    files = [source_of(module) for module in modules]
+    return files[:1] + [file for file in files[1:] if names_lines(file)]
+
+
+def source_of(module: str) -> Path:
+    return ROOT / "src" / f"{module.replace('.', '/')}.py"
+
+
+def names_lines(file: Path) -> bool:
+    return any(labels for labels, _ in code_lines(file.read_text("utf-8")))
 
 
 def code_of(source: Path) -> str:
