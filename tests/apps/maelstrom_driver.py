@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from tests.pace import allow
+
 PROGRAM = (sys.executable, "-c", "from amcast.cli import main; main()", "maelstrom", "--workload")
 Body = dict[str, Any]
 INDEFINITE = (0, 13)  # error codes after which nobody knows whether it happened
@@ -84,7 +86,7 @@ class Network:
         """Call, and put it in the history."""
         clock = asyncio.get_running_loop().time
         invoked = clock()
-        reply = await self.call(node, request, timeout)
+        reply = await self.call(node, request, allow(timeout))
         if reply is None or reply.get("code") in INDEFINITE:
             self.history.append(Op(node, request, None, invoked))
             return None

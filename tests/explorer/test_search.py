@@ -17,6 +17,7 @@ from amcast.explorer.scope import Scope
 from amcast.explorer.scopes import scope_named, scopes_of
 from amcast.explorer.search import Limits, Search
 from amcast.protocols import PROTOCOLS, protocol
+from tests.pace import allow
 
 # Every state of these scopes is seen: protocol, scope -> unique states, moves. A change of a protocol may change them.
 PINNED = {
@@ -114,7 +115,7 @@ def test_limits_stop_a_search_and_it_says_so() -> None:
     assert explore(table, scope, Limits(states=500)).states < 600
     shallow = explore(table, scope, Limits(depth=4))
     assert shallow.depth == 4 and not shallow.complete and shallow.ended > 50
-    hurried = explore(table, scope, Limits(seconds=0.1))
+    hurried = explore(table, scope, Limits(seconds=allow(0.1)))
     assert not hurried.complete and hurried.ended > 50
 
 

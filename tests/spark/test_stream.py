@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from amcast.runtime.rows import unpack_rows
 from amcast.service import connect_sync
 from amcast.spark.stream.sink import Sink, client_batches
 from amcast.spark.stream.source import first_offset, limited, wanted
-from tests.pace import allow
+from tests.pace import allow, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,6 +40,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
 
 def own_log(trial: Trial, group: str) -> list[tuple[int, str, bytes]]:
     """Position, message and payload of all that a group has delivered, as the cluster itself tells it."""
+    assert trial.wait_until_level(), trial.not_level  # one replica is asked, and any may be behind
     found: list[tuple[int, str, bytes]] = []
     with connect_sync(trial.config.path, deadline=allow(30)) as client:
         end = client.read(group, 2**40, replica=1).end
@@ -52,11 +52,11 @@ def own_log(trial: Trial, group: str) -> list[tuple[int, str, bytes]]:
 
 
 def read(spark: "SparkSession", trial: Trial, **options: str) -> Any:
-    return spark.read.format("amcast").options(config=str(trial.config.path), **options).load()
+    return spark.read.format("amcast").options(config=str(trial.config.path), deadline=allow(30), **options).load()
 
 
 def test_a_batch_query_has_every_row_of_every_group(spark: "SparkSession", trial: Trial) -> None:
-    trial.wait_until_level()
+    assert trial.wait_until_level(), trial.not_level
     rows = read(spark, trial).collect()
     for group in GROUPS:
         mine = [(row.position, row.message, bytes(row.payload)) for row in rows if row.group == group]
@@ -156,7 +156,9 @@ def test_rows_to_the_same_groups_travel_together_and_always_in_the_same_way(tria
 
 
 def driver(trial: Trial, folder: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, str(DRIVER), str(trial.config.path), str(folder)], start_new_session=True)
+    return subprocess.Popen(
+        [sys.executable, str(DRIVER), str(trial.config.path), str(folder), str(allow(60))], start_new_session=True
+    )
 
 
 @pytest.mark.slow
@@ -164,27 +166,29 @@ def test_streams_lose_and_repeat_no_row_although_driver_and_leader_are_killed(
     spark: "SparkSession", trial: Trial, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
+    before = {group: len(own_log(trial, group)) for group in GROUPS}
     sent = []
     for part in range(4):
         rows = [{"dest": ["g0", "g1"] if i % 3 else ["g1"], "payload": f"once {part} {i}"} for i in range(300)]
         sent += [row["payload"] for row in rows]
         (tmp_path / "in" / f"{part}.json").write_text("\n".join(map(json.dumps, rows)))
     process = driver(trial, tmp_path)
-    until = time.monotonic() + allow(SECONDS)
-    while not all(any((tmp_path / name).glob("[0-9]*")) for name in ("reading/commits", "writing/offsets")):
-        assert time.monotonic() < until and process.poll() is None, "the driver does nothing"
-        time.sleep(0.02)
+
+    def at_work() -> bool:
+        assert process.poll() is None, "the driver ended before it was killed"
+        return all(any((tmp_path / name).glob("[0-9]*")) for name in ("reading/commits", "writing/offsets"))
+
+    assert until(at_work, SECONDS), "the driver does nothing"
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     gone = trial.leader(0)
     trial.kill(gone)
     assert driver(trial, tmp_path).wait(allow(SECONDS)) == 0
     trial.start(gone)
-    assert trial.wait_until_level()
     found = spark.read.parquet(str(tmp_path / "out")).select("group", "position", "message", "payload").collect()
     for group in GROUPS:
         mine = sorted((row.position, row.message, bytes(row.payload)) for row in found if row.group == group)
-        assert mine == own_log(trial, group)[: len(mine)] and len(mine) > 700, "row by row"
+        assert mine == own_log(trial, group)[: len(mine)] and len(mine) >= before[group] > 0, "row by row"
     once = [payload.decode() for _, _, payload in own_log(trial, "g1") if payload.startswith(b"once ")]
     assert sorted(once) == sorted(sent), "each once"
 

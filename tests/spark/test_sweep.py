@@ -22,6 +22,7 @@ from amcast.spark.row import UNWRITABLE, Place, run_row
 from amcast.spark.spec import Range, Spec, load_spec, simulation_of, spec_of
 from amcast.spark.sweep import read_runs, sweep
 from amcast.tracefile import read_events
+from tests.pace import allow
 
 SMALL = """
     protocol = ["skeen", "white_box"]
@@ -205,7 +206,8 @@ def test_what_fails_is_a_row_and_loses_no_other(
 
     monkeypatch.setattr(sweep_module, "run_batches", sabotaged)
     monkeypatch.setattr(sweep_module, "TASKS_PER_CORE", 2)
-    text = 'protocol = ["skeen", "white_box"]\nreplicas = 3\nmessages = 10\nseeds = 6\ntimeout = "6s"'
+    text = 'protocol = ["skeen", "white_box"]\nreplicas = 3\nmessages = 10\nseeds = 6\n'
+    text += f'timeout = "{allow(3):.0f}s"'
     done = sweep(spec_from(text), tmp_path / "out")
     assert done.statuses == {"refused": 4, "ok": 3, "crashed": 2, "failed": 2, "timeout": 1}
     by_seed = {(line["protocol"], line["seed"]): line for line in lines_of(tmp_path / "out")}
@@ -218,7 +220,7 @@ def test_what_fails_is_a_row_and_loses_no_other(
 
 def test_a_row_that_takes_too_long_keeps_what_it_has(tmp_path: Path) -> None:
     (row,) = spec_from('protocol = "skeen"\nduration = "1000000s"').rows()
-    status, error = run_row(row.run, row.config, Place(str(tmp_path), timeout=0.3))
+    status, error = run_row(row.run, row.config, Place(str(tmp_path), timeout=allow(0.3)))
     assert status == "timeout" and "of virtual time" in str(error)
     (line,) = lines_of(tmp_path)
     assert line["status"] == "timeout" and line["delivered_messages"] > 0
