@@ -4,6 +4,7 @@ from tests.mutants.shell import shell_mutant
 
 LIVE = "tests/runtime/test_live_node.py"
 HISTORY = "tests/runtime/test_history.py"
+DURABILITY = "tests/runtime/test_durability.py"
 LEDGER = "tests/apps/test_ledger_command.py::test_verify_says_what_it_compared"
 ROLES = "tests/runtime/test_authorization.py"
 
@@ -90,6 +91,21 @@ NODE = [
         ("            raise StorageFailure(", "            StorageFailure("),
         (" {error.strerror or error}\") from error", " {error.strerror or error}\")"),
         caught_by=f"{LIVE}::test_the_exit_codes_of_a_node",
+    ),
+    shell_mutant(
+        "messages_leave_before_their_records_are_durable", "amcast.runtime.durability",
+        ("if self._unsynced and urgent:", "if False:"),
+        caught_by=f"{DURABILITY}::test_nothing_leaves_before_what_it_depends_on_is_on_disk",
+    ),
+    shell_mutant(
+        "a_commit_begins_after_a_failure", "amcast.runtime.durability",
+        ("        self._stopped = self._failed = True\n", "        pass\n"),
+        caught_by=f"{DURABILITY}::test_a_failed_commit_releases_nothing_and_is_the_last",
+    ),
+    shell_mutant(
+        "what_waits_at_the_end_is_forgotten", "amcast.runtime.durability",
+        ("            self._unsettled += tick.deliveries\n        blocks", "            pass\n        blocks"),
+        caught_by=f"{DURABILITY}::test_a_node_that_stops_keeps_what_waited_and_a_snapshot",
     ),
     shell_mutant(
         "commits_are_not_synced", "amcast.runtime.storage", ("            os.fdatasync(self._segment)\n", ""),
