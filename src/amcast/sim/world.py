@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Final, TypeVar, cast, final
 
 from librt.vecs import vec
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
-from amcast.core.capabilities import Electing, Observed
+from amcast.core.capabilities import Durable, Electing, Observed
 from amcast.core.process import Effects, Params, Process
 from amcast.core.protocol import Protocol
 from amcast.core.topology import Mid, Topology, message_id
@@ -23,17 +23,17 @@ from amcast.core.trace import Recorder
 from amcast.core.tracer import Tracer
 from amcast.core.wire import AppMessage, Background, Codec, Message
 from amcast.errors import InvariantViolation, UsageError
-from amcast.sim.actions import Action as Action
-from amcast.sim.actions import Call as Call
-from amcast.sim.actions import Workload as Workload
 from amcast.sim.calendar import Calendar
 from amcast.sim.choices import Choices
 from amcast.sim.disk import Disk
 from amcast.sim.network import FOR_EVER, LOST, Costs, Network, cut_short, random_cut
 from amcast.sim.obligations import Obligations, Pending
-from amcast.sim.restarts import restart
-from amcast.sim.states import CRASHED, DYING, PAUSED
-from amcast.sim.states import UP as UP
+
+# What a process is.
+UP: Final[i64] = 0
+CRASHED: Final[i64] = 1
+PAUSED: Final[i64] = 2
+DYING: Final[i64] = 3  # crashes in the middle of what its next step sends
 
 # What an event is: code = incarnation of the sender, kind, destination, sender.
 INCARNATION_SHIFT: Final[i64] = 56
@@ -50,6 +50,39 @@ MANY: Final[i64] = 5  # the same message to several processes, who receive it on
 Able = TypeVar("Able")
 
 STALL: Final = 2000  # in δ: longer than any back-off of a protocol
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Action:
+    """Something that a fault plan, a workload or a scenario does at a moment."""
+
+    def act(self, world: "World") -> None:
+        raise NotImplementedError
+
+
+@final
+class Call(Action):
+    """Calls a function: how tests and scenarios script a run."""
+
+    def __init__(self, function: "Callable[[World], None]") -> None:
+        self.function = function
+
+    def act(self, world: "World") -> None:
+        self.function(world)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Workload:
+    """Who multicasts what and when. This one does nothing."""
+
+    def begin(self, world: "World") -> None:
+        pass
+
+    def completed(self, world: "World", client: int, mid: Mid) -> None:
+        """A client knows that its multicast is delivered."""
+
+    def finished(self, world: "World") -> bool:
+        return True
 
 
 @final
@@ -502,7 +535,41 @@ class World:
 
     def restart(self, pid: int, peer: int = -1) -> None:
         """Start a crashed process again from its disk; or, while all others are up, from what a peer knows."""
-        restart(self, pid, peer)
+        if self.state[pid] == DYING:
+            self.state[pid] = UP
+        if self.state[pid] != CRASHED or (self.disks[pid].lost and peer < 0):
+            return
+        self.state[pid] = UP
+        self.incarnation[pid] += 1
+        self.restarted = True
+        self.last_progress = self.now
+        self.cuts.pop(pid, None)
+        if self.tracer is not None:
+            self.tracer.record(int(self.now), pid, "restart")
+        self.obligations.restarted(pid)
+        self.processes[pid] = self.make_process(pid)
+        if peer >= 0:
+            self.rejoin(pid, peer)
+        else:
+            self.durable(pid).recover(int(self.now + self.skew[pid]), list(self.disks[pid].durable))
+        self.out.deliveries.clear()  # made before the crash, and recorded then
+        self.flush(pid)
+
+    def durable(self, pid: int) -> Durable:
+        process = self.processes[pid]
+        assert isinstance(process, Durable), f"{type(process).__name__} cannot come back"
+        return process
+
+    def rejoin(self, pid: int, peer: int) -> None:
+        """Give a process that lost its disk what a peer knows."""
+        self.sync(peer)
+        others = [p for p in self.topology.groups[self.topology.group_of[pid]] if p != pid]
+        floor = max([self.durable(p).absent(int(self.now + self.skew[p]), pid) for p in others])
+        process = self.durable(pid)
+        process.rejoin(int(self.now + self.skew[pid]), self.durable(peer).snapshot(), floor)
+        self.disks[pid].replace(process.snapshot())
+        for m, ts in self.disks[peer].delivered[: self.disks[peer].place]:
+            self.on_delivery(pid, m, ts)
 
     def pause(self, pid: int) -> None:
         if self.state[pid] == UP:

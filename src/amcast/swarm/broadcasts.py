@@ -18,8 +18,7 @@ from amcast.core.trace import Event, Recorder
 from amcast.protocols.allconcur.digraphs import reliable_digraph
 from amcast.sim.choices import Choices, Seeded
 from amcast.sim.faults import CalmDown, Crash, Detect, disturbances
-from amcast.sim.states import PAUSED
-from amcast.sim.world import Action, World
+from amcast.sim.world import PAUSED, Action, World
 from amcast.swarm.open_groups import Chatter
 from amcast.swarm.trial import DELTA, LONGEST, Trial, draw_network, judge_always
 
