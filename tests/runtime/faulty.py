@@ -182,6 +182,10 @@ class Network:
         self._loop.call_soon_threadsafe(lambda: (change(), done.set()))
         assert done.wait(allow(SECONDS))
 
+    def connected(self) -> int:
+        """Return how many pairs have a connection."""
+        return sum(map(bool, self._writers.values()))
+
     def silence(self) -> None:
         """Nothing moves any more on the connections that there are; new ones are as good as ever."""
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from faulty import Load, State, load_on, relayed, traced
+from faulty import Load, State, load_on, relayed, traced, wait_until
 from tests.pace import allow
 from tests.tools import FULL, tool
 
@@ -263,10 +263,11 @@ def test_partitions(tmp_path: Path) -> None:
 def test_a_storm_of_reconnects(tmp_path: Path) -> None:
     trial = trial_in(tmp_path, groups=2)
     with relayed(trial) as network, load_on(trial) as load:
+        whole = network.connected()
         for _ in range(10 * ROUNDS):
             network.set("cut", list(network.ports))
             network.set("open", list(network.ports))
-            time.sleep(0.1)
+            wait_until(lambda: network.connected() > whole / 2, "connections")
         load.more(30)
         load.end()
         assert load.outcomes.unknown == 0
