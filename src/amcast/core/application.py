@@ -22,7 +22,7 @@ class Delivery:
 
 
 def place(topology: Topology, ts: int, index: int) -> tuple[int, str]:
-    """The place of a message in the total order: messages that travelled as one share a timestamp."""
+    """Return the place of a message in the total order: messages that travelled as one share a timestamp."""
     tie = topology.group_name(group_of(ts))
     return time_of(ts), f"{tie}+{index:04}" if index else tie
 
@@ -41,11 +41,11 @@ class StateMachine(Protocol):
     """
 
     def apply(self, delivery: Delivery) -> bytes:
-        """Execute one message; the answer goes back to its sender, as this group's part of the result."""
+        """Execute one message; return the answer for its sender, as this group's part of the result."""
         ...
 
     def snapshot(self) -> bytes:
-        """The whole state."""
+        """Return the whole state."""
         ...
 
     def restore(self, state: bytes) -> None:
@@ -75,14 +75,14 @@ class Speculator:
         self.executed_again = 0
 
     def optimistic(self, delivery: Delivery) -> bytes:
-        """Execute a message before its time. The answer holds if the guess is right."""
+        """Execute a message before its place is known; return an answer, which holds if the guess is right."""
         before = self.app.snapshot()
         answer = self.app.apply(delivery)
         self.guesses.append(Guess(delivery, before, answer))
         return answer
 
     def apply(self, delivery: Delivery) -> bytes:
-        """A delivery for good."""
+        """Execute a message whose place in the order is known, unless it was guessed right before."""
         guesses = self.guesses
         if guesses and guesses[0].delivery.message == delivery.message:
             self.confirmed += 1
@@ -100,7 +100,7 @@ class Speculator:
         return answer
 
     def snapshot(self) -> bytes:
-        """The state that is certain."""
+        """Return the state that is certain."""
         return self.guesses[0].before if self.guesses else self.app.snapshot()
 
     def restore(self, state: bytes) -> None:

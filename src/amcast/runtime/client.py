@@ -29,7 +29,7 @@ from amcast.runtime import frames
 from amcast.runtime.client_engine import ClientBatch, ClientEngine
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import FrameReader, Hello, Read, Refusal, Rows, frame
-from amcast.runtime.greeting import SECONDS_TO_GREET, abort_unless, say_hello
+from amcast.runtime.greeting import abort_unless, dial, say_hello
 from amcast.runtime.links import FIRST_PAUSE, LONGEST_PAUSE
 from amcast.runtime.rows import unpack_rows
 from amcast.runtime.serving import CLIENT, MOST_READ, SESSION_BITS, session_of
@@ -341,16 +341,11 @@ class _Connection(asyncio.Protocol):
             self.dialling = self.client._loop.create_task(self.dial())
 
     async def dial(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while not self.client._closed:
                 self.reader = FrameReader(frames.LARGEST_HELLO)
                 try:
-                    async with asyncio.timeout(SECONDS_TO_GREET):
-                        await loop.create_connection(
-                            lambda: self, self.member.client.host, self.member.client.port, ssl=self.context,
-                            server_hostname="" if self.context is not None else None,
-                        )  # fmt: skip
+                    await dial(self.member.client, self.context, self)
                     return
                 except (OSError, TimeoutError):
                     self.backlog.clear()

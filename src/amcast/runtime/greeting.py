@@ -7,16 +7,25 @@ find there, and checks that as well.
 
 import asyncio
 from collections.abc import Callable
+from ssl import SSLContext
 from typing import Final, Protocol, cast
 
 from amcast.errors import PeerError, WireError
 from amcast.runtime import frames
-from amcast.runtime.config import ClusterConfig, Member
+from amcast.runtime.config import Address, ClusterConfig, Member
 from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
 from amcast.runtime.log import Log
 from amcast.runtime.tls import identity_of
 
 SECONDS_TO_GREET: Final = 5.0
+
+
+async def dial(address: Address, context: SSLContext | None, protocol: asyncio.BaseProtocol) -> None:
+    """Connect to a listener of a member. Raises OSError and TimeoutError."""
+    name = "" if context is not None else None  # its certificate is looked at by say_hello, not by its host's name
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(SECONDS_TO_GREET):
+        await loop.create_connection(lambda: protocol, address.host, address.port, ssl=context, server_hostname=name)
 
 
 def say_hello(transport: asyncio.BaseTransport, config: ClusterConfig, expected: str, hello: Hello) -> None:

@@ -17,7 +17,7 @@ from amcast.errors import LostMessages, PeerError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import Member
 from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
-from amcast.runtime.greeting import SECONDS_TO_GREET, AcceptedConnection, Door, GreetingHost, abort_unless, say_hello
+from amcast.runtime.greeting import AcceptedConnection, Door, GreetingHost, abort_unless, dial, say_hello
 
 MOST_KEPT: Final = 64 * 2**20  # bytes for one member that does not acknowledge
 SECONDS_OF_SILENCE: Final = 3.0  # without an acknowledgement that is due
@@ -94,18 +94,11 @@ class Outgoing:
 
     async def run(self) -> None:
         """Dial, and dial again whenever the connection ends."""
-        loop = asyncio.get_running_loop()
         pause = FIRST_PAUSE
         while True:
             connection = _Dialled(self)
             try:
-                address = self.peer.peer
-                async with asyncio.timeout(SECONDS_TO_GREET):
-                    await loop.create_connection(
-                        lambda connection=connection: connection,
-                        address.host, address.port, ssl=self.context,
-                        server_hostname="" if self.context is not None else None,
-                    )  # fmt: skip
+                await dial(self.peer.peer, self.context, connection)
                 await self._watch(connection)
             except (OSError, TimeoutError) as error:
                 self.host.log.debug("cannot connect", peer=self.peer.name, error=str(error))
