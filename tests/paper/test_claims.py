@@ -7,8 +7,8 @@ import pytest
 
 from amcast.checks.evidence import NOTHING
 from amcast.claims import table as claims
-from amcast.claims.scenario import measure
-from amcast.claims.table import CLAIMS, Scenario
+from amcast.claims.scenario import Scenario, measure
+from amcast.claims.table import CLAIMS
 from amcast.cli import run
 from amcast.protocols import protocol
 

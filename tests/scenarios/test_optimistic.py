@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from amcast.checks import check
+from amcast.checks.refusals import without_refused
 from amcast.checks.termination import NOTHING_DUE
 from amcast.core.protocol import Protocol
 from amcast.protocols import protocol
@@ -16,7 +17,6 @@ from amcast.protocols.optimistic.baseline import Options
 from amcast.sim.faults import Reconfigure
 from amcast.sim.relation import configured
 from amcast.sim.script import DELTA, NEVER, Script
-from amcast.swarm.seeds import without_refused
 from tests.scenarios.golden import compare, transcript
 
 Scenario = Callable[[Protocol], Script]

@@ -11,9 +11,7 @@ from amcast.claims.black_box import BLACK_BOX
 from amcast.claims.measures import collision_free, convoy, interrupted, message_count, outsiders
 from amcast.claims.optimistic import OPTIMISTIC
 from amcast.claims.ordering import CAUSAL, FIFO
-from amcast.claims.scenario import WHITE_BOX as WHITE_BOX
-from amcast.claims.scenario import Scenario as Scenario
-from amcast.claims.scenario import deltas, measure
+from amcast.claims.scenario import Scenario, deltas, measure
 from amcast.errors import UsageError
 from amcast.protocols import PROTOCOLS, protocol
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from amcast.checks import Verdict, check
 from amcast.checks.evidence import NOTHING, Evidence
 from amcast.checks.history import NOTHING_MULTICAST
-from amcast.checks.refusals import refused, wrong_refusal
-from amcast.checks.refusals import without_refused as without_refused
+from amcast.checks.refusals import refused, without_refused, wrong_refusal
 from amcast.checks.termination import NOTHING_DUE
 from amcast.core.process import Params
 from amcast.core.protocol import Protocol
