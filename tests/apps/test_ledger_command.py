@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from amcast.apps.chains import outsiders
 from amcast.apps.ledger import Ledger, chain
 from amcast.cli import run
-from amcast.cli.ledger import outsiders
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
 from amcast.local.files import create_cluster

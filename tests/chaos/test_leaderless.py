@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from amcast.apps.chains import log_of
 from amcast.apps.ledger import chain
 from amcast.apps.teller import Outcomes
-from amcast.cli.ledger import log_of
 from amcast.local.trial import Trial
 from amcast.protocols import PROTOCOLS
 from amcast.runtime.client import Client, SyncClient

@@ -1,6 +1,5 @@
 """`amcast cluster`: make a cluster on this machine, run it, look at it, break it."""
 
-import json
 import os
 import signal
 import time
@@ -151,13 +150,10 @@ def status(
     cluster: Cluster, as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False
 ) -> int:
     """Show what every node says of itself; exit code 1 if one does not serve."""
-    from concurrent.futures import ThreadPoolExecutor
+    from amcast.local.status import states_of
 
     processes = processes_of(cluster)
-    members = processes.config.members
-    with ThreadPoolExecutor(max_workers=16) as pool:
-        rows = list(pool.map(lambda member: state_of(processes, member), members))
-    add_lag(rows)
+    rows = states_of(processes)
     if as_json:
         print_json({"cluster": processes.config.name, "nodes": rows})
     else:
@@ -167,39 +163,6 @@ def status(
             table.add_row(*(shown(heading, row.get(heading)) for heading in headings))
         report_console().print(table)
     return 0 if all(row["state"] in ("ready", "spare") for row in rows) else 1
-
-
-def state_of(processes: "Processes", member: "Member") -> dict[str, object]:
-    """A node's own words, and how it looks from outside."""
-    from amcast.local.processes import ask
-
-    row: dict[str, object] = {"id": member.name, "pid": processes.running(member)}
-    answer = ask(member.admin, "/status")
-    if answer is None:
-        outside = processes.config.is_spare(member) and not processes.log(member).exists()
-        stopped = "spare" if outside else "stopped"
-        return {**row, "state": stopped if row["pid"] is None else "no answer"}
-    try:
-        said = json.loads(answer[1])
-    except ValueError:
-        said = None
-    if answer[0] != 200 or not isinstance(said, dict):
-        return {**row, "state": f"no status but HTTP {answer[0]}"}
-    if (said.get("cluster"), said.get("id")) != (processes.config.name, member.name):
-        return {**row, "state": f"{said.get('id')} of {said.get('cluster')} is at {member.admin}"}
-    return {**row, **said, "state": processes.why_not_ready(member) or "ready"}
-
-
-def add_lag(rows: list[dict[str, object]]) -> None:
-    """How many deliveries each replica is behind the first of its group."""
-    first: dict[str, int] = {}
-    for row in rows:
-        if isinstance(position := row.get("position"), int):
-            group = str(row["id"]).partition("/")[0]
-            first[group] = max(first.get(group, 0), position)
-    for row in rows:
-        if isinstance(position := row.get("position"), int):
-            row["lag"] = first[str(row["id"]).partition("/")[0]] - position
 
 
 def shown(heading: str, value: object) -> str:
@@ -223,7 +186,7 @@ def logs(
     lines: Annotated[int, Option("--lines", "-n", min=0, help="How many of the last lines of each.")] = 20,
 ) -> int:
     """Print the end of the nodes' logs."""
-    from amcast.local.processes import last_lines
+    from amcast.local.processes import last_lines, new_lines, size_of
 
     processes = processes_of(cluster)
     config = processes.config
@@ -242,23 +205,6 @@ def logs(
     except KeyboardInterrupt:
         pass  # the way to end it
     return 0
-
-
-def size_of(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def new_lines(path: Path, places: dict[str, int], name: str) -> list[str]:
-    """Whole lines since the last look; from the start if the file was cut."""
-    size = size_of(path)
-    if size < places[name]:
-        places[name] = 0
-    with open(path, "rb") as file:
-        file.seek(places[name])
-        whole = file.read(size - places[name]).rpartition(b"\n")[0]
-    if whole:
-        places[name] += len(whole) + 1
-    return whole.decode(errors="replace").splitlines()
 
 
 @cluster_commands.command()

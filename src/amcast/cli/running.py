@@ -13,6 +13,7 @@ from amcast.errors import UsageError
 from amcast.sim.network import SECOND
 from amcast.sim.simulation import Simulation
 from amcast.sim.summary import Summary, SummaryRecorder
+from amcast.sim.unfinished import is_done
 from amcast.sim.world import World
 
 if TYPE_CHECKING:
@@ -69,8 +70,7 @@ def run_world(
     summary = recorder.summary(world.network.delta)
     if stop.signal:
         return Run(world, summary, "interrupted", 128 + stop.signal)
-    all_is_done = not world.stalled and not world.pending and world.workload.finished(world)
-    return Run(world, summary, "quiescent", 0) if all_is_done else Run(world, summary, "stalled", 3)
+    return Run(world, summary, "quiescent", 0) if is_done(world) else Run(world, summary, "stalled", 3)
 
 
 def drive(world: World, simulation: Simulation) -> None:

@@ -44,8 +44,9 @@ def sim(
     """
     name = protocol_named(protocol).name
     from amcast.cli.running import nothing_too_large, ready_world, run_world
-    from amcast.cli.sim_report import command_line, print_report, run_document, too_many_crashes, unfinished
+    from amcast.cli.sim_report import command_line, print_report, run_document, unfinished
     from amcast.sim.summary import SummaryRecorder
+    from amcast.sim.unfinished import too_many_crashes
 
     with nothing_too_large():
         simulation = simulation_of(name, setup, settings)

@@ -14,10 +14,10 @@ from amcast.cli.running import Run
 from amcast.core.plural import count
 from amcast.protocols import PROTOCOLS
 from amcast.sim.network import MILLISECOND
-from amcast.sim.obligations import Pending
 from amcast.sim.settings import SETTINGS, Kind
 from amcast.sim.simulation import Simulation
 from amcast.sim.summary import Latency, Recovery, Summary
+from amcast.sim.unfinished import missing, restless
 from amcast.sim.world import World
 
 if TYPE_CHECKING:
@@ -120,22 +120,8 @@ def run_document(simulation: Simulation, run: Run, out: Path | None) -> dict[str
     }
 
 
-def too_many_crashes(simulation: Simulation) -> Iterator[str]:
-    """A warning for each group that loses more than a minority."""
-    if PROTOCOLS[simulation.protocol].detector:
-        return
-    tolerated = (simulation.replicas - 1) // 2
-    for g in range(simulation.groups):
-        crashed = {crash.process for crash in simulation.crashes if crash.process.startswith(f"g{g}/")}
-        if len(crashed) > tolerated:
-            yield (
-                f"warning: {len(crashed)} of {simulation.replicas} processes of g{g} crash, it tolerates {tolerated}: "
-                f"the run may never deliver everything"
-            )
-
-
 def unfinished(run: Run, out: Path | None) -> Iterator[str]:
-    """Why the run is not the whole story, if it is not."""
+    """Say why the run is not the whole story, if it is not."""
     world = run.world
     if run.outcome == "interrupted":
         kept = "" if out is None else f"; the trace in {out} is readable but has no end row"
@@ -156,25 +142,6 @@ def what_is_missing(world: World) -> str:
     if len(world.pending) == 1:
         return f"1 message was not delivered everywhere: {first}"
     return f"{len(world.pending):,} messages were not delivered everywhere; the first, {first}"
-
-
-def restless(world: World) -> list[str]:
-    return [world.topology.name(p) for p, process in enumerate(world.processes) if world.up(p) and not process.idle()]
-
-
-def missing(world: World) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Each message that somebody who is up has not delivered: its name, its groups, those processes."""
-    for mid, pending in world.pending.items():
-        yield (
-            world.topology.message_name(mid),
-            [world.topology.group_name(g) for g in pending.m.dest],
-            [world.topology.name(p) for p in without(world, pending)],
-        )
-
-
-def without(world: World, pending: Pending) -> list[int]:
-    members = world.topology.members_of(pending.m.dest)
-    return [p for p in members if world.up(p) and p not in pending.delivered_by]
 
 
 def some(names: list[str]) -> str:

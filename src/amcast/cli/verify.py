@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from amcast.core.trace import Event
     from amcast.tracefile.columns import Columns
 
-LARGE_TRACE_ROWS = 2_000_000
 MOST_COUNTEREXAMPLES = 5
 MOST_ROWS = 20
 EVENTS_PER_LOOK = 4_096
@@ -72,6 +70,7 @@ def verify(
     """
     from amcast.checks import exit_code, known_properties
     from amcast.checks.verdict_file import digest_of
+    from amcast.tracefile.size import is_large
 
     asked = None if properties is None else known_properties([name.strip() for name in properties.split(",")])
     theirs = None
@@ -111,6 +110,8 @@ def keep(
     out: Path, trace: str, verdicts: "Sequence[Verdict]", columns: "Columns | None", said: dict[str, object]
 ) -> None:
     """Write the verdicts and, if there is a violation, its picture; that of an earlier time is removed."""
+    from amcast.tracefile import read_events
+    from amcast.tracefile.size import is_large
     from amcast.web.svg import draw_violation
 
     first = next((verdict for verdict in verdicts if verdict.counterexample), None)
@@ -122,46 +123,10 @@ def keep(
             picture.unlink(missing_ok=True)
         else:
             title = f"{first.property} in run {first.run}: {first.reason}"
-            again = () if is_large(trace) else events_of(Path(trace), columns)
+            again = () if is_large(trace) else read_events(trace, columns)
             picture.write_text(draw_violation(title, first.counterexample, again), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{error.filename or out}: cannot be written ({error.strerror}); choose another") from error
-
-
-def events_of(trace: Path, columns: "Columns | None") -> "Iterator[Event]":
-    from amcast.tracefile import read_events
-
-    return read_events(trace, columns)
-
-
-def is_large(trace: str) -> bool:
-    """Whether a trace is better checked on Spark; what only Spark can read is, whatever its size."""
-    path = Path(trace)
-    if not path.exists():
-        return "://" in trace or any(sign in trace for sign in "*?[{")
-    if path.is_dir():
-        return sum(rows_of_parquet(file) for file in path.rglob("*.parquet")) > LARGE_TRACE_ROWS
-    return (rows_of_parquet if path.suffix == ".parquet" else lines_of)(path) > LARGE_TRACE_ROWS
-
-
-def rows_of_parquet(file: Path) -> int:
-    """As its footer says; 0 for a broken file, about which the engine complains."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return int(pq.read_metadata(file).num_rows)
-    except (OSError, pa.ArrowException):
-        return 0
-
-
-def lines_of(file: Path) -> int:
-    """Counted as far as needed; 0 for a file that cannot be read, about which the engine complains."""
-    lines = 0
-    with suppress(OSError), file.open("rb") as stream:
-        while lines <= LARGE_TRACE_ROWS and (chunk := stream.read(1 << 20)):
-            lines += chunk.count(b"\n")
-    return lines
 
 
 def judge_on_spark(
@@ -190,8 +155,9 @@ def judge_on_spark(
 
 
 def judge(trace: Path, properties: Sequence[str] | None = None, columns: "Columns | None" = None) -> "list[Verdict]":
-    """The verdicts on a trace in a file or folder, with a bar while it is read."""
+    """Return the verdicts on a trace in a file or folder, with a bar while it is read."""
     from amcast.checks import check
+    from amcast.tracefile import read_events
 
     with progress_bar("{task.completed:,.0f} events") as bar:
         task = bar.add_task("reading the trace", total=None)
@@ -203,7 +169,7 @@ def judge(trace: Path, properties: Sequence[str] | None = None, columns: "Column
                 yield event
             bar.update(task, description="checking")
 
-        return check(counted(events_of(trace, columns)), properties)
+        return check(counted(read_events(trace, columns)), properties)
 
 
 def print_verdicts(console: "Console", verdicts: "Sequence[Verdict]") -> None:

@@ -196,6 +196,23 @@ def last_lines(path: Path, count: int) -> list[str]:
         return []
 
 
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def new_lines(path: Path, places: dict[str, int], name: str) -> list[str]:
+    """Return whole lines since the last look; from the start if the file was cut."""
+    size = size_of(path)
+    if size < places[name]:
+        places[name] = 0
+    with open(path, "rb") as file:
+        file.seek(places[name])
+        whole = file.read(size - places[name]).rpartition(b"\n")[0]
+    if whole:
+        places[name] += len(whole) + 1
+    return whole.decode(errors="replace").splitlines()
+
+
 def ask(address: Address, path: str) -> tuple[int, bytes] | None:
     """Return what an admin listener answers; None if it does not."""
     connection = HTTPConnection(address.host, address.port, timeout=ANSWER)

@@ -30,6 +30,7 @@ from amcast.sim.settings import LARGEST, SETTINGS, Kind, Setting
 from amcast.sim.simulation import Simulation
 from amcast.sim.steady import Steady
 from amcast.sim.summary import Latency, Samples, Summary, SummaryRecorder
+from amcast.sim.unfinished import is_done
 from amcast.sim.world import World
 from amcast.spark.spec import simulation_of
 from amcast.tracefile import ParquetRecorder
@@ -236,9 +237,9 @@ def simulate(run: str, simulation: Simulation, place: Place, folder: Path) -> di
             if place.trace != "none":
                 recorder.forward_to = files.enter_context(ParquetRecorder(folder, recorder.full, part=run))
             drive(world, None if place.timeout is None else started + place.timeout)
-        all_is_done = not world.stalled and not world.pending and world.workload.finished(world)
-        line["status"] = OK if all_is_done else STALLED
-        line["error"] = None if all_is_done else f"{len(world.pending)} messages were not delivered everywhere"
+        done = is_done(world)
+        line["status"] = OK if done else STALLED
+        line["error"] = None if done else f"{len(world.pending)} messages were not delivered everywhere"
     except TraceError:
         raise
     except OutOfTime as error:

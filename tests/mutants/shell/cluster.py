@@ -140,11 +140,11 @@ COMMANDS = [
     ),
     shell_mutant(
         "ledger_does_not_miss_the_silent", "amcast.cli.ledger",
-        ("    if code == 0 and unheard:\n", "    if False:\n"),
+        ('    if status == "ok" and unheard:\n', "    if False:\n"),
         caught_by="tests/apps/test_ledger_command.py::test_a_server_that_does_not_answer_may_differ",
     ),
     shell_mutant(
-        "ledger_takes_the_silent_for_gone", "amcast.cli.ledger",
+        "ledger_takes_the_silent_for_gone", "amcast.apps.chains",
         ("if said == {len(answering)} else set()", "if said else set()"),
         caught_by="tests/apps/test_ledger_command.py::test_who_left_is_known_if_the_others_are_all_there",
     ),

@@ -132,15 +132,15 @@ PERMISSIONS = [
 
 APPS = [
     shell_mutant(
-        "ledger_verify_exits_0", "amcast.cli.ledger", ("            return 1\n", "            return 0\n"),
+        "ledger_verify_exits_0", "amcast.cli.ledger", ('"violated": 1', '"violated": 0'),
         caught_by=LEDGER,
     ),
     shell_mutant(
-        "ledger_chain_compared_with_itself", "amcast.cli.ledger",
+        "ledger_chain_compared_with_itself", "amcast.apps.chains",
         ("!= chain(logs[longest][: len(log)])", "!= chain(log)"), caught_by=LEDGER,
     ),
     shell_mutant(
-        "ledger_agrees_on_nothing", "amcast.cli.ledger", ("if len(logs) < 2:", "if len(logs) < 0:"),
+        "ledger_agrees_on_nothing", "amcast.apps.chains", ("if len(logs) < 2:", "if len(logs) < 0:"),
         ("max(logs, key=lambda name: len(logs[name]))", "max(logs, key=lambda name: len(logs[name]), default='')"),
         caught_by=LEDGER,
     ),

@@ -1,0 +1,72 @@
+"""The ledgers of a cluster's servers, read and compared."""
+
+from collections.abc import Mapping, Sequence
+
+from amcast.apps.ledger import chain
+from amcast.checks.evidence import Evidence
+from amcast.checks.verdict import Status
+from amcast.errors import AmcastError
+from amcast.runtime.client import SyncClient
+from amcast.runtime.config import ClusterConfig
+from amcast.runtime.rows import unpack_rows
+
+
+def logs_of(client: SyncClient, names: Sequence[str]) -> tuple[dict[str, list[bytes]], dict[str, str]]:
+    """Return what each server has delivered, and why those that are missing are."""
+    logs: dict[str, list[bytes]] = {}
+    silent: dict[str, str] = {}
+    for rank, name in enumerate(names):
+        try:
+            logs[name] = log_of(client, rank)
+        except TimeoutError:
+            silent[name] = "no answer"
+        except AmcastError as error:
+            silent[name] = str(error)
+    return logs, silent
+
+
+def log_of(client: SyncClient, rank: int) -> list[bytes]:
+    """Return all that this server has delivered, in order."""
+    payloads: list[bytes] = []
+    while True:
+        rows = client.read("g0", len(payloads), replica=rank)
+        place = rows.first
+        for _, _, _, m in unpack_rows(rows.rows, 1):
+            if place == len(payloads):
+                payloads.append(m.payload)
+            place += 1
+        if len(payloads) >= rows.end or not rows.rows:
+            return payloads
+
+
+def first_log(client: SyncClient, count: int) -> list[bytes]:
+    """Return the log of the first server that answers."""
+    for rank in range(count):
+        try:
+            return log_of(client, rank)
+        except TimeoutError:
+            continue
+    raise AmcastError("no server of the ledger answers")
+
+
+def servers(config: ClusterConfig) -> list[str]:
+    return [config.topology.name(pid) for pid in config.topology.groups[0]]
+
+
+def outsiders(names: Sequence[str], answering: Sequence[str], statuses: Mapping[str, Mapping[str, object]]) -> set[str]:
+    """Return those that left, were removed or never joined, if all who answer say that so many are members."""
+    said = {statuses.get(name, {}).get("members") for name in answering}
+    return set(names) - set(answering) if said == {len(answering)} else set()
+
+
+def compare(logs: Mapping[str, list[bytes]], expected: int) -> tuple[Status, str]:
+    """Judge whether all these are beginnings of the longest one, and say on what that rests."""
+    if len(logs) < 2:
+        seen = f"{len(logs)} of {expected} servers showed a transaction"
+        return "unknown", f"unknown: {seen}, expected two or more to compare"
+    longest = max(logs, key=lambda name: len(logs[name]))
+    for name, log in logs.items():
+        if chain(log) != chain(logs[longest][: len(log)]):
+            return "violated", f"the chains differ: that of {name} is not how that of {longest} begins"
+    rows = sum(map(len, logs.values()))
+    return "ok", f"the chains agree: {Evidence(replicas=len(logs), expected=expected, deliveries=rows)}"
