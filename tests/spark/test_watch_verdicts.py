@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 from amcast.checks.online import Watcher
-from amcast.cli.watch import cause
 from amcast.local.files import create_cluster
 from amcast.protocols import protocol
 from amcast.spark.stream import watch
@@ -202,10 +201,10 @@ def test_a_query_that_ends_too_early(
 
 def test_the_cause_is_found_in_what_spark_says() -> None:
     assert (
-        cause("[STREAM_FAILED] x\n  at y\namcast.errors.AmcastError: no\n+- ~Scan[run#0]\n")
+        watch.cause("[STREAM_FAILED] x\n  at y\namcast.errors.AmcastError: no\n+- ~Scan[run#0]\n")
         == "amcast.errors.AmcastError: no"
     )
-    assert cause("one line") == "one line"
+    assert watch.cause("one line") == "one line"
 
 
 # A checkpoint

@@ -1,12 +1,11 @@
 """`amcast watch`: check a running cluster, or traces that keep arriving, on Spark."""
 
-import re
 import signal
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from amcast.checks.verdict import Verdict
-    from amcast.runtime.config import ClusterConfig
-    from amcast.spark.stream.seen import Answers, Seen
+    from amcast.spark.stream.seen import Seen
+    from amcast.spark.stream.watched import Watched
 
 SOURCE = "A running cluster: its folder or its cluster.toml. Or a folder in which traces arrive."
 STYLES = {"ok": "green", "violated": "bold red", "unknown": "yellow"}
@@ -48,11 +47,12 @@ def watch(
     from amcast.checks.verdict import exit_code
     from amcast.spark.session import open_session
     from amcast.spark.stream import watch as stream
+    from amcast.spark.stream.watched import Watched
 
     out = report_console(sys.stderr if as_json else None)
-    cluster: Cluster | None = None
+    cluster: Watched | None = None
     if is_cluster(source):
-        cluster = Cluster(cluster_at(source), client)
+        cluster = Watched(cluster_at(source), client)
         judge = stream.judge_of_cluster(cluster.answering(), once)
     else:
         nothing = stream.no_traces(source)
@@ -89,7 +89,7 @@ def watch(
             query.stop()
             if before is not None:
                 signal.signal(signal.SIGINT, before)
-    view.problem = why_ended(once, ran_on, None if error is None else str(error))
+    view.problem = stream.why_ended(once, ran_on, None if error is None else str(error))
     if cluster is None and not view.problem:
         others = stream.unread(source, parquet)
         view.problem = f"{others} came and was not read" if others else ""
@@ -103,27 +103,6 @@ def watch(
     return exit_code(verdicts)
 
 
-def why_ended(once: bool, ran_on: bool, error: str | None) -> str:
-    """Say what is wrong with the end of the query; empty if it ended as it should.
-
-    A query of --once ends by itself, any other one is ended by the user or by --seconds.
-    """
-    if error is not None:
-        return f"the query ended: {cause(error)}"
-    if once and ran_on:
-        return "stopped before all that is there was read"
-    if not once and not ran_on:
-        return "the query ended by itself, before it was told to"
-    return ""
-
-
-def cause(problem: str) -> str:
-    """Return the line that says what was wrong, in what Spark says: the last that begins with an exception, if any."""
-    said = [line for line in problem.partition("SQLSTATE")[0].strip().splitlines() if line.strip()]
-    named = [line for line in said if re.match(r"[\w.]*[A-Z]\w+: ", line)]
-    return (named or said or [problem])[-1].strip()
-
-
 def on_interrupt(act: Callable[[], None]) -> Any:
     """Do this at Ctrl-C, instead of Spark's handler, which would break into a call to Java. What was done before."""
     if threading.current_thread() is not threading.main_thread():
@@ -131,46 +110,10 @@ def on_interrupt(act: Callable[[], None]) -> Any:
     return signal.signal(signal.SIGINT, lambda *_: act())
 
 
-class Cluster:
-    """Who should be there, by cluster.toml, and who answers. A spare is expected if it answers: then it has joined."""
-
-    def __init__(self, config: "ClusterConfig", client: str | None) -> None:
-        self.config = config
-        self.client = client
-        self.asked = time.time_ns()
-        self.at_start = self.ask()
-        for g, pids in enumerate(config.topology.groups):
-            names = [config.members[pid].name for pid in pids]
-            if not any(name in self.at_start for name in names):
-                raise UsageError(f"no replica of g{g} answers ({', '.join(names)}); expected one at least; start them")
-
-    def ask(self) -> dict[str, int]:
-        """Return the positions of those that answer."""
-        from amcast.spark.stream.replicas import positions
-
-        return positions(self.config, self.client)
-
-    def members(self, answering: Mapping[str, int]) -> dict[str, str]:
-        """Return those that should be there, with their groups."""
-        config = self.config
-        return {m.name: f"g{m.group}" for m in config.members if not config.is_spare(m) or m.name in answering}
-
-    def answering(self) -> dict[str, str]:
-        return {name: group for name, group in self.members(self.at_start).items() if name in self.at_start}
-
-    def at_end(self, whole: bool) -> "Answers":
-        """Ask again. `whole`: what there was at the start had to be read."""
-        from amcast.spark.stream.seen import Answers
-
-        ends = self.ask()
-        silent = {member.name for member in self.config.members} - set(ends)
-        return Answers(silent, self.at_start if whole else ends, self.asked if whole else 0)
-
-
 class View:
     """What was seen, run by run, and how it is shown."""
 
-    def __init__(self, out: Any, cluster: Cluster | None = None) -> None:
+    def __init__(self, out: Any, cluster: "Watched | None" = None) -> None:
         from amcast.spark.stream.seen import Seen
 
         self.out = out

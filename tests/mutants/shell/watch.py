@@ -38,7 +38,8 @@ MUTANTS = [
         caught_by=f"{VERDICTS}::test_the_dead_are_named",
     ),
     shell_mutant(
-        "watch_expects_every_spare", CLI, ("if not config.is_spare(m) or m.name in answering", "if m"),
+        "watch_expects_every_spare", "amcast.spark.stream.watched",
+        ("if not config.is_spare(m) or m.name in answering", "if m"),
         caught_by=f"{VERDICTS}::test_a_spare_is_expected_when_it_has_joined",
     ),
     shell_mutant(
@@ -56,7 +57,7 @@ MUTANTS = [
         caught_by=f"{VERDICTS}::test_what_a_trace_shows",
     ),
     shell_mutant(
-        "watch_overlooks_that_its_query_ended", CLI, ("if not once and not ran_on:", "if False:"),
+        "watch_overlooks_that_its_query_ended", JUDGE, ("if not once and not ran_on:", "if False:"),
         caught_by=f"{VERDICTS}::test_a_query_that_ends_too_early",
     ),
     shell_mutant(

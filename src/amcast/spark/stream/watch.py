@@ -5,6 +5,7 @@ far one process is behind another. Spark's state store (RocksDB) keeps it, so a 
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -250,3 +251,24 @@ def said(
     if watcher.broken:
         say("broken")
     return found
+
+
+def why_ended(once: bool, ran_on: bool, error: str | None) -> str:
+    """Say what is wrong with the end of the query; empty if it ended as it should.
+
+    A query of --once ends by itself, any other one is ended by the user or by --seconds.
+    """
+    if error is not None:
+        return f"the query ended: {cause(error)}"
+    if once and ran_on:
+        return "stopped before all that is there was read"
+    if not once and not ran_on:
+        return "the query ended by itself, before it was told to"
+    return ""
+
+
+def cause(problem: str) -> str:
+    """Return the line that says what was wrong, in what Spark says: the last that begins with an exception, if any."""
+    said = [line for line in problem.partition("SQLSTATE")[0].strip().splitlines() if line.strip()]
+    named = [line for line in said if re.match(r"[\w.]*[A-Z]\w+: ", line)]
+    return (named or said or [problem])[-1].strip()
