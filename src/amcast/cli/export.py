@@ -1,8 +1,7 @@
 """`amcast export`: a trace for other viewers, and as a picture."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer import Option
@@ -12,16 +11,8 @@ from amcast.cli.view import TRACE
 from amcast.core.plural import count
 from amcast.errors import UsageError
 
-
-class Format(StrEnum):
-    """What to write."""
-
-    perfetto = "perfetto"
-    shiviz = "shiviz"
-    svg = "svg"
-
-
-SUFFIXES = {Format.perfetto: ".pftrace", Format.shiviz: ".shiviz", Format.svg: ".svg"}
+Format = Literal["perfetto", "shiviz", "svg"]
+SUFFIXES = {"perfetto": ".pftrace", "shiviz": ".shiviz", "svg": ".svg"}
 
 
 def export(
@@ -42,12 +33,12 @@ def export(
     picture = picture_of(rows if message is None else about_message(rows, message))
     file = out or trace.with_name(trace.stem + SUFFIXES[form])
     try:
-        if form is Format.perfetto:
+        if form == "perfetto":
             from amcast.web.perfetto import write_perfetto
 
             with file.open("wb") as stream:
                 write_perfetto(picture, stream)
-        elif form is Format.shiviz:
+        elif form == "shiviz":
             from amcast.web.shiviz import MOST_EVENTS, PATTERN, shiviz_log
 
             file.write_text(shiviz_log(picture), encoding="utf-8")

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Option
 
 from amcast.cli.output import complain, duration, plain_table, print_json, progress_bar, report_console
-from amcast.cli.sweep import Master, Settings
+from amcast.cli.sweep import AnyTrace, Master, Settings, TheirColumns
 from amcast.core.plural import count
 
 if TYPE_CHECKING:
@@ -15,16 +14,14 @@ if TYPE_CHECKING:
 
     from amcast.spark.metrics import Collected
 
-TRACE = "A Parquet folder, a .parquet, .jsonl or .csv file, or anything that Spark can read."
-COLUMNS = "Columns of another system, such as node=process,msg=message."
 MOST_RUNS = 20  # in what is printed
 ROLES = {"leader": "first delivery in a group", "follower": "last delivery in a group", "optimistic": "optimistic one"}
 
 
 def metrics(
-    trace: Annotated[str, typer.Argument(metavar="TRACE", help=TRACE)],
+    trace: AnyTrace,
     out: Annotated[Path | None, Option(metavar="DIR", help="Write the tables there, as Parquet and CSV.")] = None,
-    columns: Annotated[str | None, Option(metavar="THEIRS=OURS,…", help=COLUMNS)] = None,
+    columns: TheirColumns = None,
     bin_width: Annotated[
         str | None, Option("--bin", metavar="TIME", help="Of the timeline, such as 10ms. Default: 1/100 of the run.")
     ] = None,

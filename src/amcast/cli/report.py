@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from amcast.cli.metrics import COLUMNS
 from amcast.cli.output import complain, progress_bar, report_console
-from amcast.cli.sweep import Master, Settings
+from amcast.cli.sweep import Master, Settings, TheirColumns
 
 SOURCE = "A trace, or the folder of a sweep."
 OUT = "Default: DIR-report.html, with tables and plots in the folder DIR-report."
@@ -19,7 +18,7 @@ def report(
     source: Annotated[Path, typer.Argument(metavar="DIR", help=SOURCE)],
     out: Annotated[Path | None, Option(metavar="FILE.html", help=OUT)] = None,
     verdicts: Annotated[Path | None, Option(metavar="FILE", help=VERDICTS)] = None,
-    columns: Annotated[str | None, Option(metavar="THEIRS=OURS,…", help=COLUMNS)] = None,
+    columns: TheirColumns = None,
     master: Master = None,
     spark_conf: Settings = None,
 ) -> int:

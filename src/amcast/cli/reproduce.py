@@ -3,9 +3,8 @@
 import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Option
@@ -21,17 +20,13 @@ if TYPE_CHECKING:
     from amcast.report.figure import FigureClaim
     from amcast.report.reproduce import Measured, Reproduced
 
+SCALE = "small: minutes on 2 cores; paper: as many clients as there."
 STYLES = {"met": "green", "not met": "bold red", "differs": "yellow", "not measured": "yellow"}
-
-
-class Scale(StrEnum):
-    small = "small"
-    paper = "paper"
 
 
 def reproduce(
     figures: Annotated[list[str] | None, typer.Argument(metavar="[FIGURE]...", help="Default: all of them.")] = None,
-    scale: Annotated[Scale, Option(help="small: minutes on 2 cores; paper: as many clients as there.")] = Scale.small,
+    scale: Annotated[Literal["small", "paper"], Option(help=SCALE)] = "small",
     out: Annotated[Path, Option(metavar="DIR", help="For plots, tables and runs.")] = Path("reproduced"),
     show_list: Annotated[bool, Option("--list", help="List the figures and exit.")] = False,
     master: Master = None,
@@ -54,7 +49,7 @@ def reproduce(
     names = list(dict.fromkeys(figures or figure_names()))
     try:
         with terminated_as_interrupted() as stop, rows_bar() as watch_for:
-            done = run_figures(names, scale.value, out, master=master, settings=settings, force=force, watch=watch_for)
+            done = run_figures(names, scale, out, master=master, settings=settings, force=force, watch=watch_for)
     except KeyboardInterrupt as interrupt:
         what = f"in a sweep of which {interrupt}" if isinstance(interrupt, SweepInterrupted) else "before it began"
         complain(f"interrupted {what}; the same command runs the rest")

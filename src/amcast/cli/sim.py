@@ -2,9 +2,8 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from typer import Option
 
@@ -24,15 +23,10 @@ TYPES: Final = {Kind.COUNT: int, Kind.RATE: float, Kind.FLAG: bool, Kind.CRASHES
 METAVARS: Final = {Kind.COUNT: "N", Kind.RATE: "N", Kind.TIME: "TIME", Kind.NETWORK: "NAME"}
 
 
-class TraceLevel(StrEnum):
-    deliveries = "deliveries"
-    full = "full"
-
-
 def sim(
     protocol: ProtocolName,
     setup: Annotated[str | None, Option(metavar="NAME", help=SETUP)] = None,
-    trace: Annotated[TraceLevel, Option(help="full: every send and receive too.")] = TraceLevel.deliveries,
+    trace: Annotated[Literal["deliveries", "full"], Option(help="full: every send and receive too.")] = "deliveries",
     out: Annotated[Path | None, Option(metavar="DIR", help="Write the trace there. Default: no trace.")] = None,
     force: Annotated[bool, Option("--force", help="Replace an older trace in DIR.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
@@ -50,7 +44,7 @@ def sim(
 
     with nothing_too_large():
         simulation = simulation_of(name, setup, settings)
-    recorder = SummaryRecorder(full=trace is TraceLevel.full and out is not None)
+    recorder = SummaryRecorder(full=trace == "full" and out is not None)
     world = ready_world(simulation, recorder)
     for warning in too_many_crashes(simulation):
         complain(warning)

@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 SPEC = "Values, lists of them (all combinations are run), or ranges with a table \\[sample]."
 MASTER = "Where Spark runs, such as spark://host:7077. Default: $AMCAST_SPARK_MASTER, or all cores of this machine."
 SETTING = "A setting of Spark, such as spark.driver.memory=8g; repeatable. Also: $AMCAST_SPARK_CONF, separated by ';'."
+TRACE = "A Parquet folder, a .parquet, .jsonl or .csv file, or anything that Spark can read."
+COLUMNS = "Columns of another system, such as node=process,msg=message."
 MOST_ERRORS = 5
 
+AnyTrace = Annotated[str, typer.Argument(metavar="TRACE", help=TRACE)]
+TheirColumns = Annotated[str | None, Option(metavar="THEIRS=OURS,…", help=COLUMNS)]
 Master = Annotated[str | None, Option(metavar="URL", help=MASTER)]
 Settings = Annotated[list[str] | None, Option("--spark-conf", metavar="KEY=VALUE", help=SETTING)]
 

@@ -3,14 +3,13 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Option
 
 from amcast.cli.output import plain_table, print_json, progress_bar, refuse_file, report_console
-from amcast.cli.sweep import Master, Settings
+from amcast.cli.sweep import AnyTrace, Master, Settings, TheirColumns
 from amcast.core.plural import count
 from amcast.errors import UsageError
 
@@ -26,43 +25,22 @@ MOST_COUNTEREXAMPLES = 5
 MOST_ROWS = 20
 EVENTS_PER_LOOK = 4_096
 STYLES = {"ok": "green", "violated": "bold red", "unknown": "yellow"}
-
-
-class Engine(StrEnum):
-    """Where a trace is checked."""
-
-    memory = "memory"
-    spark = "spark"
-    auto = "auto"
+PROPERTIES = "Such as order,integrity. Default: all that atomic multicast promises."
+ENGINE = "Where to check: in this process, on Spark, or by the size of the trace."
+BLACK_BOX = "On Spark: never look at timestamps, not even to check and use them."
+OUT = "Write verdicts.json there, and a picture of a violation."
 
 
 def verify(
-    trace: Annotated[
-        str,
-        typer.Argument(
-            metavar="TRACE", help="A Parquet folder, a .parquet, .jsonl or .csv file, or anything that Spark can read."
-        ),
-    ],
-    properties: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="Such as order,integrity. Default: all that atomic multicast promises."),
-    ] = None,
-    engine: Annotated[
-        Engine, typer.Option(help="Where to check: in this process, on Spark, or by the size of the trace.")
-    ] = Engine.auto,
-    columns: Annotated[
-        str | None,
-        typer.Option(metavar="THEIRS=OURS,…", help="Columns of another system, such as node=process,msg=message."),
-    ] = None,
-    black_box: Annotated[
-        bool, typer.Option("--black-box", help="On Spark: never look at timestamps, not even to check and use them.")
-    ] = False,
+    trace: AnyTrace,
+    properties: Annotated[str | None, Option(metavar="LIST", help=PROPERTIES)] = None,
+    engine: Annotated[Literal["memory", "spark", "auto"], Option(help=ENGINE)] = "auto",
+    columns: TheirColumns = None,
+    black_box: Annotated[bool, Option("--black-box", help=BLACK_BOX)] = False,
     master: Master = None,
     spark_conf: Settings = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write verdicts.json there, and a picture of a violation.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    out: Annotated[Path | None, Option(metavar="DIR", help=OUT)] = None,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Check a trace, and say what each verdict rests on.
 
@@ -81,7 +59,7 @@ def verify(
     refuse_file(out)
     # Taken before it is judged: verdicts on a trace that changes meanwhile are then of another one.
     digest = digest_of(trace, theirs) if as_json or out is not None else None
-    if engine is Engine.spark or (engine is Engine.auto and is_large(trace)):
+    if engine == "spark" or (engine == "auto" and is_large(trace)):
         verdicts = judge_on_spark(trace, asked, theirs, black_box, master, spark_conf or [])
     else:
         verdicts = judge(Path(trace), asked, theirs)

@@ -13,6 +13,7 @@ import typer
 
 from amcast.cli.naming import cluster_at, clusters_like, is_cluster
 from amcast.cli.output import plain_table, print_json, refuse_file, report_console
+from amcast.cli.verify import STYLES
 from amcast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from amcast.spark.stream.watched import Watched
 
 SOURCE = "A running cluster: its folder or its cluster.toml. Or a folder in which traces arrive."
-STYLES = {"ok": "green", "violated": "bold red", "unknown": "yellow"}
 
 
 def watch(

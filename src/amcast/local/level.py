@@ -5,27 +5,35 @@ A trace has an end row only if somebody knows that nothing was under way; this i
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from amcast.local.processes import ask
 from amcast.runtime.config import ClusterConfig, Member
 
+NO_ANSWER: Final = "no answer"
 Statuses = dict[str, dict[str, object]]
+
+
+def status_of(config: ClusterConfig, member: Member) -> dict[str, object] | str:
+    """Return what a node says of itself; a text that says what is wrong if it does not."""
+    answer = ask(member.admin, "/status")
+    if answer is None:
+        return NO_ANSWER
+    try:
+        said = json.loads(answer[1])
+    except ValueError:
+        said = None
+    if answer[0] != 200 or not isinstance(said, dict):
+        return f"no status but HTTP {answer[0]}"
+    if (said.get("cluster"), said.get("id")) != (config.name, member.name):
+        return f"{said.get('id')} of {said.get('cluster')} is at {member.admin}"
+    return said
 
 
 def statuses_of(config: ClusterConfig) -> Statuses:
     """Return what each node says that answers, by its name. A node of another cluster at its address does not count."""
-    found: Statuses = {}
-    for member in config.members:
-        answer = ask(member.admin, "/status")
-        if answer is None or answer[0] != 200:
-            continue
-        try:
-            said = json.loads(answer[1])
-        except ValueError:
-            continue
-        if isinstance(said, dict) and (said.get("cluster"), said.get("id")) == (config.name, member.name):
-            found[member.name] = said
-    return found
+    asked = {member.name: status_of(config, member) for member in config.members}
+    return {name: said for name, said in asked.items() if not isinstance(said, str)}
 
 
 def why_not_level(members: Sequence[Member], statuses: Statuses) -> str:

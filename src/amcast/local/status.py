@@ -1,9 +1,9 @@
 """The state of every node of a cluster on this machine."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 
-from amcast.local.processes import Processes, ask
+from amcast.local.level import NO_ANSWER, status_of
+from amcast.local.processes import Processes
 from amcast.runtime.config import Member
 
 
@@ -18,20 +18,13 @@ def states_of(processes: Processes) -> list[dict[str, object]]:
 def state_of(processes: Processes, member: Member) -> dict[str, object]:
     """Return what a node says of itself, and how it looks from outside."""
     row: dict[str, object] = {"id": member.name, "pid": processes.running(member)}
-    answer = ask(member.admin, "/status")
-    if answer is None:
+    said = status_of(processes.config, member)
+    if not isinstance(said, str):
+        return {**row, **said, "state": processes.why_not_ready(member) or "ready"}
+    if said == NO_ANSWER and row["pid"] is None:
         outside = processes.config.is_spare(member) and not processes.log(member).exists()
-        stopped = "spare" if outside else "stopped"
-        return {**row, "state": stopped if row["pid"] is None else "no answer"}
-    try:
-        said = json.loads(answer[1])
-    except ValueError:
-        said = None
-    if answer[0] != 200 or not isinstance(said, dict):
-        return {**row, "state": f"no status but HTTP {answer[0]}"}
-    if (said.get("cluster"), said.get("id")) != (processes.config.name, member.name):
-        return {**row, "state": f"{said.get('id')} of {said.get('cluster')} is at {member.admin}"}
-    return {**row, **said, "state": processes.why_not_ready(member) or "ready"}
+        said = "spare" if outside else "stopped"
+    return {**row, "state": said}
 
 
 def add_lag(rows: list[dict[str, object]]) -> None:
