@@ -47,6 +47,12 @@ def test_a_set_up_is_what_other_options_do_not_say(amcast: Amcast, monkeypatch: 
     ]
 
 
+def test_a_zero_is_not_taken_for_nothing(amcast: Amcast) -> None:
+    done = amcast("sim", "white_box", "--messages", 5, "--seed", 0, "--payload", 0, "--skew", "0ms", "--json")
+    config = json.loads(done.out)["config"]
+    assert (config["seed"], config["payload"], config["skew_ns"], config["checked"]) == (0, 0, 0, False)
+
+
 def test_every_option_reaches_the_run(amcast: Amcast, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = described(monkeypatch)
     amcast(

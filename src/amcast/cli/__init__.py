@@ -68,11 +68,11 @@ def options(
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Options of amcast itself."""
+    """Take the options of amcast itself."""
 
 
 def main() -> None:
-    """The console entry point."""
+    """Run the command that was typed, and exit with its code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a δ must not end a command where the terminal has none
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; its exit code."""
+    """Run one command and return its exit code."""
     try:
         try:
             code = app(list(arguments), prog_name="amcast", standalone_mode=False)
@@ -113,13 +113,13 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def nobody_reads() -> int:
-    """Whoever read our output has seen enough: what is still in the buffer must not fail again at exit."""
+    """Drop what is still in the buffer, for whoever read it has seen enough: it must not fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 128 + signal.SIGPIPE
 
 
 def usage_error(error: typer.TyperException) -> int:
-    """What typer itself found wrong with the arguments, in one line as our own errors are."""
+    """Say in one line, as our own errors do, what typer found wrong with the arguments."""
     message = wrong_number(error) or error.format_message().strip()
     if message:
         context = getattr(error, "ctx", None)

@@ -11,7 +11,7 @@ from amcast.errors import UsageError
 def certs(
     cluster: Cluster,
     renew: Annotated[bool, Option("--renew", help="Make all of them anew, whatever their age.")] = False,
-    client: Annotated[str | None, Option(metavar="NAME", help="Only that of this client.")] = None,
+    client: Annotated[str | None, Option(metavar="NAME", help="Make only that of this client.")] = None,
     days: Annotated[int, Option(min=1, max=3650, help="How long new ones are valid.")] = 365,
 ) -> int:
     """Make the certificates that are missing or about to expire, of every replica and client in cluster.toml."""

@@ -41,7 +41,7 @@ def rests_on(claim: "Claim") -> dict[str, object]:
 
 
 def print_claims(console: "Console", found: "list[Claim]") -> None:
-    """A table per paper."""
+    """Print a table per paper."""
     from rich.text import Text
 
     from amcast.checks.evidence import total

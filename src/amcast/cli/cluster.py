@@ -52,7 +52,7 @@ def init(
     app: Annotated[App, Option(help="What the nodes run.")] = App.kv,
     insecure_dev: Annotated[bool, Option("--insecure-dev", help="Plaintext instead of TLS.")] = False,
     memory_only: Annotated[bool, Option("--memory-only", help="No disk: a replica that stops is lost.")] = False,
-    spare: Annotated[int, Option(min=0, max=99, help="Replicas more, that may join later.")] = 0,
+    spare: Annotated[int, Option(min=0, max=99, help="So many more replicas per group, which may join later.")] = 0,
     base_port: Annotated[int | None, Option(min=1, max=65535, help="First port. Default: any that are free.")] = None,
 ) -> int:
     """Write a cluster's configuration, certificates and data folders."""

@@ -123,7 +123,7 @@ def outcome(problems: list[str], verdicts: "list[Verdict]") -> int:
 
 
 def clear(out: Path) -> None:
-    """Only what an earlier demo left is removed."""
+    """Remove what an earlier demo left, and nothing else."""
     if out.is_dir() and any(out.iterdir()):
         strangers = [path for path in out.iterdir() if path.name != "cluster" and not path.name.startswith("trace")]
         if strangers or not (out / "cluster" / "cluster.toml").exists():
@@ -158,7 +158,7 @@ def show(console: "Console", takings: "Takings", happened: list[tuple[float, str
 
 
 def verify_and_report(console: "Console", trace: Path) -> "list[Verdict]":
-    """On Spark; where it cannot run, the verdicts come from this process and there is no report."""
+    """Verify on Spark; where it cannot run, verify in this process and write no report."""
 
     from amcast.cli.verify import judge, print_verdicts
 

@@ -22,11 +22,13 @@ def explore(
     protocol: ProtocolName,
     scope: Annotated[str, Option(metavar="NAME", help="What is explored, or all; --list shows them.")] = "small",
     states: Annotated[int | None, Option(min=1, help="Stop after so many states.")] = None,
-    depth: Annotated[int | None, Option(min=1, help="No schedule of more moves.")] = None,
-    seconds: Annotated[float | None, Option(min=0.1, help="Stop after so long.")] = None,
+    depth: Annotated[int | None, Option(min=1, help="Follow no schedule for more moves.")] = None,
+    seconds: Annotated[float | None, Option(min=0.1, help="Stop after so many seconds.")] = None,
     walks: Annotated[int, Option(min=0, help="Follow so many random schedules instead of all.")] = 0,
-    seed: Annotated[int, Option(min=0, help="Of random schedules.")] = 1,
-    follow: Annotated[int | None, Option(min=0, help="Schedules to assert invariants on. Default: all.")] = None,
+    seed: Annotated[int, Option(min=0, help="The seed of random schedules.")] = 1,
+    follow: Annotated[
+        int | None, Option(min=0, help="Assert invariants along so many schedules. Default: all.")
+    ] = None,
     after: Annotated[Path | None, Option(metavar="FILE", help="Go on from the end of this replay file.")] = None,
     out: Annotated[Path | None, Option(metavar="DIR", help="Write a violation there, with its trace.")] = None,
     force: Annotated[bool, Option("--force", help="Replace an older violation in DIR.")] = False,
@@ -77,7 +79,7 @@ def explore(
 
 
 def past_of(path: Path, table: "Protocol", scopes: "list[Scope]") -> tuple[str, ...]:
-    """The moves of a replay file of this protocol and scope."""
+    """Return the moves of a replay file of this protocol and scope."""
     from amcast.explorer.schedule import read_schedule
 
     schedule = read_schedule(path)
@@ -93,7 +95,7 @@ def describe(seen: "Exploration") -> str:
 
 
 def keep(table: "Protocol", result: "Exploration", folder: Path) -> Path:
-    """The violation as a replay file and as a trace beside it."""
+    """Write the violation as a replay file, with its trace beside it."""
     from amcast.explorer.exploration import retell
     from amcast.tracefile import ParquetRecorder, prepare_out
 
@@ -157,7 +159,7 @@ def rests_on(result: "Exploration") -> str:
 
 
 def document(result: "Exploration", written: Path | None) -> dict[str, object]:
-    """For JSON; invariants were asserted along `schedules` of the `ways` that lead to all states."""
+    """Return the result for JSON. Invariants were asserted along `schedules` of the `ways` that lead to all states."""
     violation = result.violation
     return {
         "protocol": result.protocol,

@@ -45,7 +45,7 @@ def append(cluster: Cluster, transactions: Annotated[list[str], typer.Argument(m
 
 
 @ledger_commands.command()
-def tail(cluster: Cluster, last: Annotated[int, typer.Option(min=1, help="How many.")] = 10) -> int:
+def tail(cluster: Cluster, last: Annotated[int, typer.Option(min=1, help="How many transactions.")] = 10) -> int:
     """Print the last transactions: height, hash, text."""
     from amcast.apps.chains import first_log, servers
     from amcast.apps.ledger import GENESIS, is_transaction, link

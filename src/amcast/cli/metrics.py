@@ -23,14 +23,17 @@ def metrics(
     out: Annotated[Path | None, Option(metavar="DIR", help="Write the tables there, as Parquet and CSV.")] = None,
     columns: TheirColumns = None,
     bin_width: Annotated[
-        str | None, Option("--bin", metavar="TIME", help="Of the timeline, such as 10ms. Default: 1/100 of the run.")
+        str | None,
+        Option(
+            "--bin", metavar="TIME", help="Width of a bin of the timeline, such as 10ms. Default: 1/100 of the run."
+        ),
     ] = None,
     master: Master = None,
     spark_conf: Settings = None,
     force: Annotated[bool, Option("--force", help="Replace older tables in DIR.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print all tables as one JSON document.")] = False,
 ) -> int:
-    """Latency, throughput, delays, recovery, protocol messages and queues of a trace, on Spark.
+    """Measure a trace on Spark: latency, throughput, delays, recovery, protocol messages and queues.
 
     Exit code: 0, or 3 if in some run nothing that was multicast was delivered by a replica.
     """
@@ -62,7 +65,7 @@ def metrics(
 
 
 def exit_code(trace: str, found: "Collected") -> int:
-    """Numbers of a run in which nothing happened are printed, and are no success."""
+    """Return 3 for a run in which nothing happened: its numbers are printed, and are no success."""
     from amcast.spark.seen import evidence_of, silences
 
     runs = found.tables["runs"].to_pylist()
@@ -75,7 +78,7 @@ def exit_code(trace: str, found: "Collected") -> int:
 
 
 def document(trace: str, out: Path | None, found: "Collected") -> dict[str, object]:
-    """For JSON."""
+    """Return all tables for JSON."""
     from amcast.spark.seen import evidence_of
 
     return {

@@ -37,7 +37,7 @@ def node(
 
 
 def machine_of(name: str) -> "Callable[[int, int], StateMachine] | None":
-    """The state machine with this name in a configuration."""
+    """Return the state machine that a configuration names."""
     if name == "kv":
         from amcast.apps.kv import KV
 

@@ -20,12 +20,12 @@ PLAIN_WIDTH = 120  # of what goes to a file or a pipe
 
 
 def complain(message: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     print(f"amcast: {' '.join(message.split())}", file=sys.stderr)
 
 
 def print_json(document: object) -> None:
-    """The one document that --json promises on stdout."""
+    """Print the one document that --json promises on stdout."""
     print(json.dumps(document, indent=2))
 
 
@@ -38,7 +38,7 @@ def report_console(stream: TextIO | None = None) -> "Console":
 
 
 def plain_table(*headings: str, right: tuple[str, ...] = ()) -> "Table":
-    """Columns without lines around them; those named in `right` hold numbers."""
+    """Return a table without lines around its columns; those named in `right` hold numbers."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -49,7 +49,7 @@ def plain_table(*headings: str, right: tuple[str, ...] = ()) -> "Table":
 
 @contextmanager
 def progress_bar(*columns: "ProgressColumn | str") -> Iterator["Progress"]:
-    """A bar on stderr that leaves nothing behind, and is not shown where nobody watches."""
+    """Show a bar on stderr that leaves nothing behind; show none where nobody watches."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -83,7 +83,7 @@ def refuse_used_folder(out: Path | None, force: bool) -> None:
 
 
 def duration(ms: float) -> str:
-    """A time that a person can read at a glance."""
+    """Return a time that a person can read at a glance."""
     for unit, size in (("s", 1000.0), ("ms", 1.0), ("µs", 1e-3)):
         if ms >= size:
             return f"{three_digits(ms / size)} {unit}"
@@ -91,6 +91,6 @@ def duration(ms: float) -> str:
 
 
 def three_digits(number: float) -> str:
-    """At least three of them, and never an exponent."""
+    """Return a number with at least three digits, and never an exponent."""
     decimals = 0 if number >= 100 else 1 if number >= 10 else 2 if number >= 1 or number == 0 else 3
     return f"{number:,.{decimals}f}"

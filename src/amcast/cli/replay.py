@@ -152,7 +152,7 @@ def print_move(console: "Console", replay: "Replay", number: int, mark: str = " 
 
 
 def print_state(console: "Console", replay: "Replay", number: int, process: str) -> None:
-    """Every variable, what it was before the last move if that changed it, and what the paper calls it."""
+    """Print every variable, what it was before the last move changed it, and what the paper calls it."""
     table = plain_table("variable", "value", "before", "in the paper")
     before = replay.state(number - 1, process) if number else {}
     for name, variable in replay.state(number, process).items():

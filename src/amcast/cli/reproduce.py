@@ -129,7 +129,7 @@ def rests_on(done: "Reproduced") -> str:
 
 
 def expectation(claim: "FigureClaim") -> str:
-    """What is compared with: a number, or bounds."""
+    """Return what is expected: a number, or bounds."""
     if not claim.compares:
         return "–"
     if claim.expected is not None:
@@ -149,7 +149,7 @@ def measured(claim: "Measured") -> str:
 
 
 def document(done: "Reproduced") -> dict[str, object]:
-    """For JSON."""
+    """Return a figure for JSON."""
     return {
         "figure": done.figure.name,
         "title": done.figure.title,

@@ -40,14 +40,14 @@ class Stop:
 
 
 def ready_world(simulation: Simulation, recorder: SummaryRecorder) -> World:
-    """The world of this description; UsageError for what cannot be."""
+    """Return the world of this description; raise UsageError for what cannot be."""
     with nothing_too_large():
         return simulation.world(recorder)
 
 
 @contextmanager
 def nothing_too_large() -> Iterator[None]:
-    """A number that does not fit is the user's mistake."""
+    """Take a number that does not fit for the user's mistake."""
     try:
         yield
     except OverflowError:
@@ -93,7 +93,7 @@ def show_progress(world: World, simulation: Simulation, bar: "Progress", task: "
 
 @contextmanager
 def stopped_by_signals(world: World) -> Iterator[Stop]:
-    """The first Ctrl-C (or SIGTERM) lets the run end in order; a second one is what it always is."""
+    """Let the run end in order at the first Ctrl-C or SIGTERM; a second one is what it always is."""
     stop = Stop()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = {number: handler for number, handler in before.items() if handler not in (None, signal.SIG_IGN)}

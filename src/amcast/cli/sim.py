@@ -100,7 +100,7 @@ def simulation_of(protocol: str, setup: str | None, typed: Mapping[str, Any]) ->
 
     given: dict[str, Any] = {"protocol": protocol}
     for name, value in typed.items():
-        if value not in (None, False):
+        if value is not None and value is not False:  # a 0 was typed
             try:
                 given[name] = SETTINGS[name].read(value)
             except UsageError as error:

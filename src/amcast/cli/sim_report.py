@@ -87,7 +87,7 @@ def latency_rows(latency: Latency | None) -> Iterator[tuple[str, list[str]]]:
 
 
 def incidents(summary: Summary) -> Iterator[str]:
-    """Crashes, leader changes and recoveries, a line each."""
+    """Tell crashes, leader changes and recoveries, a line each."""
     if summary.crashes or summary.leader_changes:
         yield f"{count(summary.crashes, 'crash', 'crashes')}, {count(summary.leader_changes, 'leader change')}"
     for recovery in summary.recoveries:
@@ -103,7 +103,7 @@ def recovery_line(recovery: Recovery, delta_ms: float) -> str:
 
 
 def run_document(simulation: Simulation, run: Run, out: Path | None) -> dict[str, object]:
-    """For JSON."""
+    """Return the run for JSON."""
     config = simulation.columns()
     return {
         "protocol": config.pop("protocol"),

@@ -62,7 +62,7 @@ def swarm(
 
 
 def results(protocol: str, seeds: range, jobs: int, tally: "Tally") -> "Iterator[Outcome]":
-    """Counted, and ended in order by Ctrl-C."""
+    """Yield the outcome of each seed, counted; end in order at Ctrl-C."""
     from amcast.swarm.pool import run_seeds
 
     with closing(run_seeds(protocol, seeds, jobs)) as found:

@@ -62,7 +62,7 @@ def sweep(
 
 @contextmanager
 def rows_bar() -> Iterator[Callable[[str], "Watch"]]:
-    """Rows done, rate and time left, of one sweep after the other."""
+    """Show rows done, rate and time left, of one sweep after the other."""
     from rich.progress import TimeRemainingColumn
 
     with progress_bar("{task.fields[rows]}", TimeRemainingColumn()) as bar:
@@ -87,7 +87,7 @@ def rows_bar() -> Iterator[Callable[[str], "Watch"]]:
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[list[int]]:
-    """SIGTERM ends the work in order, as Ctrl-C does; the list holds its number then."""
+    """End the work in order at SIGTERM, as at Ctrl-C; the list holds its number then."""
     seen: list[int] = []
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -102,7 +102,7 @@ def terminated_as_interrupted() -> Iterator[list[int]]:
 
 
 def exit_code(done: "Sweep") -> int:
-    """3 also for a sweep that shows nothing, such as one without rows."""
+    """Return 3 also for a sweep that shows nothing, such as one without rows."""
     from amcast.spark.row import CRASHED, FAILED, OK
 
     if done.statuses.get(FAILED) or done.statuses.get(CRASHED):

@@ -75,7 +75,7 @@ def verify(
 def document(
     trace: str, digest: str | None, verdicts: "Sequence[Verdict]", asked: Sequence[str] | None
 ) -> dict[str, object]:
-    """For JSON. By the digest it is known later whether the verdicts are still about what the trace holds."""
+    """Return the verdicts for JSON. The digest tells later whether they are still about what the trace holds."""
     return {
         "trace": trace,
         "digest": digest,
@@ -115,7 +115,7 @@ def judge_on_spark(
     master: str | None,
     spark_conf: Sequence[str],
 ) -> "list[Verdict]":
-    """The verdicts of the Spark engine, which are those of the other one."""
+    """Return the verdicts of the Spark engine, which are those of the other one."""
     from amcast.spark.session import open_session, settings_of
     from amcast.spark.tables import refuse_what_is_no_trace
     from amcast.spark.verify import verify_trace
@@ -151,7 +151,7 @@ def judge(trace: Path, properties: Sequence[str] | None = None, columns: "Column
 
 
 def print_verdicts(console: "Console", verdicts: "Sequence[Verdict]") -> None:
-    """A line per property, then the counter-examples."""
+    """Print a line per property, then the counter-examples."""
     console.print(verdict_table(verdicts))
     violated = [verdict for verdict in verdicts if verdict.counterexample]
     for verdict in violated[:MOST_COUNTEREXAMPLES]:
@@ -181,7 +181,7 @@ def verdict_table(verdicts: "Sequence[Verdict]") -> "Table":
 
 
 def tally(verdicts: "Sequence[Verdict]") -> str:
-    """`ok`, or over many runs `98 ok, 2 unknown`."""
+    """Return `ok`, or over many runs `98 ok, 2 unknown`."""
     if len(verdicts) == 1:
         return verdicts[0].status
     found = Counter(verdict.status for verdict in verdicts)
@@ -189,7 +189,7 @@ def tally(verdicts: "Sequence[Verdict]") -> str:
 
 
 def rests_on(verdicts: "Sequence[Verdict]") -> str:
-    """What was seen in all runs and, of a single one, what was measured."""
+    """Say what was seen in all runs and, of a single one, what was measured."""
     from amcast.checks.evidence import total
 
     figure = verdicts[0].figure if len(verdicts) == 1 else None
@@ -198,7 +198,7 @@ def rests_on(verdicts: "Sequence[Verdict]") -> str:
 
 
 def row_table(rows: "Sequence[Event]") -> "Table":
-    """The rows as they are in the trace, without the columns that none of them uses."""
+    """Return the rows as they are in the trace, without the columns that none of them uses."""
     found = [row.row() for row in rows]
     names = [name for name in dict.fromkeys(name for row in found for name in row) if name != "run"]
     table = plain_table(*names, right=("seq", "time", "size"))

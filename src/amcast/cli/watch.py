@@ -28,12 +28,14 @@ SOURCE = "A running cluster: its folder or its cluster.toml. Or a folder in whic
 
 def watch(
     source: Annotated[Path, typer.Argument(metavar="CLUSTER|DIR", help=SOURCE, autocompletion=clusters_like)],
-    client: Annotated[str | None, typer.Option(help="Whom to be: a client in cluster.toml.")] = None,
-    start: Annotated[str, typer.Option(help="earliest or latest.")] = "earliest",
+    client: Annotated[str | None, typer.Option(help="Which client of cluster.toml to be.")] = None,
+    start: Annotated[str, typer.Option(help="Where to begin: earliest or latest.")] = "earliest",
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between looks.")] = 2.0,
-    seconds: Annotated[float | None, typer.Option(min=0, help="Stop after so long. Default: until Ctrl-C.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="Stop after so many seconds. Default: at Ctrl-C.")
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when all that is there now is checked.")] = False,
-    checkpoint: Annotated[Path | None, typer.Option(help="Where to go on from next time.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Keep there how far it came, to go on next time.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document at the end.")] = False,
 ) -> int:
     """Check order, integrity and gaps while a cluster runs, and show how fast deliveries spread.
@@ -104,7 +106,7 @@ def watch(
 
 
 def on_interrupt(act: Callable[[], None]) -> Any:
-    """Do this at Ctrl-C, instead of Spark's handler, which would break into a call to Java. What was done before."""
+    """Do this at Ctrl-C, instead of Spark's handler, which would break into a call to Java. Return the one before."""
     if threading.current_thread() is not threading.main_thread():
         return None
     return signal.signal(signal.SIGINT, lambda *_: act())
@@ -154,7 +156,7 @@ class View:
         return [verdict for seen in runs for verdict in seen.verdicts(answers, once, self.problem, now)]
 
     def print_end(self, verdicts: "list[Verdict]") -> None:
-        """What should be known besides, then a line for each verdict with what it rests on."""
+        """Print what should be known besides, then a line for each verdict with what it rests on."""
         from amcast.spark.stream.seen import lines
 
         reasons = "; ".join(verdict.reason for verdict in verdicts)

@@ -10,11 +10,11 @@ class Choices:
     """A source of decisions."""
 
     def below(self, n: int) -> int:
-        """A number from 0 to n-1."""
+        """Return a number from 0 to n-1."""
         raise NotImplementedError
 
     def between(self, low: int, high: int) -> int:
-        """A number from low to high, both included."""
+        """Return a number from low to high, both included."""
         return low if low >= high else low + self.below(high - low + 1)
 
     def chance(self, percent: int) -> bool:
@@ -24,7 +24,7 @@ class Choices:
         return items[self.below(len(items))]
 
     def sample(self, n: int, k: int) -> tuple[int, ...]:
-        """k different numbers below n, in increasing order."""
+        """Return k different numbers below n, in increasing order."""
         left = list(range(n))
         taken = [left.pop(self.below(len(left))) for _ in range(k)]
         return tuple(sorted(taken))

@@ -17,7 +17,7 @@ class Disk:
         self.lost = False
 
     def sync(self) -> list[tuple[AppMessage, int]]:
-        """All records so far are durable; the deliveries that count from now on."""
+        """Make all records so far durable; return the deliveries that count from now on."""
         self.durable.extend(self.unsynced)
         self.unsynced.clear()
         sure = self.unsure
@@ -25,7 +25,7 @@ class Disk:
         return sure
 
     def replace(self, records: list[bytes]) -> None:
-        """A new disk, with these records."""
+        """Put in a new disk with these records."""
         self.durable = records
         self.place = 0
         self.lost = False
@@ -35,7 +35,7 @@ class Disk:
         self.unsure.clear()
 
     def deliver(self, m: AppMessage, ts: int) -> bool:
-        """Whether this is news, and not what an earlier life delivered here: which must have been the same."""
+        """Tell whether this is news. What an earlier life delivered here is not, and must have been the same."""
         self.place += 1
         if self.place > len(self.delivered):
             self.delivered.append((m, ts))

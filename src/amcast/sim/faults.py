@@ -245,7 +245,7 @@ class Storm:
 
 
 def storm(topology: Topology, choices: Choices, calm_at: int, delta: int, kinds: Storm) -> list[tuple[int, Action]]:
-    """A random fault plan: when, and what."""
+    """Draw a random fault plan: when, and what."""
     plan: list[tuple[int, Action]] = []
     if kinds.replicas_crash:
         for members in topology.groups:
@@ -269,7 +269,7 @@ def storm(topology: Topology, choices: Choices, calm_at: int, delta: int, kinds:
 
 
 def restarts(topology: Topology, choices: Choices, calm_at: int) -> list[tuple[int, Action]]:
-    """Any number of replicas crash and come back, all of them at once now and then; some take snapshots."""
+    """Draw crashes of any number of replicas that come back, now and then of all at once; some take snapshots."""
     plan: list[tuple[int, Action]] = []
     for _ in range(choices.below(6)):
         crash_at = choices.below(calm_at)
@@ -287,7 +287,7 @@ def restarts(topology: Topology, choices: Choices, calm_at: int) -> list[tuple[i
 
 
 def disturbances(topology: Topology, choices: Choices, calm_at: int, delta: int) -> list[tuple[int, Action]]:
-    """Pauses, partitions and slow links."""
+    """Draw pauses, partitions and slow links."""
     plan: list[tuple[int, Action]] = []
     for _ in range(choices.below(4)):
         pid = choices.below(topology.replicas)

@@ -26,7 +26,7 @@ UNITS: Final = {"ns": 1, "us": MICROSECOND, "µs": MICROSECOND, "ms": MILLISECON
 
 
 def nanoseconds(text: str) -> int:
-    """'1ms' is 1,000,000; so are '1000us' and '0.001s'."""
+    """Return what a text means in nanoseconds: '1ms', '1000us' and '0.001s' are 1,000,000."""
     for unit in ("ns", "us", "µs", "ms", "s"):
         number = text.removesuffix(unit)
         if number != text and not number[-1:].isalpha():
@@ -51,11 +51,11 @@ class Network:
         self.now = 0  # set by the world before it asks for a delay
 
     def delay(self, sender: int, dest: int, msg: Message, choices: Choices) -> int:
-        """How long this message takes; LOST if it never arrives, which only a crash of its sender explains."""
+        """Return how long this message takes; LOST if it never arrives, which only a crash of its sender explains."""
         return self.delta
 
     def attach(self, codec: Codec) -> None:
-        """How messages become bytes in this world."""
+        """Learn how messages become bytes in this world."""
 
 
 @final
@@ -145,7 +145,7 @@ SERVER_COSTS: Final = (2 * MICROSECOND, 1 * MICROSECOND, 250_000_000)
 
 
 def parse_network(text: str, topology: Topology) -> tuple[Network, Costs | None]:
-    """The network that `--network` names, and the cost model that belongs to it."""
+    """Return the network that `--network` names, and the cost model that belongs to it."""
     name, _, rest = text.partition(":")
     times = [nanoseconds(part) for part in rest.split(",")] if rest else []
     if name == "constant" and len(times) == 1:
@@ -177,7 +177,7 @@ def parse_network(text: str, topology: Topology) -> tuple[Network, Costs | None]
 def cut_sends(
     sends: list[tuple[tuple[int, ...], Message]], pid: int, choices: Choices
 ) -> list[tuple[tuple[int, ...], Message]]:
-    """What leaves a process that crashes in the middle of these: on each channel a prefix, chosen anew per channel."""
+    """Return what leaves a process that crashes in the middle of these: a prefix of them, chosen anew per channel."""
     kept: dict[int, int] = {}
     total: dict[int, int] = {}
     for to, _ in sends:
@@ -197,7 +197,7 @@ def cut_sends(
 
 
 def cut_short(out: Effects, pid: int, reliable: bool, choices: Choices) -> None:
-    """Of what a dying process does some sends happen; where links are reliable in order, and after them deliveries."""
+    """Keep some of what a dying process does: sends, and where links are reliable all sends before a delivery."""
     if not reliable:
         out.sends = cut_sends(out.sends, pid, choices)
         return
@@ -208,7 +208,7 @@ def cut_short(out: Effects, pid: int, reliable: bool, choices: Choices) -> None:
 
 
 def first_sends(sends: list[tuple[tuple[int, ...], Message]], count: int) -> list[tuple[tuple[int, ...], Message]]:
-    """The first so many of them, each destination counting."""
+    """Return the first so many of them, each destination counting."""
     left: list[tuple[tuple[int, ...], Message]] = []
     for to, msg in sends:
         left.append((to[: max(0, count)], msg))
@@ -217,7 +217,7 @@ def first_sends(sends: list[tuple[tuple[int, ...], Message]], count: int) -> lis
 
 
 def random_cut(now: int, delta: int, choices: Choices) -> int:
-    """The last arrival that survives on a channel of a crashed process: all, none, or some of what is under way."""
+    """Draw the last arrival that survives on a channel of a crashed process: all, none, or some of them."""
     choice = choices.below(3)
     if choice == 0:
         return now - 1

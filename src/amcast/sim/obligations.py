@@ -42,7 +42,7 @@ class Obligations:
             self.pending.pop(pending.m.mid, None)
 
     def multicast(self, m: AppMessage, up: int) -> None:
-        """m is multicast, `up` members of its destinations are up."""
+        """Note a multicast of which so many destinations are up."""
         pending = Pending(m, up)
         self.pending[m.mid] = pending
         self.update(pending)
@@ -60,7 +60,7 @@ class Obligations:
                 self.update(pending)
 
     def refused(self, mid: Mid) -> None:
-        """Nobody will deliver it."""
+        """Note that nobody will deliver it."""
         pending = self.pending.pop(mid, None)
         if pending is not None and pending.counted:
             self.open -= 1

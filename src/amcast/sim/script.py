@@ -78,13 +78,13 @@ class Script:
         self.world.call(int(time * DELTA), lambda _: (act(), None)[1])
 
     def delay(self, sender: str | None, dest: str | None, type: str | None, delay: float) -> Rule:
-        """From now on these messages take so many δ (NEVER: they are lost)."""
+        """Let these messages take so many δ from now on (NEVER: they are lost)."""
         rule = Rule(sender, dest, type, LOST if delay == NEVER else int(delay * DELTA))
         self.network.rules.append(rule)
         return rule
 
     def normal(self, rule: Rule) -> None:
-        """A rule ends."""
+        """End a rule."""
         self.network.rules.remove(rule)
 
     def multicast(self, client: str, *groups: int) -> Mid:
@@ -96,17 +96,17 @@ class Script:
             self.world.crash(self.topology.pid(name), (lambda _: -1) if lose else (lambda _: 1 << 62))
 
     def recover(self, name: str) -> None:
-        """This process starts to recover its group as leader."""
+        """Let this process start to recover its group as leader."""
         self.world.suspect(self.topology.pid(name))
 
     def detect(self, name: str, *targets: str, suspected: bool = True) -> None:
-        """The failure detector of this process suspects these, or trusts them again."""
+        """Let the failure detector of this process suspect these, or trust them again."""
         for target in targets:
             pid = self.topology.pid(target)
             Detect(self.topology.pid(name), pid, suspected).act(self.world)
 
     def change_members(self, name: str, *members: int) -> None:
-        """This process proposes other members."""
+        """Let this process propose other members."""
         pid = self.topology.pid(name)
         self.world.tell(pid, Dynamic, lambda process, now: process.change_members(now, members))
 
@@ -122,17 +122,17 @@ class Script:
         self.world.run(MOST)
 
     def deliveries(self, process: str) -> list[str]:
-        """What a process delivered, in order."""
+        """Return what a process delivered, in order."""
         return [e.message or "" for e in self.recorder.events if e.kind == "deliver" and e.process == process]
 
     def event(self, kind: str, process: str, message: str) -> Event:
-        """The one event of this kind."""
+        """Return the one event of this kind."""
         found = [e for e in self.recorder.events if (e.kind, e.process, e.message) == (kind, process, message)]
         assert len(found) == 1, f"{len(found)} {kind} events of {message} at {process}"
         return found[0]
 
     def latency(self, process: str, message: str) -> float:
-        """δ from the multicast of a message to its delivery at a process."""
+        """Return the δ from the multicast of a message to its delivery at a process."""
         client = message.split(":")[0]
         start = self.event("multicast", client, message).time
         end = self.event("deliver", process, message).time

@@ -36,7 +36,7 @@ SETUPS: Final[dict[str, dict[str, Any]]] = {
 
 
 def setup(name: str) -> dict[str, Any]:
-    """The fields of the `Simulation` with this name."""
+    """Return the fields of the `Simulation` with this name."""
     if name not in SETUPS:
         raise UsageError(f"unknown set-up {name!r}: expected one of {', '.join(SETUPS)}")
     return SETUPS[name]

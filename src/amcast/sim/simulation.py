@@ -38,7 +38,7 @@ class Crash:
 
 
 def set_up(text: str, topology: Topology) -> tuple[Network, Costs | None]:
-    """The network with this name."""
+    """Return the network with this name."""
     if text in ("allconcur-sdc", "allconcur-mdc"):
         return DataCentres(topology.replicas, 1 if text == "allconcur-sdc" else 5), None
     return parse_network(text, topology)

@@ -70,7 +70,7 @@ class Summary:
     mistakes: float | None = None  # percent of the deliveries that were not guessed right
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the figures for JSON."""
         return asdict(self)
 
 
@@ -99,7 +99,7 @@ class Samples:
         self._histogram[_middle_of_bucket(value)] += 1
 
     def percentiles(self, percents: Iterable[int]) -> list[int]:
-        """For each, the least sample that so many percent of the samples do not exceed."""
+        """Return, for each, the least sample that so many percent of the samples do not exceed."""
         ranks = [max(1, ceil(self.count * percent / 100)) for percent in percents]
         if self._values:
             ordered = sorted(self._values)
@@ -112,7 +112,7 @@ class Samples:
         ]
 
     def latency(self, delta: int) -> Latency | None:
-        """These samples, taken as nanoseconds, in milliseconds and in multiples of δ."""
+        """Return these samples, taken as nanoseconds, in milliseconds and in multiples of δ."""
         if not self.count:
             return None
         found = [*self.percentiles((50, 95, 99)), self.maximum, self.total / self.count]
@@ -166,11 +166,11 @@ class SummaryRecorder(Recorder):
 
     @property
     def in_flight(self) -> int:
-        """How many messages are remembered."""
+        """Return how many messages are remembered."""
         return len(self._in_flight)
 
     def summary(self, delta: int) -> Summary:
-        """The figures so far; `delta` is the bound of a message delay, in nanoseconds."""
+        """Return the figures so far; `delta` is the bound of a message delay, in nanoseconds."""
         span = 0 if self._first_multicast is None else self._last_delivery - self._first_multicast
         return Summary(
             multicasts=self._multicasts,
@@ -218,7 +218,7 @@ class SummaryRecorder(Recorder):
             self._optimistic.add(self._now - message.multicast_at)
 
     def _judge(self, process: str, message: str) -> None:
-        """A mistake is a delivery that is not the first of what this process had guessed."""
+        """Count a delivery that is not the first of what this process had guessed: a mistake."""
         guessed = self._guessed.get(process)
         if guessed is not None:
             self._judged += 1

@@ -61,7 +61,7 @@ class Clients(Workload):
         self.payload = payload
 
     def issue(self, world: World, client: int) -> bool:
-        """The client multicasts its next message, if it may."""
+        """Let the client multicast its next message, if it may."""
         if self.finished(world) or not world.up(client):
             return False
         if self.left is not None:

@@ -79,7 +79,7 @@ class Workload:
         pass
 
     def completed(self, world: "World", client: int, mid: Mid) -> None:
-        """A client knows that its multicast is delivered."""
+        """Learn that a client knows its multicast to be delivered."""
 
     def finished(self, world: "World") -> bool:
         return True
@@ -177,7 +177,7 @@ class World:
     # Running
 
     def run(self, most: int = 0) -> None:
-        """Until the run is quiescent or stalled, or somebody stops it; more messages than `most` are an error."""
+        """Run until all is quiescent or stalled, or somebody stops it; more messages than `most` are an error."""
         self.begin()
         while self.run_for(10_000 if most else 1_000_000):
             if most and self.events > most:
@@ -276,12 +276,12 @@ class World:
                 gc.enable()
 
     def is_stale(self, incarnation: i64, sender: i64) -> bool:
-        """Whether a message was sent before its sender crashed and came back: what had not arrived by then is lost."""
+        """Tell whether a message was sent before its sender crashed and came back: what had not arrived is lost."""
         return self.state[sender] != CRASHED and incarnation != self.incarnation[sender] & 0x7F
 
     @property
     def pending(self) -> dict[Mid, Pending]:
-        """The multicasts that somebody who is up has not delivered and must."""
+        """Return the multicasts that somebody who is up must deliver and has not."""
         return {mid: p for mid, p in self.obligations.pending.items() if p.counted}
 
     def pending_actions(self) -> int:
@@ -301,7 +301,7 @@ class World:
     # Arrivals
 
     def arrive(self, dest: int, sender: int, kind: i64, payload: object) -> None:
-        """The general case of a message or timer that reaches a process."""
+        """Take a message or timer that reaches a process: the general case."""
         state = self.state[dest]
         if kind != TIMER and sender in self.cuts and self.now > self.cuts[sender][dest]:
             return
@@ -342,7 +342,7 @@ class World:
         self.calendar.push(start + cost, (WAKE << KIND_SHIFT) | (pid << DEST_SHIFT) | len(self.inbox[pid]), None)
 
     def wake(self, pid: int) -> None:
-        """A busy period ends: what it covered takes effect together."""
+        """End a busy period: what it covered takes effect together."""
         self.busy[pid] = False
         if self.state[pid] == CRASHED or self.state[pid] == PAUSED:
             return
@@ -464,7 +464,7 @@ class World:
             self.calendar.push(arrival, code | (dest << DEST_SHIFT), msg)
 
     def leave(self, pid: i64, size: i64, costs: Costs) -> i64:
-        """When a message of this size has left the machine, after its CPU time and what the card still transmits."""
+        """Return when a message of this size has left, after its CPU time and what the card still transmits."""
         self.free_at[pid] = max(self.free_at[pid], self.now) + costs.send
         departure = self.free_at[pid]
         if costs.bytes_per_second:
@@ -484,14 +484,14 @@ class World:
     # What workloads and fault plans do
 
     def multicast(self, client: int, dest: tuple[int, ...], payload: bytes) -> Mid:
-        """A process multicasts its next message; its id."""
+        """Let a process multicast its next message, and return its id."""
         m = self.new_message(client, dest, payload)
         self.processes[client].multicast(int(self.now + self.skew[client]), m)
         self.flush(client)
         return m.mid
 
     def new_message(self, client: int, dest: tuple[int, ...], payload: bytes) -> AppMessage:
-        """The next message of a process, which multicasts it in this very step."""
+        """Return the next message of a process, which multicasts it in this very step."""
         mid = message_id(client, self.next_seq[client])
         self.next_seq[client] += 1
         m = AppMessage(mid, dest, payload)
@@ -596,14 +596,14 @@ class World:
         self.need_fifo()
 
     def slow(self, sender: int, dest: int, extra: int) -> None:
-        """Every message on this channel takes so much longer; 0 makes it normal again."""
+        """Let every message on this channel take so much longer; 0 makes it normal again."""
         if self.is_channel(sender, dest):
             self.extra_delay[int(self.channel(sender, dest))] = extra
         self.disturbed = True
         self.need_fifo()
 
     def heal(self) -> None:
-        """All channels work again; what was held back goes out in order."""
+        """Let all channels work again; what was held back goes out in order."""
         self.blocked.clear()
         self.extra_delay.clear()
         self.disturbed = False
@@ -620,11 +620,11 @@ class World:
         self.blocked.clear()
 
     def channels(self) -> int:
-        """How many there are: from and to every replica. Clients do not talk to each other."""
+        """Return how many there are: from and to every replica. Clients do not talk to each other."""
         return self.topology.replicas * (self.topology.size + len(self.topology.clients))
 
     def channel(self, sender: i64, dest: i64) -> i64:
-        """Its number."""
+        """Return the number of a channel."""
         replicas: i64 = self.topology.replicas
         if sender < replicas:
             return sender * self.size + dest
@@ -634,14 +634,14 @@ class World:
         return sender < self.topology.replicas or dest < self.topology.replicas
 
     def need_fifo(self) -> None:
-        """From now on delays differ: clamp each channel."""
+        """Clamp each channel, for delays differ from now on."""
         if not self.fifo:
             self.fifo = True
             longest: i64 = self.now + self.network.delta
             self.last_arrival = vec[i64]([int(longest)] * self.channels())
 
     def suspect(self, pid: int) -> None:
-        """A spurious suspicion: this process tries to become leader."""
+        """Let a process suspect its leader for no reason, and try to become one."""
         self.tell(pid, Electing, lambda process, now: process.suspect(now))
 
     def tell(self, pid: int, kind: type[Able], what: Callable[[Able, int], None]) -> None:
