@@ -59,7 +59,7 @@ class Storm:
         shutil.rmtree(member.data)
         self.trial.injected["lost disk"] += 1
         self.trial.start(member, rejoin=True)
-        assert until(lambda: self.trial.role(member) not in (None, "joining"), 30), f"{member.name} did not join"
+        assert until(lambda: self.trial.takes_part(member), 30), f"{member.name} did not join"
 
     def kill_group(self) -> None:
         g = self.chance.randrange(len(self.trial.config.topology.groups))

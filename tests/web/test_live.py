@@ -37,7 +37,7 @@ def watched(folder: Path, scenario: Callable[[Watch, list[StandIn]], Awaitable[N
 
     async def main() -> None:
         nodes = [StandIn(config.name, member.name) for member in config.members]
-        nodes[0].status["role"] = "leader"
+        nodes[0].status |= {"role": "leader", "leads": True}
         for node, member in zip(nodes, config.members, strict=True):
             await node.admin.start(member.admin)
         try:
@@ -81,7 +81,7 @@ def test_changes_are_told_once(tmp_path: Path) -> None:
         for _ in range(3):
             await watch.look()
         assert not watch.news, "nothing changed"
-        nodes[1].status |= {"role": "leader", "ballot": 2}  # and g0/0 does not know it yet
+        nodes[1].status |= {"role": "leader", "leads": True, "ballot": 2}  # and g0/0 does not know it yet
         for _ in range(2):
             await watch.look()
         assert [item["text"] for item in watch.news] == ["g0/1 leads g0 instead of g0/0, ballot 2"]

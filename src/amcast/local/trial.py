@@ -99,13 +99,13 @@ class Trial:
     def leader(self, g: int) -> Member:
         """Return who leads a group, as far as anybody there knows."""
         found = [status for name, status in self.statuses().items() if name.startswith(f"g{g}/")]
-        leading = [status for status in found if status.get("role") == "leader"]
+        leading = [status for status in found if status.get("leads") is True]
         name = leading[0]["id"] if leading else found[0]["id"] if found else f"g{g}/0"
         return self.config.member(str(name))
 
-    def role(self, member: Member) -> str | None:
-        status = self.statuses().get(member.name)
-        return None if status is None else str(status.get("role"))
+    def takes_part(self, member: Member) -> bool:
+        """Return whether a replica answers and has not only begun to rejoin its group."""
+        return self.statuses().get(member.name, {}).get("rejoining") is False
 
     def kill(self, *members: Member) -> None:
         for member in members:

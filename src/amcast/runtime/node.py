@@ -27,7 +27,7 @@ from typing import Final
 import msgspec
 
 from amcast.core.application import Speculator, StateMachine, delivery
-from amcast.core.capabilities import Durable, Dynamic
+from amcast.core.capabilities import Durable, Dynamic, Electing
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Request
 from amcast.core.wire import AppMessage, joined
@@ -515,7 +515,9 @@ class Node:
             "protocol": self.config.protocol,
             "pid": os.getpid(),
             "uptime": round(time.monotonic() - self.started, 1),
-            **process.condition(),
+            **process.condition(),  # for people; what programs decide by has names and types of its own, below
+            "leads": isinstance(process, Electing) and process.leads(),
+            "rejoining": isinstance(process, Durable) and process.rejoining(),
             "position": self.history.end,
             "unfinished": not process.idle() or self.durability.unfinished,
             "remembered": process.footprint(),

@@ -108,7 +108,7 @@ class Watch:
         leads = [
             (ballot_of(sample), node.member.name)
             for node in self.nodes
-            if node.group == group and (sample := node.latest()) and sample.status.get("role") == "leader"
+            if node.group == group and (sample := node.latest()) and sample.status.get("leads") is True
         ]
         before = self.leaders.get(group)
         if leads and (before is None or max(leads) > before):
