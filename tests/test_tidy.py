@@ -19,6 +19,9 @@ from pathlib import Path
 import pytest
 
 import amcast.errors
+from amcast.apps import APPLICATIONS
+from amcast.checks import PROPERTIES
+from amcast.protocols import PROTOCOLS
 from tests.pace import allow
 
 ROOT = Path(__file__).parent.parent
@@ -358,8 +361,30 @@ def everywhere(path: str) -> bool:
     return True
 
 
+NAMES = (frozenset(PROTOCOLS) | frozenset(APPLICATIONS)) - {"log", *PROPERTIES}  # which are words for other things, too
+NAMED_THERE = ("claims/", "report/figures/", "cli/demo.py")  # a paper's claims, its figures and the tour name protocols
+
+
+def no_decision_by_name(file: File) -> Complaints:
+    """Ask what a protocol or an application can do: a comparison with its name leaves out those of other packages."""
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Compare):
+            parts = [part for side in (node.left, *node.comparators) for part in ast.walk(side)]
+        elif isinstance(node, ast.MatchValue):
+            parts = [node.value]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "startswith":
+            parts = list(node.args)
+        else:
+            continue
+        for part in parts:
+            if isinstance(part, ast.Constant) and part.value in NAMES:
+                yield node.lineno, f"decides by the name {part.value!r}: ask for a capability or a field of the row"
+
+
 RULES: dict[Rule, Callable[[str], bool]] = {
-    no_clock_randomness_or_io: lambda path: path.startswith(DETERMINISTIC),
+    # Which packages are installed is looked up, but no process sees it.
+    no_clock_randomness_or_io: lambda path: path.startswith(DETERMINISTIC) and path != "core/plugins.py",
+    no_decision_by_name: lambda path: not path.startswith(NAMED_THERE),
     no_iteration_over_sets: lambda path: path.startswith(DETERMINISTIC),
     no_struct_where_compiled: lambda path: path in COMPILED,
     no_code_from_data: everywhere,
@@ -444,6 +469,11 @@ SET_EXAMPLES: list[tuple[str, str]] = [
 
 EXAMPLES: list[tuple[Rule, str, str]] = [  # rule, rejected, accepted
     (no_clock_randomness_or_io, "import time", "import math"),
+    (no_decision_by_name, "if table.name == 'skeen': ...", "if table.durable: ..."),
+    (no_decision_by_name, "x = name in ('baseline', 'fastcast')", "x = name in ('first', 'last')"),
+    (no_decision_by_name, "x = name.startswith('allconcur')", "x = name.startswith('g0/')"),
+    (no_decision_by_name, "if config.app != 'ledger': ...", "if application(config.app) is not LEDGER: ..."),
+    (no_decision_by_name, "match name:\n    case 'lcr': ...", "match name:\n    case 'order': ..."),
     (no_clock_randomness_or_io, "from datetime import datetime", "from dataclasses import dataclass"),
     (no_clock_randomness_or_io, "import random as r", "import heapq as h"),
     (no_clock_randomness_or_io, "import os.path", "import struct"),

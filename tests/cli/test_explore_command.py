@@ -17,7 +17,7 @@ from amcast.protocols import PROTOCOLS
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skeen's protocol without line 15."""
     mutant = next(mutant for mutant in test_skeen.MUTANTS if mutant.name == "clock_not_raised")
-    monkeypatch.setitem(PROTOCOLS, "skeen", test_skeen.table(mutant))
+    monkeypatch.setitem(PROTOCOLS.own, "skeen", test_skeen.table(mutant))
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ import pytest
 from tests.docs.test_site import PAGES, blocks
 from tests.mutants import test_skeen
 from tests.pace import allow, until
+from tests.plugged import Plugged
 from tests.tools import FULL
 
 from amcast.explorer.exploration import explore
@@ -45,6 +46,7 @@ SLOW = {  # beginnings of what `make test` leaves out of a page: Spark, thousand
         "amcast sweep", "amcast metrics", "amcast report", "amcast reproduce",
     ),
     "docs/kv.md": EVERYTHING,  # the same as in README.md
+    "docs/adding-a-protocol.md": EVERYTHING,  # tests/test_plugins.py
     "docs/pipeline.md": EVERYTHING,
     "docs/spark.md": EVERYTHING,
     "docs/other-systems.md": ("amcast metrics", "cut"),  # tests/spark/test_documents.py
@@ -108,6 +110,10 @@ class Session:
             "BROWSER": "true",
             "TTY_COMPATIBLE": "1",  # as in a terminal: watch shows what it sees while it runs
         }
+        if file in EXCERPTS:  # which begins with the installation of the example
+            plugged = Plugged(folder / "plugged")
+            plugged.install_example()
+            self.environment["PYTHONPATH"] = plugged.pythonpath
 
     def start(self, words: list[str]) -> "subprocess.Popen[str]":
         return subprocess.Popen(

@@ -27,6 +27,14 @@ class Scenario:
     computed: bool = False  # from a formula or a graph: there is no run in which something could be delivered
 
 
+@dataclass(frozen=True)
+class Claims:
+    """What is claimed of a protocol. Other packages bring theirs by the entry points `amcast.claims`."""
+
+    name: str  # of the protocol
+    scenarios: tuple[Scenario, ...]
+
+
 class Script(AnyScript):
     """A script whose run is evidence for the claim that is being measured."""
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from amcast.cli.naming import protocol_named, protocols_like
-from amcast.cli.output import plain_table, print_json, report_console
+from amcast.cli.output import complain_of_plugins, plain_table, print_json, report_console
 from amcast.core.plural import count
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def claims(
     """Run every quantitative claim of the papers as a scenario. Exit code 1 if one is not met, 3 if there is none."""
     names = [protocol_named(name).name for name in protocol or ()]
     from amcast.checks.evidence import total
-    from amcast.claims.table import run_claims
+    from amcast.claims.table import all_claims, run_claims
 
     found = run_claims(names or None)
     if as_json:
@@ -33,6 +33,8 @@ def claims(
         print_json({"claims": rows, "evidence": total(claim.evidence for claim in found).as_dict()})
     else:
         print_claims(report_console(), found)
+    if not names and complain_of_plugins(all_claims().broken):
+        return 2
     return 3 if not found else 0 if all(claim.ok for claim in found) else 1
 
 

@@ -3,14 +3,13 @@
 import os
 import signal
 import time
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
-from amcast.cli.naming import Cluster, ReplicaId, cluster_at, protocol_named, protocols_like, replicas_like
+from amcast.cli.naming import Cluster, ReplicaId, apps_like, cluster_at, protocol_named, protocols_like, replicas_like
 from amcast.cli.output import complain, plain_table, print_json, report_console
 from amcast.core.plural import count
 from amcast.errors import UsageError
@@ -30,13 +29,6 @@ Wait = Annotated[bool, Option("--wait/--no-wait", help="Wait until nodes serve."
 FOLLOW_EVERY = 0.2  # seconds
 
 
-class App(StrEnum):
-    log = "log"
-    kv = "kv"
-    bank = "bank"
-    ledger = "ledger"
-
-
 def processes_of(cluster: Path) -> "Processes":
     from amcast.local.processes import Processes
 
@@ -49,16 +41,18 @@ def init(
     groups: Annotated[int, Option(min=1, max=1000, help="Number of groups.")] = 3,
     replicas: Annotated[int, Option(min=1, max=99, help="Replicas per group, odd.")] = 3,
     protocol: Annotated[str, Option(help="See 'amcast protocols'.", autocompletion=protocols_like)] = "white_box",
-    app: Annotated[App, Option(help="What the nodes run.")] = App.kv,
+    app: Annotated[str, Option(help="What the nodes run: kv, bank, ledger, log …", autocompletion=apps_like)] = "kv",
     insecure_dev: Annotated[bool, Option("--insecure-dev", help="Plaintext instead of TLS.")] = False,
     memory_only: Annotated[bool, Option("--memory-only", help="No disk: a replica that stops is lost.")] = False,
     spare: Annotated[int, Option(min=0, max=99, help="So many more replicas per group, which may join later.")] = 0,
     base_port: Annotated[int | None, Option(min=1, max=65535, help="First port. Default: any that are free.")] = None,
 ) -> int:
     """Write a cluster's configuration, certificates and data folders."""
+    from amcast.apps import application
     from amcast.local.files import create_cluster
 
     table = protocol_named(protocol)
+    app = application(app).name
     made = create_cluster(folder, table, groups, replicas, app, not insecure_dev, not memory_only, base_port, spare)
     security = "plaintext, loopback only" if insecure_dev else f"mutual TLS, certificates in {folder / 'certs'}"
     more = f" and {spare} to join" if spare else ""

@@ -18,10 +18,11 @@ def kv(
     ] = False,
 ) -> None:
     """Serve a cluster's key-value store to any Redis client, until SIGTERM or Ctrl-C."""
+    from amcast.apps import KV_STORE, application
     from amcast.service import serve_kv
 
     config = cluster_at(cluster)
-    if config.app != "kv":
+    if application(config.app) is not KV_STORE:
         raise UsageError(
             f"{config.path}: its nodes run {config.app!r}, expected 'kv'; make one with 'amcast cluster init'"
         )

@@ -17,9 +17,10 @@ ledger_commands = typer.Typer(help="A hash-chained ledger on a cluster.", no_arg
 
 
 def open_ledger(config: "ClusterConfig") -> "SyncClient":
+    from amcast.apps import LEDGER, application
     from amcast.service import connect_sync
 
-    if config.app != "ledger":
+    if application(config.app) is not LEDGER:
         seen = f"{config.path}: its nodes run {config.app!r}"
         raise UsageError(f"{seen}, expected 'ledger'; make one with 'amcast cluster init DIR --app ledger'")
     return connect_sync(config.path)

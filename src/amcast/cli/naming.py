@@ -24,15 +24,16 @@ def protocol_named(name: str) -> "Protocol":
     found = PROTOCOLS.get(name)
     if found is not None:
         return found
-    raise UsageError(f"unknown protocol {name!r}: {meant(name, PROTOCOLS, 2)} ('amcast protocols' lists them)")
+    raise PROTOCOLS.unknown(name, f"{meant(name, PROTOCOLS, 2)} ('amcast protocols' lists them)")
 
 
 def cluster_at(path: Path) -> "ClusterConfig":
     """Return the cluster in this folder, or that this file describes."""
+    from amcast.apps import APPLICATIONS
     from amcast.protocols import PROTOCOLS
     from amcast.runtime.config import load_config
 
-    return load_config(path, PROTOCOLS)
+    return load_config(path, PROTOCOLS, APPLICATIONS)
 
 
 def is_cluster(path: Path) -> bool:
@@ -47,6 +48,12 @@ def protocols_like(start: str) -> list[str]:
     from amcast.protocols import PROTOCOLS
 
     return [name for name in PROTOCOLS if name.startswith(start)]
+
+
+def apps_like(start: str) -> list[str]:
+    from amcast.apps import APPLICATIONS
+
+    return [name for name in APPLICATIONS if name.startswith(start)]
 
 
 def clusters_like(start: str) -> list[str]:

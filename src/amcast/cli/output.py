@@ -24,6 +24,13 @@ def complain(message: str) -> None:
     print(f"amcast: {' '.join(message.split())}", file=sys.stderr)
 
 
+def complain_of_plugins(broken: list[str]) -> int:
+    """Say what other packages should have added to a list that was shown; return the exit code."""
+    for line in broken:
+        complain(line)
+    return 2 if broken else 0
+
+
 def print_json(document: object) -> None:
     """Print the one document that --json promises on stdout."""
     print(json.dumps(document, indent=2))

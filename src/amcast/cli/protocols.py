@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from amcast.cli.output import plain_table, print_json, report_console
+from amcast.cli.output import complain_of_plugins, plain_table, print_json, report_console
 
 WIDE = 140  # where nobody's window is too narrow, a line per protocol
 
@@ -32,7 +32,7 @@ def protocols(
                 ]
             }
         )
-        return 0
+        return complain_of_plugins(PROTOCOLS.broken)
     table = plain_table("name", "order", "tolerates", "leader / follower", "restart")
     for p in PROTOCOLS.values():
         restart = "from disk" if p.durable else "crash-stop, others join" if p.joins else "crash-stop"
@@ -41,4 +41,4 @@ def protocols(
     if not console.is_terminal:
         console.width = WIDE
     console.print(table)
-    return 0
+    return complain_of_plugins(PROTOCOLS.broken)

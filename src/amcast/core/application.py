@@ -1,5 +1,6 @@
 """What an application sees: deliveries in order; and what it must offer to be replicated."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,6 +52,19 @@ class StateMachine(Protocol):
     def restore(self, state: bytes) -> None:
         """Go on from a snapshot."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Application:
+    """A row of the table of applications: what a cluster's file may name."""
+
+    name: str
+    title: str
+    machine: Callable[[int, int], StateMachine] | None  # from a group's number and their count; None: only the log
+
+
+class Archiving:
+    """Inherited by a state machine whose readers follow the log: even without durability it is kept on disk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ class Protocol:
     # What share of the multicasts of any 50 seeds of a swarm somebody delivers at least, in percent: for ours five or
     # more below the least of 600 seeds. The rest was lost with its sender, refused, or multicast in wild weather.
     least_delivered: int = 50
+    more_scopes: tuple[str, ...] = ()  # of the explorer: those that not all of its kind can bear
     paper_names: Mapping[str, str] = field(default_factory=dict)  # of variables that the paper calls otherwise
     options: object = None  # the variant: a fifth argument of replica and client, if they take one
 

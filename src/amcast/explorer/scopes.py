@@ -117,10 +117,9 @@ def scopes_of(table: Protocol) -> dict[str, Scope]:
     scopes: tuple[Scope, ...] = SINGLE if table.single_replica else ONE_GROUP if table.single_group else GROUPS
     if table.broadcast:
         scopes = BROADCAST + (DETECTED if table.detector else ()) + (SUSPICIOUS if table.detector == "◇P" else ())
-        if table.name == "allconcur_ea":
-            scopes += PAIR
     elif "total" not in table.orders:
         scopes = OPEN + (() if table.blocks else BLIND)
+    scopes += tuple(scope for scope in PAIR if scope.name in table.more_scopes)
     if table.durable:
         scopes += DURABLE
     if table.reconfigures:

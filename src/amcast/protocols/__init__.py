@@ -1,9 +1,12 @@
-"""The table of protocols: a row stands at the end of its protocol's file, and here is their order."""
+"""The table of protocols: a row stands at the end of its protocol's file, and here is their order.
+
+Other packages add rows by entry points: see docs/adding-a-protocol.md.
+"""
 
 from typing import Final
 
+from amcast.core.plugins import Table
 from amcast.core.protocol import Protocol
-from amcast.errors import UsageError
 from amcast.protocols import lcr, skeen
 from amcast.protocols.allconcur import allconcur, allconcur_plus, allgather
 from amcast.protocols.black_box import fastcast, ft_skeen, multi_paxos, paxos_amcast
@@ -35,12 +38,12 @@ ROWS: Final = (
     allconcur.PLUS_EA_ROW,
     lcr.ROW,
 )
-PROTOCOLS: Final[dict[str, Protocol]] = {row.name: row for row in ROWS}
+PROTOCOLS: Final = Table("amcast.protocols", Protocol, ROWS)
 
 
 def protocol(name: str) -> Protocol:
     """Return the protocol with this name."""
     found = PROTOCOLS.get(name)
     if found is None:
-        raise UsageError(f"unknown protocol {name!r}: expected one of {', '.join(PROTOCOLS)}; see 'amcast protocols'")
+        raise PROTOCOLS.unknown(name, f"expected one of {', '.join(PROTOCOLS)}; see 'amcast protocols'")
     return found

@@ -3,7 +3,7 @@
     [cluster]
     name = "amcast-7f3a91"        # part of every certificate and data folder
     protocol = "white_box"
-    app = "kv"                    # log, kv, bank or ledger
+    app = "kv"                    # log, kv, bank, ledger, or one of a plug-in
     durable = true                # false: a replica that stops is lost
     spare = 0                     # so many of the last replicas are no members until they are started, and join
 
@@ -44,7 +44,7 @@ from amcast.core.process import Params
 from amcast.core.topology import Topology
 from amcast.errors import UsageError, meant
 
-APPS: Final = ("log", "kv", "bank", "ledger")
+ONLY_THE_LOG: Final = "log"  # where the file names no application
 MS: Final = 1_000_000  # nanoseconds
 SECONDS_TO_APPEAR: Final = 60  # a replica that was not heard by then is taken for crashed
 LARGEST_MESSAGE: Final = 2**20
@@ -168,11 +168,11 @@ def file_name(name: str) -> str:
     return name.replace("/", "-")
 
 
-def load_config(path: str | Path, protocols: Collection[str] = ()) -> ClusterConfig:
+def load_config(path: str | Path, protocols: Collection[str] = (), apps: Collection[str] = ()) -> ClusterConfig:
     """Return the cluster that a file, or the cluster.toml in a folder, describes.
 
     Raises UsageError, with the file and the key, for what it cannot mean.
-    `protocols` are the names that there are; where none are given, any name is taken.
+    `protocols` and `apps` are the names that there are; where none are given, any name is taken.
     """
     path = Path(path).absolute()
     if path.is_dir():
@@ -185,9 +185,9 @@ def load_config(path: str | Path, protocols: Collection[str] = ()) -> ClusterCon
     protocol = cluster.text("protocol")
     if protocols and protocol not in protocols:
         raise cluster.wrong("protocol", f"there is no such protocol; {meant(protocol, protocols)}")
-    app = cluster.text("app", APPS[0])
-    if app not in APPS:
-        raise cluster.wrong("app", meant(app, APPS))
+    app = cluster.text("app", ONLY_THE_LOG)
+    if apps and app not in apps:
+        raise cluster.wrong("app", f"there is no such application; {meant(app, apps)}")
     timing = read_timing(document.table("timing", tuple(TIMING), needed=False))
     tls = read_tls(document, path.parent)
     topology, members = read_members(document, path.parent, plaintext=tls is None)

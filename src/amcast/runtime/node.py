@@ -26,7 +26,7 @@ from typing import Final
 
 import msgspec
 
-from amcast.core.application import Speculator, StateMachine, delivery
+from amcast.core.application import Archiving, Speculator, StateMachine, delivery
 from amcast.core.capabilities import Durable, Dynamic, Electing
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Request
@@ -88,6 +88,7 @@ class Node:
         self.log = log if log is not None else Log(name)
         self.group_names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]
         self.app = app(self.me.group, len(self.group_names)) if app is not None else None
+        self._archives = isinstance(self.app, Archiving)
         if self.app is not None and protocol.guesses:
             self.app = Speculator(self.app)
         # Protocols are handed the monotonic clock, which never goes back. Those that take timestamps from it need the
@@ -246,7 +247,7 @@ class Node:
             self.engine.start(time.monotonic_ns(), None)
             if config.is_spare(self.me) and isinstance(self.engine.process, Dynamic):
                 self.engine.process.join_group(time.monotonic_ns())
-            if config.app == "ledger":
+            if self._archives:
                 self.durability.open_history()
         if not config.durable:
             self.durability.keep_no_records()

@@ -64,7 +64,7 @@ class Simulation(Settings):
         relation = None
         if self.senders_to:
             relation = Relation(self.groups, self.replicas, self.senders_to, self.dest_groups or self.senders_to)
-        members_send = relation is not None and "fifo" in table.order  # else a client beside each member does
+        members_send = relation is not None and table.reconfigures  # else a client beside each member does
         topology, senders = self.topology(members_send)
         network, costs = set_up(self.network, topology)
         source = choices if choices is not None else Seeded(self.seed)

@@ -172,6 +172,7 @@ EA_ROW: Final[Protocol] = replace(
     messages=MESSAGES,
     detector="◇P",
     least_delivered=65,  # the weather of its seeds is wild
+    more_scopes=("pair",),
 )
 PLUS_EA_ROW: Final[Protocol] = replace(
     EA_ROW,
@@ -180,4 +181,5 @@ PLUS_EA_ROW: Final[Protocol] = replace(
     replica=AllConcurPlusEA,
     latency="2 tree depths and more",
     least_delivered=60,
+    more_scopes=(),
 )
