@@ -55,7 +55,7 @@ async def first(client: object, group: str, start: int, count: int) -> list[Deli
     return found
 
 
-def test_each_message_of_a_batch_has_its_place_its_answer_and_its_id(
+def test_each_message_has_its_place_its_answer_and_its_id(
     live: tuple[ClusterConfig, dict[str, Node]],
 ) -> None:
     config, nodes = live
