@@ -12,16 +12,9 @@ from amcast.checks import check
 from amcast.checks.evidence import Evidence
 from amcast.core.trace import Event
 from amcast.errors import AmcastError
+from amcast.local import level
 from amcast.local.files import create_cluster
 from amcast.local.gather import gather
-from amcast.local.level import (
-    Statuses,
-    positions,
-    statuses_of,
-    who_is_served,
-    why_not_level,
-    why_not_whole,
-)
 from amcast.local.processes import Processes
 from amcast.protocols import protocol
 from amcast.runtime.client import Client
@@ -134,8 +127,8 @@ class Trial:
 
     # The end
 
-    def statuses(self) -> Statuses:
-        return statuses_of(self.config)
+    def statuses(self) -> level.Statuses:
+        return level.statuses_of(self.config)
 
     def wait_until_level(self, alone: bool = False) -> bool:
         """Wait until all replicas that were not killed for good have delivered the same as their group, and stay there.
@@ -146,8 +139,8 @@ class Trial:
         before = None
         while True:
             said = self.statuses()
-            self.not_level = why_not_level(self.alive(), said) or (who_is_served(said) if alone else "")
-            now = None if self.not_level else positions(said)
+            self.not_level = level.why_not_level(self.alive(), said) or (level.who_is_served(said) if alone else "")
+            now = None if self.not_level else level.positions(said)
             if now is not None and now == before:  # what was on its way at the first look has arrived
                 return True
             if time.monotonic() > end:
@@ -170,7 +163,7 @@ class Trial:
             self.config,
             self.traces,
             out,
-            why_not_ended=lambda found: self.not_level or why_not_whole(said, found.deliveries),
+            why_not_ended=lambda found: self.not_level or level.why_not_whole(said, found.deliveries),
             force=force,
         )
         self.not_level = found.not_ended

@@ -38,7 +38,7 @@ TRIALS = [
     ),
     shell_mutant(
         "a_node_of_another_cluster_counts", LEVEL,
-        ('== (config.name, member.name)', "!= ()"), caught_by=f"{RESTLESS}[g1/0 does not answer]",
+        ('!= (config.name, member.name)', "== ()"), caught_by=f"{RESTLESS}[g1/0 does not answer]",
     ),
     shell_mutant(
         "clients_have_nothing_under_way", LEVEL, ('if said.get("clients")]', "if False]"),

@@ -36,27 +36,11 @@ from typing import Any, Final
 
 import msgspec
 
+from amcast.apps.kv import wire
 from amcast.apps.kv.commands import SPECS, arity_fits, keys_of, part_of
 from amcast.apps.kv.slots import group_of
 from amcast.apps.kv.store import Store
 from amcast.apps.kv.strings import Command, Result, execute
-from amcast.apps.kv.wire import (
-    MALFORMED,
-    Answer,
-    Decide,
-    Done,
-    Execute,
-    Fetch,
-    Lost,
-    Prepare,
-    StoreRequest,
-    Unit,
-    Versions,
-    Waits,
-    Work,
-    decode_request,
-    encode,
-)
 from amcast.core.application import Delivery
 
 DECISIONS_KEPT: Final = 65_536
@@ -67,7 +51,7 @@ ANSWER_BYTES_KEPT: Final = 64 * 2**20
 class Job(msgspec.Struct, array_like=True, frozen=True):
     """A unit that waits, or a PREPARE that holds its locks."""
 
-    work: Work
+    work: wire.Work
     clock: int
     several: bool  # groups have parts of it
     keys: list[bytes] | None  # of this group's part; None: all there are
@@ -85,8 +69,8 @@ class StoreSnapshot(msgspec.Struct, array_like=True):
     decided: list[tuple[bytes, bool]]
 
 
-def known(unit: Unit) -> bool:
-    if isinstance(unit, Execute | Prepare):
+def known(unit: wire.Unit) -> bool:
+    if isinstance(unit, wire.Execute | wire.Prepare):
         for command in unit.commands:
             spec = SPECS.get(command[0]) if command else None
             if spec is None or not arity_fits(spec.arity, command):
@@ -113,14 +97,14 @@ class KV:
 
     def apply(self, delivery: Delivery) -> bytes:
         try:
-            request = decode_request(delivery.payload)
+            request = wire.decode_request(delivery.payload)
         except msgspec.MsgspecError:
-            return MALFORMED
+            return wire.MALFORMED
         if not all(map(known, request.units)):
-            return MALFORMED
-        return encode(self.execute(request, len(delivery.dest) > 1))
+            return wire.MALFORMED
+        return wire.encode(self.execute(request, len(delivery.dest) > 1))
 
-    def execute(self, request: StoreRequest, several: bool) -> list[Answer]:
+    def execute(self, request: wire.StoreRequest, several: bool) -> list[wire.Answer]:
         self.clock = max(self.clock, request.now)
         answers = [self._take(unit, several) for unit in request.units]
         if not self._closed:
@@ -128,25 +112,27 @@ class KV:
             self.store.reclaim(self._held)
         return answers
 
-    def _take(self, unit: Unit, several: bool) -> Answer:
-        if isinstance(unit, Fetch):
+    def _take(self, unit: wire.Unit, several: bool) -> wire.Answer:
+        if isinstance(unit, wire.Fetch):
             return self._fetch(unit.ticket)
-        if isinstance(unit, Decide):
-            return Done(self._decide(unit))
+        if isinstance(unit, wire.Decide):
+            return wire.Done(self._decide(unit))
         if not self._locks:
-            if isinstance(unit, Execute | Versions):
-                return Done(self._perform(unit, self.clock, several))
-            return Done(self._prepare(self._job(unit, several), unit))
+            if isinstance(unit, wire.Execute | wire.Versions):
+                return wire.Done(self._perform(unit, self.clock, several))
+            return wire.Done(self._prepare(self._job(unit, several), unit))
         job = self._job(unit, several)
         if not self._conflicts(job.keys):
-            return Done(self._start(job))
+            return wire.Done(self._start(job))
         self._tickets += 1
         self._wait(self._tickets, job)
         return self._waits(self._tickets)
 
-    def _perform(self, work: Execute | Versions, clock: int, several: bool) -> list[Result] | list[int] | None:
+    def _perform(
+        self, work: wire.Execute | wire.Versions, clock: int, several: bool
+    ) -> list[Result] | list[int] | None:
         self.store.now = clock
-        if isinstance(work, Versions):
+        if isinstance(work, wire.Versions):
             return [self.store.version(key) for key in self._own(work.keys, several)]
         if work.watched and not self._unchanged(work.watched, several):
             return None
@@ -167,12 +153,12 @@ class KV:
 
     # Locks
 
-    def _job(self, work: Work, several: bool) -> Job:
+    def _job(self, work: wire.Work, several: bool) -> Job:
         """Return the unit with the keys of its part."""
-        if isinstance(work, Versions):
+        if isinstance(work, wire.Versions):
             return Job(work, self.clock, several, self._own(work.keys, several))
         keys = [key for key, _ in work.watched]
-        if isinstance(work, Prepare):
+        if isinstance(work, wire.Prepare):
             keys += work.absent
         for command in work.commands:
             if not several or part_of(command, self.group, self.groups) is not None:
@@ -194,11 +180,11 @@ class KV:
             self._held.update(keys)
 
     def _start(self, job: Job) -> Any:
-        if isinstance(job.work, Prepare):
+        if isinstance(job.work, wire.Prepare):
             return self._prepare(job, job.work)
         return self._perform(job.work, job.clock, job.several)
 
-    def _prepare(self, job: Job, work: Prepare) -> bool | None:
+    def _prepare(self, job: Job, work: wire.Prepare) -> bool | None:
         self.store.now = job.clock
         if work.txn in self._decided or work.txn in self._locks:
             return None
@@ -210,7 +196,7 @@ class KV:
         self._hold(job.keys)
         return True
 
-    def _decide(self, unit: Decide) -> tuple[bool | None, list[Result] | None]:
+    def _decide(self, unit: wire.Decide) -> tuple[bool | None, list[Result] | None]:
         job = self._locks.pop(unit.txn, None)
         if job is None:
             if not unit.commit:
@@ -218,7 +204,7 @@ class KV:
             return self._decided.get(unit.txn), None
         self._remember(unit.txn, unit.commit)
         results = None
-        if unit.commit and isinstance(job.work, Prepare):
+        if unit.commit and isinstance(job.work, wire.Prepare):
             self.store.now = job.clock
             results = self._run(job.work.commands, job.several)
         self._release(job)
@@ -242,7 +228,7 @@ class KV:
             if self._conflicts(waiter.keys):
                 self._wait(ticket, waiter)
             else:
-                self._keep(ticket, encode(self._start(waiter)))
+                self._keep(ticket, wire.encode(self._start(waiter)))
 
     # Tickets
 
@@ -250,9 +236,9 @@ class KV:
         self._waiting[ticket] = job
         self._hold(job.keys)
 
-    def _waits(self, ticket: int) -> Waits:
+    def _waits(self, ticket: int) -> wire.Waits:
         txn, oldest = next(iter(self._locks.items()))
-        return Waits(ticket, txn, oldest.work.dest if isinstance(oldest.work, Prepare) else [])
+        return wire.Waits(ticket, txn, oldest.work.dest if isinstance(oldest.work, wire.Prepare) else [])
 
     def _keep(self, ticket: int, answer: bytes) -> None:
         self._answers[ticket] = answer
@@ -260,19 +246,19 @@ class KV:
         while len(self._answers) > ANSWERS_KEPT or self._answer_bytes > ANSWER_BYTES_KEPT:
             self._answer_bytes -= len(self._answers.pop(next(iter(self._answers))))
 
-    def _fetch(self, ticket: int) -> Answer:
+    def _fetch(self, ticket: int) -> wire.Answer:
         if ticket in self._waiting:
             return self._waits(ticket)
         answer = self._answers.pop(ticket, None)
         if answer is None:
-            return Lost()
+            return wire.Lost()
         self._answer_bytes -= len(answer)
-        return Done(msgspec.Raw(answer))
+        return wire.Done(msgspec.Raw(answer))
 
     # Snapshots
 
     def snapshot(self) -> bytes:
-        return encode(
+        return wire.encode(
             StoreSnapshot(
                 self.clock,
                 self._tickets,

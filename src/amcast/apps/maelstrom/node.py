@@ -13,22 +13,8 @@ from typing import Final, cast
 
 import msgspec
 
+from amcast.apps.maelstrom import lines
 from amcast.apps.maelstrom.channels import Ack, Channel, Data
-from amcast.apps.maelstrom.lines import (
-    BAD,
-    CRASH,
-    MALFORMED,
-    UNAVAILABLE,
-    Body,
-    Envelope,
-    Head,
-    asker_of,
-    envelope_decoder,
-    error,
-    head_decoder,
-    init_decoder,
-    line,
-)
 from amcast.apps.maelstrom.workloads import Workload
 from amcast.core.process import Params
 from amcast.core.protocol import Protocol
@@ -95,13 +81,13 @@ class MaelstromNode:
         """Handle one line; `flush` comes after the last one that there is."""
         try:
             data.decode()
-            envelope = envelope_decoder.decode(data)
-            head = head_decoder.decode(envelope.body)
-        except BAD as problem:
+            envelope = lines.envelope_decoder.decode(data)
+            head = lines.head_decoder.decode(envelope.body)
+        except lines.BAD as problem:
             self._log(f"malformed line of {len(data)} bytes: {problem}")
-            asker = asker_of(data)
+            asker = lines.asker_of(data)
             if asker is not None:
-                self._answer(asker[0], asker[1], error(MALFORMED, f"malformed message: {problem}"))
+                self._answer(asker[0], asker[1], lines.error(lines.MALFORMED, f"malformed message: {problem}"))
             return
         self._name = self._name or envelope.dest
         if head.type in ("amcast", "amcast_ack"):
@@ -109,26 +95,28 @@ class MaelstromNode:
         elif head.type == "init":
             self._init(now, envelope, head)
         elif self._group is None:
-            self._answer(envelope.src, head.msg_id, error(UNAVAILABLE, "no init yet"))
+            self._answer(envelope.src, head.msg_id, lines.error(lines.UNAVAILABLE, "no init yet"))
         else:
             self._request(now, self._group, envelope, head)
 
-    def _answer(self, to: str, number: int | None, body: Body) -> None:
+    def _answer(self, to: str, number: int | None, body: lines.Body) -> None:
         if number is not None:  # else nobody waits for it
-            self.out.append(line(self._name, to, {**body, "in_reply_to": number}))
+            self.out.append(lines.line(self._name, to, {**body, "in_reply_to": number}))
 
-    def _init(self, now: int, envelope: Envelope, head: Head) -> None:
+    def _init(self, now: int, envelope: lines.Envelope, head: lines.Head) -> None:
         try:
-            init = init_decoder.decode(envelope.body)
-        except BAD as problem:
-            self._answer(envelope.src, head.msg_id, error(MALFORMED, f"init: {problem}"))
+            init = lines.init_decoder.decode(envelope.body)
+        except lines.BAD as problem:
+            self._answer(envelope.src, head.msg_id, lines.error(lines.MALFORMED, f"init: {problem}"))
             return
         names = init.node_ids
         if self._group is not None:
-            self._answer(envelope.src, head.msg_id, error(MALFORMED, f"init again: this is {self._name}"))
+            self._answer(envelope.src, head.msg_id, lines.error(lines.MALFORMED, f"init again: this is {self._name}"))
             return
         if init.node_id not in names or len(set(names)) != len(names):
-            self._answer(envelope.src, head.msg_id, error(MALFORMED, f"init of {init.node_id!r} among {names}"))
+            self._answer(
+                envelope.src, head.msg_id, lines.error(lines.MALFORMED, f"init of {init.node_id!r} among {names}")
+            )
             return
         self._name = init.node_id
         self._group = Group(names, names.index(init.node_id), self._protocol, self._delta, self._boot)
@@ -136,18 +124,18 @@ class MaelstromNode:
         self._group.replica.start(now, None)
         self._group.client.start(now)
 
-    def _request(self, now: int, group: Group, envelope: Envelope, head: Head) -> None:
+    def _request(self, now: int, group: Group, envelope: lines.Envelope, head: lines.Head) -> None:
         body = bytes(envelope.body)
         try:
             self.workload.parse(head.type, body)
         except WorkloadRefused as refusal:
-            self._answer(envelope.src, head.msg_id, error(refusal.code, str(refusal)))
+            self._answer(envelope.src, head.msg_id, lines.error(refusal.code, str(refusal)))
             return
         group.client.ask(EVERYBODY, body, (envelope.src, head.msg_id), math.inf)
         for asked in group.client.begin(now):
             self.waiting[asked.mid] = cast(tuple[str, int | None], asked.waiting[0])
 
-    def _from_peer(self, now: int, envelope: Envelope) -> None:
+    def _from_peer(self, now: int, envelope: lines.Envelope) -> None:
         group = self._group
         if group is None:
             return  # it comes again
@@ -158,7 +146,7 @@ class MaelstromNode:
             return
         try:
             body = peer_decoder.decode(envelope.body)
-        except BAD as problem:
+        except lines.BAD as problem:
             self._log(f"malformed message of the protocol from {envelope.src}: {problem}")
             return
         ready = channel.receive(now, body)
@@ -217,7 +205,7 @@ class MaelstromNode:
         while self._release(now, group):
             pass
         for pid, channel in group.channels.items():
-            self.out += [line(self._name, group.names[pid], body) for body in channel.out]
+            self.out += [lines.line(self._name, group.names[pid], body) for body in channel.out]
             channel.out.clear()
 
     def _release(self, now: int, group: Group) -> bool:
@@ -256,5 +244,5 @@ class MaelstromNode:
     def crashed(self, problem: BaseException) -> None:
         """Say that nobody will know what became of the requests that wait."""
         for to, number in self.waiting.values():
-            self._answer(to, number, error(CRASH, f"{self._name} stops: {problem!r}"))
+            self._answer(to, number, lines.error(lines.CRASH, f"{self._name} stops: {problem!r}"))
         self.waiting.clear()
