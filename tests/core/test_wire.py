@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amcast.core.topology import message_id
-from amcast.core.wire import FRAME_OVERHEAD, AppMessage, Codec, Message
+from amcast.core.wire import FRAME_OVERHEAD, AppMessage, Codec, Message, wire_of
 from amcast.errors import WireError
 from amcast.protocols import PROTOCOLS
 from tests.tools import examples
@@ -46,7 +46,7 @@ def test_message_survives_its_bytes(name: str, cls: type[Message]) -> None:
     codec = Codec(PROTOCOLS[name].messages)
 
     @settings(max_examples=examples(30), deadline=None)
-    @given(st.tuples(*[values(kind) for kind in cls.wire.values()]))
+    @given(st.tuples(*[values(kind) for kind in wire_of(cls).values()]))
     def round_trip(fields: tuple[object, ...]) -> None:
         msg = cls(*fields)
         assert msg.fields() == fields

@@ -9,7 +9,7 @@ from librt.strings import BytesWriter
 
 from amcast.core.requests import ANSWERS, REQUESTS, codec_of
 from amcast.core.topology import message_id
-from amcast.core.wire import AppMessage, Codec, Message
+from amcast.core.wire import AppMessage, Codec, Message, wire_of
 from amcast.protocols import PROTOCOLS
 from amcast.protocols.white_box import records
 
@@ -38,7 +38,7 @@ def sample(kind: object, place: int, name: str = "") -> object:
 
 
 def made(cls: type[Message]) -> Message:
-    return cls(*[sample(kind, place, name) for place, (name, kind) in enumerate(cls.wire.items())])
+    return cls(*[sample(kind, place, name) for place, (name, kind) in enumerate(wire_of(cls).items())])
 
 
 def codecs() -> Iterator[tuple[str, tuple[type[Message], ...], Codec]]:

@@ -1,5 +1,6 @@
 """What clients and replicas say to each other: the same in all protocols that have clients."""
 
+from dataclasses import dataclass
 from typing import ClassVar, Final, final
 
 from librt.strings import BytesWriter
@@ -10,27 +11,24 @@ from amcast.core.wire import AppMessage, Codec, Message, Reader, pack_app, pack_
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+@dataclass
 class Request(Message):
     """What a client asks a replica for, about a message of its own."""
 
-    def __init__(self, m: AppMessage) -> None:
-        self.m = m
-
-    def about(self) -> tuple[Mid, ...]:
-        return (self.m.mid,)
+    m: AppMessage
 
     def sound(self, groups: int) -> bool:
-        """Whether it can be taken from a stranger."""
+        """Return True if this can be taken from a stranger."""
         return True
 
 
 @final
 @mypyc_attr(acyclic=True)
 class Multicast(Request):
-    wire: ClassVar[dict[str, object]] = {"m": AppMessage}
+    """Order this message, and deliver it."""
 
     def __init__(self, m: AppMessage) -> None:
-        super().__init__(m)
+        self.m = m
 
     def pack(self, w: BytesWriter) -> None:
         pack_app(w, self.m)
@@ -39,10 +37,9 @@ class Multicast(Request):
         return Multicast(r.app())
 
 
-@final
 @mypyc_attr(acyclic=True)
-class Reply(Message):
-    """To the client: group g, now led by `leader`, has delivered the message."""
+class Answer(Message):
+    """What a replica of group g tells a client about one of its messages, and who leads the group."""
 
     wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "leader": int}
 
@@ -51,13 +48,16 @@ class Reply(Message):
         self.g = g
         self.leader = leader
 
-    def about(self) -> tuple[Mid, ...]:
-        return (self.mid,)
-
     def pack(self, w: BytesWriter) -> None:
         pack_mid(w, self.mid)
         pack_short(w, self.g)
         pack_long(w, self.leader)
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Reply(Answer):
+    """Group g, now led by `leader`, has delivered the message."""
 
     def unpack(self, r: Reader) -> Message:
         return Reply(r.mid(), r.group(), r.long())
@@ -65,23 +65,8 @@ class Reply(Message):
 
 @final
 @mypyc_attr(acyclic=True)
-class Hint(Message):
-    """To a client that asked a process which does not lead: try this one."""
-
-    wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "leader": int}
-
-    def __init__(self, mid: Mid, g: int, leader: int) -> None:
-        self.mid = mid
-        self.g = g
-        self.leader = leader
-
-    def about(self) -> tuple[Mid, ...]:
-        return (self.mid,)
-
-    def pack(self, w: BytesWriter) -> None:
-        pack_mid(w, self.mid)
-        pack_short(w, self.g)
-        pack_long(w, self.leader)
+class Hint(Answer):
+    """The process that was asked does not lead: try this one."""
 
     def unpack(self, r: Reader) -> Message:
         return Hint(r.mid(), r.group(), r.long())

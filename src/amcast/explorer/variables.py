@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from amcast.core.order import BOTTOM, group_of, leader_of, round_of, time_of
 from amcast.core.process import Process
 from amcast.core.topology import SEQ_BITS, Mid, Topology, sender_of
-from amcast.core.wire import AppMessage, Message
+from amcast.core.wire import AppMessage, Message, wire_of
 from amcast.explorer.canonical import ATOMS, SURROUNDINGS, attributes
 
 HIDDEN = frozenset(
@@ -73,7 +73,7 @@ def show(name: str, value: object, topology: Topology) -> str:
     if isinstance(value, AppMessage):
         return topology.message_name(value.mid)
     if isinstance(value, Message):
-        parts = [f"{field}={show(field, getattr(value, field), topology)}" for field in value.wire]
+        parts = [f"{field}={show(field, getattr(value, field), topology)}" for field in wire_of(type(value))]
         return f"{type(value).__name__}({', '.join(parts)})"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{show('', k, topology)}: {show(name, v, topology)}" for k, v in value.items()) + "}"

@@ -14,71 +14,58 @@ who hears of a smaller view takes the intersection, so views shrink along one ch
 at most one is ever complete. A view is complete when all its members have acknowledged the states of all.
 """
 
-from typing import ClassVar, Final, final
+from dataclasses import dataclass, field
+from typing import Final, final
 
 from amcast.core.capabilities import Detecting
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Multicast, Reply
 from amcast.core.topology import Mid, Topology
-from amcast.core.wire import AppMessage, Message
+from amcast.core.wire import AppMessage, Message, wired
 from amcast.protocols.allconcur.rounds import RoundClient, RoundServer
 from amcast.protocols.parts.failure_detectors import ALIVE, Alive, FailureDetector
 
+Pending = tuple[tuple[int, int, tuple[int, ...], AppMessage], ...]  # size, origin and clock of a RING, and its m
+
 
 @final
+@dataclass
 class Ring(Message):
     """m of `origin`, with the origin's clock; `size` is the number of members of the view."""
 
-    wire: ClassVar[dict[str, object]] = {"size": int, "origin": int, "clock": tuple[int, ...], "m": AppMessage}
-
-    def __init__(self, size: int, origin: int, clock: tuple[int, ...], m: AppMessage) -> None:
-        self.size = size
-        self.origin = origin
-        self.clock = clock
-        self.m = m
-
-    def about(self) -> tuple[Mid, ...]:
-        return (self.m.mid,)
+    size: int
+    origin: int
+    clock: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
+    m: AppMessage
 
 
 @final
+@dataclass
 class RingAck(Message):
-    wire: ClassVar[dict[str, object]] = {"size": int, "origin": int, "seq": int}
-
-    def __init__(self, size: int, origin: int, seq: int) -> None:
-        self.size = size
-        self.origin = origin
-        self.seq = seq
+    size: int
+    origin: int
+    seq: int
 
 
 @final
+@dataclass
 class State(Message):
     """What the sender has not delivered, for a view of these members."""
 
-    wire: ClassVar[dict[str, object]] = {
-        "members": tuple[int, ...],
-        "pending": tuple[tuple[int, int, tuple[int, ...], AppMessage], ...],
-    }
-
-    def __init__(
-        self, members: tuple[int, ...], pending: tuple[tuple[int, int, tuple[int, ...], AppMessage], ...]
-    ) -> None:
-        self.members = members
-        self.pending = pending
+    members: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
+    pending: Pending = field(metadata=wired(Pending))
 
     def about(self) -> tuple[Mid, ...]:
         return tuple([row[3].mid for row in self.pending])
 
 
 @final
+@dataclass
 class StateAck(Message):
     """The sender has the states of all these members."""
 
-    wire: ClassVar[dict[str, object]] = {"members": tuple[int, ...]}
-
-    def __init__(self, members: tuple[int, ...]) -> None:
-        self.members = members
+    members: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (Multicast, Reply, Ring, RingAck, State, StateAck, Alive)

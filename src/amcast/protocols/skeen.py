@@ -30,9 +30,6 @@ class Propose(Message):
         self.g = g
         self.lts = lts
 
-    def about(self) -> tuple[Mid, ...]:
-        return (self.mid,)
-
     def pack(self, w: BytesWriter) -> None:
         pack_mid(w, self.mid)
         pack_short(w, self.g)

@@ -16,8 +16,8 @@ was lost), and are passed on whatever round the relay is in. What AllConcur+ hol
 the next reliable round. A server that waits too long for votes stops, as does one that hears it was removed.
 """
 
-from dataclasses import replace
-from typing import ClassVar, Final, final
+from dataclasses import dataclass, replace
+from typing import Final, final
 
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
@@ -31,25 +31,16 @@ STUCK: Final = 20  # times the time-out of the failure detector: then a server t
 
 
 @final
+@dataclass
 class Vote(Message):
     """`voter` has these messages in round r, and no others; backward: on the transpose of G_R."""
 
-    wire: ClassVar[dict[str, object]] = {
-        "eon": int,
-        "e": int,
-        "r": int,
-        "voter": int,
-        "backward": bool,
-        "origins": bytes,
-    }
-
-    def __init__(self, eon: int, e: int, r: int, voter: int, backward: bool, origins: bytes) -> None:
-        self.eon = eon
-        self.e = e
-        self.r = r
-        self.voter = voter
-        self.backward = backward
-        self.origins = origins
+    eon: int
+    e: int
+    r: int
+    voter: int
+    backward: bool
+    origins: bytes
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (*PLUS_MESSAGES, Vote)

@@ -4,12 +4,13 @@ Members that may get company keep all messages. A server that wants to join firs
 when it has all, the member that it asks proposes it. Welcome to a new eon, it fetches what it still lacks, and begins.
 """
 
-from typing import ClassVar, Final, final
+from dataclasses import dataclass, field
+from typing import Final, final
 
 from amcast.core.capabilities import Dynamic
 from amcast.core.process import Effects, Params
 from amcast.core.topology import Topology, sender_of
-from amcast.core.wire import AppMessage, Message
+from amcast.core.wire import AppMessage, Message, wired
 from amcast.protocols.allconcur.overlay import OverlayServer, overlay_of
 from amcast.protocols.allconcur.rounds import Batch
 
@@ -17,48 +18,35 @@ CHUNK: Final = 64 * 1024  # bytes of messages in one answer
 
 
 @final
+@dataclass
 class Welcome(Message):
     """To a new member: the state in which the eon begins, who may never come back, how many messages came before."""
 
-    wire: ClassVar[dict[str, object]] = {
-        "eon": int,
-        "e": int,
-        "r": int,
-        "members": tuple[int, ...],
-        "gone": tuple[int, ...],
-        "past": int,
-    }
-
-    def __init__(self, eon: int, e: int, r: int, members: tuple[int, ...], gone: tuple[int, ...], past: int) -> None:
-        self.eon = eon
-        self.e = e
-        self.r = r
-        self.members = members
-        self.gone = gone
-        self.past = past
+    eon: int
+    e: int
+    r: int
+    members: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
+    gone: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
+    past: int
 
 
 @final
+@dataclass
 class Ask(Message):
     """Which messages come after the first ones, which I have? If I have all, I want to join."""
 
-    wire: ClassVar[dict[str, object]] = {"have": int, "join": bool}
-
-    def __init__(self, have: int, join: bool) -> None:
-        self.have = have
-        self.join = join
+    have: int
+    join: bool
 
 
 @final
+@dataclass
 class Past(Message):
     """Messages from a place on, of so many in all."""
 
-    wire: ClassVar[dict[str, object]] = {"first": int, "batch": tuple[AppMessage, ...], "all": int}
-
-    def __init__(self, first: int, batch: Batch, all: int) -> None:
-        self.first = first
-        self.batch = batch
-        self.all = all
+    first: int
+    batch: Batch = field(metadata=wired(Batch))
+    all: int
 
 
 class JoiningServer(OverlayServer, Dynamic):

@@ -1,6 +1,7 @@
 """What the servers of AllConcur+ say to each other, and what can be read from the messages of a round."""
 
-from typing import ClassVar, Final, final
+from dataclasses import dataclass
+from typing import Final, final
 
 from amcast.core.requests import Multicast, Reply
 from amcast.core.wire import Message
@@ -17,14 +18,12 @@ STARTED: Final = 2  # the highest round that the origin had begun
 
 
 @final
+@dataclass
 class Eon(Message):
     """In round r0 another membership was agreed upon: the eon must end with a reliable round."""
 
-    wire: ClassVar[dict[str, object]] = {"eon": int, "r0": int}
-
-    def __init__(self, eon: int, r0: int) -> None:
-        self.eon = eon
-        self.r0 = r0
+    eon: int
+    r0: int
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (

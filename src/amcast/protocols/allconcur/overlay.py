@@ -4,7 +4,8 @@ The reliable digraph G_R stays the same until an eon ends, but for members that 
 is one tree per source, built anew whenever somebody is removed. Only the successors of a server in G_R watch it.
 """
 
-from typing import ClassVar, Final, final
+from dataclasses import dataclass
+from typing import Final, final
 
 from amcast.core.capabilities import Detecting
 from amcast.core.process import Effects, Params
@@ -16,26 +17,22 @@ from amcast.protocols.parts.failure_detectors import ALIVE, FailureDetector
 
 
 @final
+@dataclass
 class Fail(Message):
     """`owner`, a successor of `target`, suspects it for the seq-th time."""
 
-    wire: ClassVar[dict[str, object]] = {"eon": int, "target": int, "owner": int, "seq": int}
-
-    def __init__(self, eon: int, target: int, owner: int, seq: int) -> None:
-        self.eon = eon
-        self.target = target
-        self.owner = owner
-        self.seq = seq
+    eon: int
+    target: int
+    owner: int
+    seq: int
 
 
 @final
+@dataclass
 class Removed(Message):
     """The group has gone on without the receiver."""
 
-    wire: ClassVar[dict[str, object]] = {"eon": int}
-
-    def __init__(self, eon: int) -> None:
-        self.eon = eon
+    eon: int
 
 
 @final

@@ -5,14 +5,15 @@ origin. Servers multicast themselves or take messages of clients; a client that 
 message of a client may be in two batches, and only its first copy is delivered.
 """
 
-from typing import ClassVar, Final, final
+from dataclasses import dataclass, field
+from typing import Final, final
 
 from amcast.core.capabilities import Rounds
 from amcast.core.order import BOTTOM
 from amcast.core.process import Effects, Params, Process, Supply
 from amcast.core.requests import Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of, seq_of
-from amcast.core.wire import AppMessage, Message
+from amcast.core.wire import AppMessage, Message, wired
 from amcast.protocols.parts.sessions import DeliveredMessages
 
 BATCH: Final = 4096  # messages in one batch at most
@@ -22,20 +23,20 @@ Batch = tuple[AppMessage, ...]
 Control = tuple[tuple[int, ...], ...]  # agreed upon with the batch: revocations, reconfigurations
 
 
+@dataclass
 class RoundMessage(Message):
     """What `origin` broadcasts in round r of epoch e."""
 
-    def __init__(self, eon: int, e: int, r: int, origin: int, batch: Batch, control: Control) -> None:
-        self.eon = eon
-        self.e = e
-        self.r = r
-        self.origin = origin
-        self.batch = batch
-        self.control = control
-        self.rows: list[tuple[AppMessage, int]] = []  # of servers' own messages, as they are delivered: made once
+    eon: int
+    e: int
+    r: int
+    origin: int
+    batch: Batch = field(metadata=wired(Batch))
+    control: Control = field(metadata=wired(Control))
+    rows: list[tuple[AppMessage, int]] = field(init=False, compare=False, repr=False, default_factory=list)
 
     def rows_of(self, servers: int) -> list[tuple[AppMessage, int]]:
-        """Nothing if a message of a client is among them."""
+        """Return the servers' own messages as they are delivered, made once; nothing if a client's is among them."""
         if not self.rows and False not in [sender_of(m.mid) < servers for m in self.batch]:
             self.rows = [(m, BOTTOM) for m in self.batch]
         return self.rows
@@ -44,28 +45,14 @@ class RoundMessage(Message):
         return tuple([m.mid for m in self.batch])
 
 
-FIELDS: Final[dict[str, object]] = {
-    "eon": int,
-    "e": int,
-    "r": int,
-    "origin": int,
-    "batch": tuple[AppMessage, ...],
-    "control": tuple[tuple[int, ...], ...],
-}
-
-
 @final
 class Unreliable(RoundMessage):
     """Passed on along a tree."""
-
-    wire: ClassVar[dict[str, object]] = FIELDS
 
 
 @final
 class Reliable(RoundMessage):
     """Passed on to all successors in the reliable digraph."""
-
-    wire: ClassVar[dict[str, object]] = FIELDS
 
 
 class RoundServer(Process, Rounds):

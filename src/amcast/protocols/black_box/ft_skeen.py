@@ -63,9 +63,6 @@ class LocalTimestamp(Message):
         self.b = b
         self.lts = lts
 
-    def about(self) -> tuple[Mid, ...]:
-        return (self.mid,)
-
     def pack(self, w: BytesWriter) -> None:
         pack_mid(w, self.mid)
         pack_short(w, self.g)

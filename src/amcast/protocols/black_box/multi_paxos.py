@@ -11,7 +11,8 @@ what they store to all processes, and who has heard a place from a quorum in one
 the log. A new leader knows from its log which messages have a place; a message that comes again gets no second one.
 """
 
-from typing import ClassVar, Final, final
+from dataclasses import dataclass
+from typing import Final, final
 
 from amcast.core.order import timestamp
 from amcast.core.process import Effects, Params
@@ -32,13 +33,11 @@ SEQUENCER: Final = 0  # the group that has the acceptors
 
 
 @final
+@dataclass
 class Progress(Background):
     """The sender, which is no acceptor, has learned the places before this one."""
 
-    wire: ClassVar[dict[str, object]] = {"learned": int}
-
-    def __init__(self, learned: int) -> None:
-        self.learned = learned
+    learned: int
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (Multicast, Reply, Hint, Progress, *LOG_MESSAGES)

@@ -16,6 +16,7 @@ Paper: the black-box consensus of Gotsman, Lefort, Chockler, "White-Box Atomic M
 Independent instances, as there, would let a later message of a sender survive without an earlier one.
 """
 
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, final
 
 from librt.strings import BytesWriter
@@ -26,7 +27,7 @@ from amcast.core.order import BOTTOM, leader_of
 from amcast.core.process import Effects, Params, Process
 from amcast.core.requests import NOBODY, NOTHING
 from amcast.core.topology import Mid, Topology
-from amcast.core.wire import AppMessage, Message, Reader, pack_app, pack_long, pack_mid, pack_short
+from amcast.core.wire import AppMessage, Message, Reader, pack_app, pack_long, pack_mid, pack_short, wired
 from amcast.protocols.parts.leader_candidate import (
     FOLLOWER,
     LEADER,
@@ -85,9 +86,6 @@ class Appended(Message):
         self.i = i
         self.mid = mid
 
-    def about(self) -> tuple[Mid, ...]:
-        return (self.mid,)
-
     def pack(self, w: BytesWriter) -> None:
         pack_long(w, self.b)
         pack_long(w, self.i)
@@ -128,40 +126,27 @@ class Announce(Message):
 
 
 @final
+@dataclass
 class Vote(Message):
     """To a candidate: the log from place `base` on, as it was in `cballot`."""
 
-    wire: ClassVar[dict[str, object]] = {
-        "b": int,
-        "cballot": int,
-        "base": int,
-        "entries": tuple[tuple[int, int, AppMessage], ...],
-    }
-
-    def __init__(self, b: int, cballot: int, base: int, entries: tuple[Entry, ...]) -> None:
-        self.b = b
-        self.cballot = cballot
-        self.base = base
-        self.entries = entries
+    b: int
+    cballot: int
+    base: int
+    entries: tuple[Entry, ...] = field(metadata=wired(tuple[Entry, ...]))
 
     def about(self) -> tuple[Mid, ...]:
         return about(self.entries)
 
 
 @final
+@dataclass
 class NewLog(Message):
     """The log with which ballot b begins."""
 
-    wire: ClassVar[dict[str, object]] = {
-        "b": int,
-        "base": int,
-        "entries": tuple[tuple[int, int, AppMessage], ...],
-    }
-
-    def __init__(self, b: int, base: int, entries: tuple[Entry, ...]) -> None:
-        self.b = b
-        self.base = base
-        self.entries = entries
+    b: int
+    base: int
+    entries: tuple[Entry, ...] = field(metadata=wired(tuple[Entry, ...]))
 
     def about(self) -> tuple[Mid, ...]:
         return about(self.entries)

@@ -8,6 +8,7 @@ Without `direct`, members announce to their own group only and pass on what they
 delay, and fewer messages.
 """
 
+from dataclasses import dataclass
 from typing import ClassVar, Final, final
 
 from librt.strings import BytesWriter
@@ -46,13 +47,11 @@ class Decided(Message):
 
 
 @final
+@dataclass
 class Learnt(Background):
     """The sender has learnt what is meant for it of the receiver's log, up to place i."""
 
-    wire: ClassVar[dict[str, object]] = {"i": int}
-
-    def __init__(self, i: int) -> None:
-        self.i = i
+    i: int
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (Decided, Learnt)

@@ -35,9 +35,6 @@ class BarrierRequest(Message):
         self.h = h
         self.mid = mid
 
-    def about(self) -> tuple[Mid, ...]:
-        return (self.mid,)
-
     def pack(self, w: BytesWriter) -> None:
         pack_long(w, self.ts)
         pack_short(w, self.h)

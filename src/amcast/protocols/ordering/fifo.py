@@ -15,7 +15,8 @@ of it is in the OK that was sent before). Θ is one per group, which the proofs 
 to a sender outside of their groups, so that it can go on.
 """
 
-from typing import ClassVar, Final, final
+from dataclasses import dataclass, field
+from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
@@ -24,20 +25,17 @@ from amcast.core.process import Effects, Params, Process
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Reply, Request
 from amcast.core.topology import Mid, Topology, sender_of
-from amcast.core.wire import AppMessage, Message
+from amcast.core.wire import AppMessage, Message, wired
 from amcast.protocols.allconcur.digraphs import mask
 from amcast.protocols.parts.failure_detectors import ALIVE, Alive, FailureDetector
 
 
+@dataclass
 class Numbered(Request):
     """m, its number at each destination group, and what causally precedes it (see causal.py)."""
 
-    wire: ClassVar[dict[str, object]] = {"m": AppMessage, "seqs": tuple[int, ...], "past": tuple[int, ...]}
-
-    def __init__(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...]) -> None:
-        super().__init__(m)
-        self.seqs = seqs
-        self.past = past
+    seqs: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
+    past: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
 
     def sound(self, groups: int) -> bool:
         past = self.past

@@ -4,7 +4,8 @@ Every member tells in its heartbeats what it has delivered. The leader of a grou
 members have delivered, and tells the groups that share messages with it as the floor rises.
 """
 
-from typing import ClassVar, Final, final
+from dataclasses import dataclass
+from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
@@ -17,14 +18,12 @@ ANNOUNCE_TICKS: Final = 16  # heartbeats after which floors are announced again
 
 
 @final
+@dataclass
 class Floor(Background):
     """Every member of group g has delivered what it has to deliver up to this timestamp."""
 
-    wire: ClassVar[dict[str, object]] = {"g": int, "gts": int}
-
-    def __init__(self, g: int, gts: int) -> None:
-        self.g = g
-        self.gts = gts
+    g: int
+    gts: int
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)

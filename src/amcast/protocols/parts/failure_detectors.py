@@ -7,7 +7,7 @@ the set of those that are trusted: some correct process of each group that has o
 as for P, or if the timeout for one correct process of each group never runs out.
 """
 
-from typing import ClassVar, Final, final
+from typing import Final, final
 
 from amcast.core.process import Params
 from amcast.core.wire import Background
@@ -19,8 +19,6 @@ CALM: Final = 20  # times the timeout, without suspicion, after which it is halv
 @final
 class Alive(Background):
     """A heartbeat that says nothing else."""
-
-    wire: ClassVar[dict[str, object]] = {}
 
 
 ALIVE: Final = Alive()

@@ -15,7 +15,8 @@ A member that restarts from its disk never leads on in its old ballot. One that 
 votes nor stands until a ballot begins that is higher than any it may have had a part in.
 """
 
-from typing import ClassVar, Final, Generic, TypeVar, final
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar, final
 
 from amcast.core.order import BOTTOM, ballot, leader_of, round_of
 from amcast.core.process import Process
@@ -34,45 +35,37 @@ AnyVote = TypeVar("AnyVote")
 
 
 @final
+@dataclass
 class NewLeader(Message):
     """To the whole group: the sender asks for votes in ballot b."""
 
-    wire: ClassVar[dict[str, object]] = {"b": int}
-
-    def __init__(self, b: int) -> None:
-        self.b = b
+    b: int
 
 
 @final
+@dataclass
 class NewStateAck(Message):
     """To the candidate of ballot b: the sender has entered it, and follows."""
 
-    wire: ClassVar[dict[str, object]] = {"b": int}
-
-    def __init__(self, b: int) -> None:
-        self.b = b
+    b: int
 
 
 @final
+@dataclass
 class Nack(Message):
     """The sender cannot follow in ballot b or below: whoever should lead must recover above it."""
 
-    wire: ClassVar[dict[str, object]] = {"b": int}
-
-    def __init__(self, b: int) -> None:
-        self.b = b
+    b: int
 
 
 @final
+@dataclass
 class Heartbeat(Background):
     """The sender joined `ballot` and works in `cballot`; `delivered` is the timestamp of its last delivery."""
 
-    wire: ClassVar[dict[str, object]] = {"ballot": int, "cballot": int, "delivered": int}
-
-    def __init__(self, ballot: int, cballot: int, delivered: int) -> None:
-        self.ballot = ballot
-        self.cballot = cballot
-        self.delivered = delivered
+    ballot: int
+    cballot: int
+    delivered: int
 
 
 class LeaderCandidate(Generic[AnyVote]):

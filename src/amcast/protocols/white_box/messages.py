@@ -1,5 +1,6 @@
 """The messages of White-Box atomic multicast: names and fields of the paper's Figure 4, and what recovery needs."""
 
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, final
 
 from librt.strings import BytesWriter
@@ -15,6 +16,7 @@ from amcast.core.wire import (
     pack_long,
     pack_mid,
     pack_short,
+    wired,
 )
 from amcast.protocols.parts.collection import Floor
 from amcast.protocols.parts.leader_candidate import Heartbeat, Nack, NewLeader, NewStateAck
@@ -32,9 +34,6 @@ class Accept(Message):
         self.g = g
         self.b = b
         self.lts = lts
-
-    def about(self) -> tuple[Mid, ...]:
-        return (self.m.mid,)
 
     def pack(self, w: BytesWriter) -> None:
         pack_app(w, self.m)
@@ -57,9 +56,6 @@ class AcceptAck(Message):
         self.mid = mid
         self.g = g
         self.bal = bal
-
-    def about(self) -> tuple[Mid, ...]:
-        return (self.mid,)
 
     def pack(self, w: BytesWriter) -> None:
         pack_mid(w, self.mid)
@@ -94,9 +90,6 @@ class Deliver(Message):
     def may_wait(self) -> bool:
         return True  # the client has its answer from the leader
 
-    def about(self) -> tuple[Mid, ...]:
-        return (self.m.mid,)
-
     def pack(self, w: BytesWriter) -> None:
         pack_app(w, self.m)
         pack_long(w, self.b)
@@ -109,36 +102,23 @@ class Deliver(Message):
 
 
 @final
+@dataclass
 class NewLeaderAck(Message):
-    wire: ClassVar[dict[str, object]] = {
-        "b": int,
-        "cballot": int,
-        "clock": int,
-        "state": tuple[tuple[AppMessage, int, int, int], ...],
-    }
-
-    def __init__(self, b: int, cballot: int, clock: int, state: StateRows) -> None:
-        self.b = b
-        self.cballot = cballot
-        self.clock = clock
-        self.state = state
+    b: int
+    cballot: int
+    clock: int
+    state: StateRows = field(metadata=wired(StateRows))
 
     def about(self) -> tuple[Mid, ...]:
         return tuple([m.mid for m, _, _, _ in self.state])
 
 
 @final
+@dataclass
 class NewState(Message):
-    wire: ClassVar[dict[str, object]] = {
-        "b": int,
-        "clock": int,
-        "state": tuple[tuple[AppMessage, int, int, int], ...],
-    }
-
-    def __init__(self, b: int, clock: int, state: StateRows) -> None:
-        self.b = b
-        self.clock = clock
-        self.state = state
+    b: int
+    clock: int
+    state: StateRows = field(metadata=wired(StateRows))
 
     def about(self) -> tuple[Mid, ...]:
         return tuple([m.mid for m, _, _, _ in self.state])

@@ -5,40 +5,33 @@ of a ballot, an accepted timestamp and a delivery are on disk before any replica
 leader is not, so it never goes on leading in the ballot in which it crashed.
 """
 
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, final
 
 from librt.strings import BytesWriter
 
 from amcast.core.requests import NOBODY, NOTHING
 from amcast.core.topology import MOST, Mid
-from amcast.core.wire import AppMessage, Codec, Message, Reader, pack_app, pack_long, pack_mid
+from amcast.core.wire import AppMessage, Codec, Message, Reader, pack_app, pack_long, pack_mid, wired
 from amcast.protocols.white_box.messages import StateRows
 
 
 @final
+@dataclass
 class Promised(Message):
     """l.40: joined this ballot."""
 
-    wire: ClassVar[dict[str, object]] = {"b": int}
-
-    def __init__(self, b: int) -> None:
-        self.b = b
+    b: int
 
 
 @final
+@dataclass
 class Adopted(Message):
     """l.55, l.60: entered this ballot with this state."""
 
-    wire: ClassVar[dict[str, object]] = {
-        "b": int,
-        "clock": int,
-        "state": tuple[tuple[AppMessage, int, int, int], ...],
-    }
-
-    def __init__(self, b: int, clock: int, state: StateRows) -> None:
-        self.b = b
-        self.clock = clock
-        self.state = state
+    b: int
+    clock: int
+    state: StateRows = field(metadata=wired(StateRows))
 
 
 @final
@@ -82,68 +75,45 @@ class Delivered(Message):
 
 
 @final
+@dataclass
 class Summary(Message):
     """The start of a snapshot: what is not said by the entries and sessions that follow."""
 
-    wire: ClassVar[dict[str, object]] = {
-        "ballot": int,
-        "cballot": int,
-        "clock": int,
-        "max_delivered_gts": int,
-        "floors": tuple[int, ...],
-        "shared_with": tuple[int, ...],
-    }
-
-    def __init__(
-        self,
-        ballot: int,
-        cballot: int,
-        clock: int,
-        max_delivered_gts: int,
-        floors: tuple[int, ...],
-        shared_with: tuple[int, ...],
-    ) -> None:
-        self.ballot = ballot
-        self.cballot = cballot
-        self.clock = clock
-        self.max_delivered_gts = max_delivered_gts
-        self.floors = floors
-        self.shared_with = shared_with
+    ballot: int
+    cballot: int
+    clock: int
+    max_delivered_gts: int
+    floors: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
+    shared_with: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
 
 
 @final
+@dataclass
 class Held(Message):
     """In a snapshot: an entry, and whether this replica has delivered it."""
 
-    wire: ClassVar[dict[str, object]] = {"m": AppMessage, "phase": int, "lts": int, "gts": int}
-
-    def __init__(self, m: AppMessage, phase: int, lts: int, gts: int) -> None:
-        self.m = m
-        self.phase = phase
-        self.lts = lts
-        self.gts = gts
+    m: AppMessage
+    phase: int
+    lts: int
+    gts: int
 
 
 @final
+@dataclass
 class Remembered(Message):
     """In a snapshot: what is delivered of one sender."""
 
-    wire: ClassVar[dict[str, object]] = {"sender": int, "done": int, "above": tuple[int, ...]}
-
-    def __init__(self, sender: int, done: int, above: tuple[int, ...]) -> None:
-        self.sender = sender
-        self.done = done
-        self.above = above
+    sender: int
+    done: int
+    above: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
 
 
 @final
+@dataclass
 class Rejoining(Message):
     """What comes before was another member's state: nothing to answer for until a ballot above `b` is entered."""
 
-    wire: ClassVar[dict[str, object]] = {"b": int}
-
-    def __init__(self, b: int) -> None:
-        self.b = b
+    b: int
 
 
 RECORDS: Final = Codec(
