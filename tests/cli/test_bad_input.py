@@ -50,7 +50,7 @@ MISTAKES = {
     "sim white_box --rate inf": "--rate inf: expected a number from 0.001 to 1000000000",
     "sim white_box --payload -1": "--payload",
     "sim white_box --skew -1ms": "time '-1ms'",
-    "sim white_box --trace everything": "--trace",
+    "sim white_box --trace everything": "--trace everything: expected one of deliveries, full",
     "sim white_box --nonsense": "--nonsense",
     "sim white_box --out FILE": "is a file",
     "sim white_box --out STRANGERS": "STRANGERS: is not empty",

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -120,7 +120,7 @@ def nobody_reads() -> int:
 
 def usage_error(error: typer.TyperException) -> int:
     """Say in one line, as our own errors do, what typer found wrong with the arguments."""
-    message = wrong_number(error) or error.format_message().strip()
+    message = wrong_value(error) or error.format_message().strip()
     if message:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "amcast"
@@ -128,14 +128,17 @@ def usage_error(error: typer.TyperException) -> int:
     return 2
 
 
-def wrong_number(error: typer.TyperException) -> str:
-    """Say what number an option expects, if that is what is wrong; typer would not say what was typed."""
+def wrong_value(error: typer.TyperException) -> str:
+    """Say what value an option expects, if that is what is wrong; typer would not say what was typed."""
     option = getattr(error, "param", None)
     cause: Any = error.__cause__
     kind = getattr(getattr(option, "type_descriptor", None), "annotation", None)
-    if option is None or kind not in (int, float) or not hasattr(cause, "errors"):
+    choices = get_args(kind)  # of a Literal, which typer makes of an Enum
+    if option is None or not (choices or kind in (int, float)) or not hasattr(cause, "errors"):
         return ""
     typed = cause.errors()[0]["input"]
+    if choices:
+        return f"{option.opts[0]} {typed}: expected one of {', '.join(map(str, choices))}"
     low, high = (None if limit is None else f"{limit:.10g}" for limit in (option.min, option.max))
     limits = f" from {low} to {high}" if low and high else f" of at least {low}" if low else ""
     return f"{option.opts[0]} {typed}: expected a {'whole ' if kind is int else ''}number{limits}"

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from amcast.cli.naming import Cluster, ReplicaId, cluster_at
+from amcast.cli.output import refuse_file
 from amcast.errors import UsageError
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -28,6 +29,7 @@ def node(
 
     if level not in LEVELS:
         raise UsageError(f"--level {level}: expected one of {', '.join(LEVELS)}")
+    refuse_file(trace)
     file = trace / f"{file_name(name)}.jsonl" if trace is not None else None
     config = cluster_at(cluster)
     run_node(config.path, name, application(config.app).machine, trace=file, level=level, new=new, rejoin=rejoin)

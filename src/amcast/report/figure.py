@@ -108,7 +108,7 @@ def read_figure(name: str) -> dict[str, Any]:
     """Read the file of a figure. Raises UsageError, with the closest name, if there is none."""
     known = figure_names()
     if name not in known:
-        raise UsageError(f"unknown figure {name!r}: {meant(name, known)} 'amcast reproduce --list' lists them")
+        raise UsageError(f"unknown figure {name!r}: {meant(name, known)} ('amcast reproduce --list' lists them)")
     file = resources.files("amcast.report.figures").joinpath(f"{name}.toml")
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
