@@ -14,8 +14,7 @@ JOBS   ?= auto
 BIN       := .venv/bin
 INSTALLED := .venv/installed
 PIP       := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
-# All tests of Spark run on one worker, on one session: the other one does the rest meanwhile.
-PYTEST    := $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
+PYTEST    := $(BIN)/python -m pytest -q -n $(JOBS)
 
 help:
 	@echo "make demo     a bank on a cluster of processes: kill a leader, check the books, verify on Spark"

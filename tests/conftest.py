@@ -5,12 +5,20 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.pace import allow
 from tests.tools import FULL, tool
 
 # Skips that are no gap: the other one of two tests ran.
 ONE_OF_TWO = ("compiled here",)
+
+
+class OneSparkSession(LoadScopeScheduling):
+    """Gives all tests of Spark to the first worker, on one session, and the others one by one to whoever is free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if nodeid.startswith("tests/spark/") else nodeid
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,6 +30,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "tool(name): needs a program that is no part of amcast")
     config.addinivalue_line("markers", "slow: takes long; runs only where everything runs (AMCAST_FULL=1)")
     os.environ.pop("COLUMNS", None)  # workers have it: what a command prints would depend on -n
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    return OneSparkSession(config, log)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

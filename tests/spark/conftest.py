@@ -17,13 +17,6 @@ SMALL = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `pytest -n 2 --dist loadgroup` all of them run in one process, on the one session."""
-    for item in items:
-        if "tests/spark/" in item.path.as_posix():
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
     with open_session("amcast tests", master="local[2,3]", settings=SMALL) as session:
