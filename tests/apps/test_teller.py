@@ -5,7 +5,7 @@ from typing import cast
 
 from amcast.apps.teller import Outcomes
 from amcast.errors import MulticastFailed, OutcomeUnknown
-from amcast.runtime.client import Answers, Client
+from amcast.runtime.client import Answers, Client, answered
 
 
 class Asked:
@@ -25,8 +25,8 @@ def test_every_way_to_end_is_counted() -> None:
         for dest in ((0,), (1,), (0, 1), (0,), (1,), (0,), (0,)):
             outcomes.submit(cast(Client, fake), dest, b"")
         one, two, late, unsent, refused, broken, cancelled = fake.futures
-        two.set_result(Answers("c7:0", {1: b""}))  # numbered by destination, not in the order of the calls
-        one.set_result(Answers("c7:1", {0: b""}))
+        two.set_result(answered("c7", 0, {1: b""}))  # numbered by destination, not in the order of the calls
+        one.set_result(answered("c7", 1, {0: b""}))
         late.set_exception(OutcomeUnknown("late", "c7:2"))
         unsent.set_exception(OutcomeUnknown("closed"))
         refused.set_exception(MulticastFailed("no"))

@@ -54,7 +54,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
 
     def write_and_load(text: str) -> ClusterConfig:
         (tmp_path / "cluster.toml").write_text(text)
-        return load_config(tmp_path / "cluster.toml", ("skeen", "white_box"))
+        return load_config(tmp_path / "cluster.toml", ("skeen", "white_box"), ("log", "kv"))
 
     return write_and_load
 
@@ -120,7 +120,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "slash in a name": ("amcast-7f3a91", "a/b", "name = 'a/b'"),
     "unknown protocol": ("white_box", "whitebox", "did you mean white_box?"),
     "strange protocol": ("white_box", "zzz", "expected one of skeen, white_box"),
-    "unknown app": ('"kv"', '"kw"', "app = 'kw': did you mean kv?"),
+    "unknown app": ('"kv"', '"kw"', "app = 'kw': there is no such application; did you mean kv?"),
     "not a flag": ("durable = true", "durable = 1", "durable = 1: expected true or false"),
     "not a text": ('app = "kv"', "app = 3", "app = 3: expected a text"),
     "too large": ("durable = true", "largest_message = 0", "expected a whole number from 1 to"),

@@ -46,11 +46,21 @@ T = TypeVar("T")
 class Answers(dict[G, bytes]):
     """What each group's application answered. `message` is the multicast's id, as deliveries and traces have it."""
 
-    __slots__ = ("message",)
+    __slots__ = ("number", "sender")
+    number: int
+    sender: str
 
-    def __init__(self, message: str, by_group: dict[G, bytes]) -> None:
-        super().__init__(by_group)
-        self.message = message
+    @property
+    def message(self) -> str:
+        return f"{self.sender}:{self.number}"
+
+
+def answered(sender: str, number: int, by_group: dict[G, bytes]) -> Answers[G]:
+    """Return the answers to a message. (A constructor of its own would take longer than all the rest.)"""
+    answers = Answers(by_group)
+    answers.sender = sender
+    answers.number = number
+    return answers
 
 
 class Client:
@@ -132,7 +142,8 @@ class Client:
         """Deliver the payload to these groups; return what the application of each group answers, by its name."""
         numbers = tuple(sorted({self._group(name) for name in dest}))
         answers = await self.submit(numbers, payload, deadline)
-        return Answers(answers.message, {self.config.topology.group_name(g): answers[g] for g in numbers})
+        by_name = {self.config.topology.group_name(g): answers[g] for g in numbers}
+        return answered(answers.sender, answers.number, by_name)
 
     def submit(
         self, dest: tuple[int, ...], payload: bytes, deadline: float | None = None
@@ -209,7 +220,7 @@ class Client:
             self._connection(pid).send(frame(frames.REQUESTS, batch))
         for done in completed:
             first = seq_of(done.mid)
-            answers = [Answers(f"{self.sender}:{first + i}", part) for i, part in enumerate(done.answers())]
+            answers = [answered(self.sender, first + i, part) for i, part in enumerate(done.answers())]
             futures = cast("list[asyncio.Future[object]]", done.waiting)
             for future, result in zip(futures, [answers] if done.whole else answers, strict=True):
                 if not future.done():

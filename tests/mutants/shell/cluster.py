@@ -78,7 +78,7 @@ TRIALS = [
     ),
     shell_mutant(
         "acknowledgements_under_the_ids_of_others", "amcast.runtime.client",
-        ('Answers(f"{self.sender}:{first + i}", part)', 'Answers(f"{self.sender}:{first}", part)'),
+        ("answered(self.sender, first + i, part)", "answered(self.sender, first, part)"),
         caught_by="tests/runtime/test_client_batches.py::test_each_message_has_its_place_its_answer_and_its_id",
     ),
 ]  # fmt: skip
