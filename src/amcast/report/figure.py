@@ -4,7 +4,8 @@
 
 - `[sweep.<name>]`: one or more sweeps, as in a file for `amcast sweep`, and `[scale.small.<name>]` and
   `[scale.paper.<name>]` with the values that depend on the scale; what stands in `[sweep]`, `[scale.small]` or
-  `[scale.paper]` itself holds for every sweep;
+  `[scale.paper]` itself holds for every sweep; unless it says otherwise, its one seed is 1, and it keeps traces
+  only where they are drawn;
 - or `digraphs`, numbers of servers: what is drawn are properties of their reliable digraphs, and nothing is simulated;
 - `[plot]` of one `kind`. "curves": `x` and `y` are columns of the runs, with a panel per value of `panel`, a line per
   value of `line`, and points in the order of `along`. "timeline": throughput and latency over time, in bins, at
@@ -33,6 +34,7 @@ from amcast.errors import UsageError, meant
 from amcast.spark.spec import Spec, spec_of
 
 SCALES: Final = ("small", "paper")
+OVER_TIME: Final = ("timeline", "rates")  # kinds of plots that are drawn from traces
 NEAR: Final = 0.1  # relatively: how far from what is expected a value may be
 KEYS: Final = ("title", "paper", "notes", "sweep", "scale", "digraphs", "plot", "claim")
 
@@ -123,7 +125,8 @@ def figure_of(document: Mapping[str, Any], name: str, scale: str) -> Figure:
     for key in document:
         if key not in KEYS:
             raise UsageError(f"{name}.toml: unknown key {key!r}; {meant(key, KEYS)}")
-    described, for_all = apart(document.get("sweep", {}))
+    described, said = apart(document.get("sweep", {}))
+    for_all = {"seeds": [1], "trace": "deliveries" if document["plot"]["kind"] in OVER_TIME else "none", **said}
     scaled, scaled_for_all = apart(document["scale"][scale] if described else {})
     for sweep in scaled:
         if sweep not in described:
