@@ -83,21 +83,6 @@ def run_node(
     serve(Node(loaded, name, protocol(loaded.protocol), app, path, log, new=new, rejoin=rejoin))
 
 
-def serve_kv(
-    cluster: str | Path,
-    name: str | None,
-    host: str,
-    port: int,
-    *,
-    two_rounds: bool = True,
-    ready: Callable[[str, int], None] = lambda host, port: None,
-) -> None:
-    """Serve the Redis protocol in front of a cluster that runs the key-value store, until SIGTERM or SIGINT."""
-    from amcast.apps.kv.gateway import run
-
-    run(connect(cluster, name), host, port, two_rounds=two_rounds, ready=ready)
-
-
 def load(cluster: str | Path) -> ClusterConfig:
     """Return what a cluster's file says; its protocol is one that there is."""
     return load_config(cluster, PROTOCOLS)

@@ -19,14 +19,15 @@ def kv(
 ) -> None:
     """Serve a cluster's key-value store to any Redis client, until SIGTERM or Ctrl-C."""
     from amcast.apps import KV_STORE, application
-    from amcast.service import serve_kv
+    from amcast.apps.kv.gateway import run
+    from amcast.service import connect
 
     config = cluster_at(cluster)
     if application(config.app) is not KV_STORE:
         raise UsageError(
             f"{config.path}: its nodes run {config.app!r}, expected 'kv'; make one with 'amcast cluster init'"
         )
-    serve_kv(config.path, client, host, port, two_rounds=not one_round, ready=announce)
+    run(connect(config.path, client), host, port, two_rounds=not one_round, ready=announce)
 
 
 def announce(host: str, port: int) -> None:
