@@ -84,7 +84,7 @@ MISTAKES = {
     "init NEW --protocol skeen --replicas 1": "add --memory-only",
     "init NEW --protocol fastcast": "add --memory-only",
     "init NEW --protocol multi_paxos --memory-only": "use --groups 1",
-    "init NEW --app kw": "--app",
+    "init NEW --app kw": "unknown application 'kw': did you mean kv?",
     "init NEW --base-port 0": "--base-port",
     "init NEW --base-port 65535": "too many from 65535",
     "up": "Missing argument 'CLUSTER'",

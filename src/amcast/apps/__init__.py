@@ -7,6 +7,7 @@ from typing import Final
 
 from amcast.core.application import Application, StateMachine
 from amcast.core.plugins import Table
+from amcast.errors import meant
 
 
 def kv(group: int, groups: int) -> StateMachine:
@@ -38,5 +39,5 @@ def application(name: str) -> Application:
     """Return the application with this name."""
     found = APPLICATIONS.get(name)
     if found is None:
-        raise APPLICATIONS.unknown(name, f"expected one of {', '.join(APPLICATIONS)}")
+        raise APPLICATIONS.unknown(name, meant(name, APPLICATIONS))
     return found

@@ -12,6 +12,7 @@ from typing import final
 
 from mypy_extensions import mypyc_attr
 
+from amcast.core.notes import Note
 from amcast.core.order import BOTTOM
 from amcast.core.topology import Mid, Topology
 from amcast.core.wire import AppMessage, Message
@@ -61,7 +62,7 @@ class Effects:
         self.deliveries: list[tuple[AppMessage, int]] = []  # with the final timestamp, or BOTTOM
         self.completed: list[Mid] = []  # at a client: this multicast is known to be delivered
         self.refused: list[Mid] = []  # this multicast will never be delivered
-        self.notes: list[tuple[str, str]] = []  # facts for the trace: kind, detail as JSON
+        self.notes: list[Note] = []  # facts for the trace
         self.halted = False  # this process must stop for good: the others went on without it
 
     def clear(self) -> None:
@@ -194,5 +195,5 @@ class Process:
     def deliver(self, m: AppMessage, ts: int = BOTTOM) -> None:
         self.out.deliveries.append((m, ts))
 
-    def note(self, kind: str, detail: str = "") -> None:
-        self.out.notes.append((kind, detail))
+    def note(self, note: Note) -> None:
+        self.out.notes.append(note)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from amcast.core.capabilities import Detecting, Durable, Dynamic, Electing, Observed, Reconfigurable
+from amcast.core.notes import GroupsChange, Leads, Note
 from amcast.core.process import Effects, Params, Process
 from amcast.core.protocol import Protocol
 from amcast.core.requests import NOBODY
@@ -47,11 +48,6 @@ class Setting:
         """True if only processes that crashed are suspected."""
         return self.protocol.detector != "◇P"
 
-    @property
-    def groups_leave(self) -> bool:
-        """True if groups leave others, after which what they send to those is refused."""
-        return any(wish != "members" for _, wish, _ in self.scope.reconfigurations)
-
     def works(self, pid: int) -> tuple[tuple[int, ...], ...]:
         """Return the destinations of what this process multicasts."""
         name = self.topology.names[pid]
@@ -75,7 +71,7 @@ class Step:
 
     sends: Sends = field(default_factory=list)
     rows: list[LogEntry] = field(default_factory=list)
-    notes: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
 
 class Actor:
@@ -264,11 +260,11 @@ class Actor:
                     step.sends.append((dest, msg))
         self.due += [(name, self.now + earliest, self.now + latest) for name, earliest, latest in out.timers]
         step.notes += out.notes
-        for kind, detail in out.notes:
-            if kind == "leader":
-                self.write(step, (kind, NOBODY, detail))
-            elif kind == "reconfigure" and self.setting.groups_leave:  # by which refusals are judged
-                self.log.append((kind, NOBODY, detail))
+        for note in out.notes:
+            if isinstance(note, Leads):
+                self.write(step, (note.kind, NOBODY, note.detail()))
+            elif isinstance(note, GroupsChange):  # by which refusals are judged
+                self.log.append((note.kind, NOBODY, note.detail()))
         for m in out.optimistic:
             self.write(step, ("optdeliver", m.mid, None))
         for m, ts in out.deliveries:

@@ -2,6 +2,7 @@
 
 from collections import deque
 
+from amcast.core.notes import Leads
 from amcast.core.order import BOTTOM
 from amcast.core.topology import Mid
 from amcast.core.trace import Recorder
@@ -54,9 +55,9 @@ class RealRun:
             return
         for entry in step.rows:
             record_entry(self.tracer, self.now, pid, entry)
-        for kind, detail in step.notes:
-            if kind != "leader":
-                self.tracer.record(self.now, pid, kind, detail=detail or None)
+        for note in step.notes:
+            if not isinstance(note, Leads):
+                self.tracer.record(self.now, pid, note.kind, detail=note.detail())
         if self.full:
             for dest, msg in step.sends:
                 if dest != pid:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from amcast.core.capabilities import Detecting
+from amcast.core.notes import MembersChange
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Multicast, Reply
@@ -184,7 +185,7 @@ class Lcr(RoundServer, Detecting):
     def change_view(self, members: list[int]) -> None:
         """Stop the ring, and tell all of the new view what is not delivered."""
         self.target = tuple(members)
-        self.note("reconfigure", f'{{"members": {len(members)}}}')
+        self.note(MembersChange(len(members)))
         for p in self.members:
             self.detector.suspected[p] = p not in self.target
         self.states = {}

@@ -10,6 +10,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
 
 from amcast.core.capabilities import Durable
+from amcast.core.notes import Note
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
 from amcast.core.requests import ANSWERS, Reply, Request, codec_of
@@ -41,7 +42,7 @@ class Tick:
         self.timers: list[tuple[str, int, int]] = []
         self.optimistic: list[AppMessage] = []
         self.deliveries: list[tuple[AppMessage, int]] = []
-        self.notes: list[tuple[str, str]] = []
+        self.notes: list[Note] = []
         self.halted = False  # nothing else may be done but to send what is here
 
 

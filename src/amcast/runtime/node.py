@@ -28,6 +28,7 @@ import msgspec
 
 from amcast.core.application import Archiving, Speculator, StateMachine, delivery
 from amcast.core.capabilities import Durable, Dynamic, Electing
+from amcast.core.notes import Leads, Note, RoundBegins
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Request
 from amcast.core.wire import AppMessage, joined
@@ -417,8 +418,8 @@ class Node:
                 self._holding = self._loop.call_later(HOLD, self._stop_holding)
             for name, earliest, latest in tick.timers:
                 self._loop.call_later(random.uniform(earliest, latest) / 1e9, self._on_timer, name)
-            for kind, detail in tick.notes:
-                self._note(kind, detail)
+            for note in tick.notes:
+                self._write_down(note)
             if tick.optimistic:  # before deliveries: a guess that comes with its delivery must not follow it
                 self._guess(tick.optimistic)
             if tick.deliveries:
@@ -485,13 +486,13 @@ class Node:
         if self._trace is not None and deliveries:
             self._trace.deliver([(one, ts, index) for m, ts in deliveries for index, one in enumerate(m.messages())])
 
-    def _note(self, kind: str, detail: str) -> None:
-        facts = msgspec.json.decode(detail or "{}", type=dict[str, object])
-        (self.log.debug if kind == "round" else self.log.info)(kind, **facts)
-        if kind == "leader":
+    def _write_down(self, note: Note) -> None:
+        say = self.log.debug if isinstance(note, RoundBegins) else self.log.info  # there are many rounds
+        say(note.kind, **note.facts())
+        if isinstance(note, Leads):
             self.metrics.elections += 1
         if self._trace is not None:
-            self._trace.row(kind, detail=detail or None)
+            self._trace.row(note.kind, detail=note.detail())
             self._trace.flush()
 
     # What people and machines look at

@@ -382,8 +382,8 @@ class World:
             out.timers.clear()
         if out.notes:
             if self.tracer is not None:
-                for kind, detail in out.notes:
-                    self.tracer.record(self.now, pid, kind, detail=detail or None)
+                for note in out.notes:
+                    self.tracer.record(self.now, pid, note.kind, detail=note.detail())
             out.notes.clear()
         if out.optimistic:
             if self.tracer is not None:

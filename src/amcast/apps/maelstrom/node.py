@@ -219,8 +219,8 @@ class MaelstromNode:
         self._set_timers(now, False, tick.timers)
         for pid, batch in tick.batches:
             again |= self._send(now, group, pid, MEMBER, batch)
-        for kind, detail in tick.notes:
-            self._log(f"{kind} {detail}".rstrip())
+        for note in tick.notes:
+            self._log(f"{note.kind} {note.detail() or ''}".rstrip())
         for m, ts in tick.deliveries:
             self._deliver(group, m, ts)
         for client, batch in group.replica.encode_answers(tick.answers, {}):

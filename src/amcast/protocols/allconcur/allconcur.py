@@ -19,6 +19,7 @@ the next reliable round. A server that waits too long for votes stops, as does o
 from dataclasses import dataclass, replace
 from typing import Final, final
 
+from amcast.core.notes import Stops
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
 from amcast.core.topology import Topology
@@ -125,7 +126,7 @@ class AllConcurPlusEA(AllConcurPlus):
 
     def on_timer(self, name: str) -> None:
         if self.frozen and self.now - self.frozen_since > STUCK * self.params.suspect_after:
-            self.note("suspect", '{"stuck": true}')
+            self.note(Stops("stuck"))
             self.out.halted = True
             return
         super().on_timer(name)

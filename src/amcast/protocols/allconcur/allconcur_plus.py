@@ -22,6 +22,7 @@ transitional one, forced by a marker that spreads like a notification; then all 
 from dataclasses import replace
 from typing import Final, final
 
+from amcast.core.notes import MembersChange, RoundBegins, Stops, Suspicion
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Multicast
@@ -110,7 +111,7 @@ class AllConcurPlus(JoiningServer):
         elif isinstance(msg, Past):
             self.on_past(msg)
         elif isinstance(msg, Removed) and msg.eon >= self.eon and self.eon > 0:
-            self.note("suspect", '{"removed": true}')
+            self.note(Stops("removed"))
             self.out.halted = True
 
     def kick(self) -> None:
@@ -259,7 +260,7 @@ class AllConcurPlus(JoiningServer):
     # Algorithm 4
 
     def on_suspicion(self, p: int) -> None:
-        self.note("suspect", f'{{"process": "{self.topology.name(p)}"}}')
+        self.note(Suspicion(self.topology.name(p), True))
         if self.revocations.pop(p, None) is not None:
             return  # the notification is still good
         self.own_seq += 1
@@ -268,7 +269,7 @@ class AllConcurPlus(JoiningServer):
         self.on_fail(self.pid, Fail(self.eon, p, self.pid, self.own_seq))
 
     def on_trust(self, p: int) -> None:
-        self.note("trust", f'{{"process": "{self.topology.name(p)}"}}')
+        self.note(Suspicion(self.topology.name(p), False))
         if (p, self.pid) in self.seqs:
             self.revocations[p] = self.suspicions[p]
 
@@ -485,7 +486,7 @@ class AllConcurPlus(JoiningServer):
         self.stash.clear()
         self.clear_round()
         self.begin_eon(members)
-        self.note("reconfigure", f'{{"eon": {eon}, "members": {len(members)}}}')
+        self.note(MembersChange(len(members), eon))
         early = self.early
         self.early = []
         for p in self.predecessors:
@@ -508,9 +509,7 @@ class AllConcurPlus(JoiningServer):
     # For drivers
 
     def note_state(self, transition: str) -> None:
-        kind = "reliable" if self.reliable else "unreliable"
-        detail = f'{{"epoch": {self.e}, "round": {self.r}, "type": "{kind}", "transition": "{transition}"}}'
-        self.note("round", detail)
+        self.note(RoundBegins(self.e, self.r, self.reliable, transition))
 
     def idle(self) -> bool:
         if self.queue or self.wanted or self.notices or self.marker or self.revocations:

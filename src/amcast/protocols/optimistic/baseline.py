@@ -26,6 +26,7 @@ from heapq import heappop, heappush
 from typing import Final, final
 
 from amcast.core.capabilities import Reconfigurable
+from amcast.core.notes import GroupsChange
 from amcast.core.order import BOTTOM, time_of, timestamp
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
@@ -462,7 +463,7 @@ class Baseline(LogOwner, Reconfigurable):
             members = [(facts[i], facts[i + 1]) for i in range(2, len(facts), 2) if facts[i] != g]
             self.senders.is_told(h, [*members, (g, ts)])
             self.request_for_history(h, g, facts[1])
-        self.note("reconfigure", f'{{"joined": ["g{g}", "g{h}"], "time": {time_of(ts)}}}')
+        self.note(GroupsChange(True, g, h, time_of(ts)))
         self.unblock()
 
     def request_for_history(self, h: int, g: int, asked: int) -> None:
@@ -476,7 +477,7 @@ class Baseline(LogOwner, Reconfigurable):
     def on_leave(self, g: int, h: int, ts: int) -> None:
         self.senders.leaves(h, g, ts)
         self.required = self.senders.required(self.g0)
-        self.note("reconfigure", f'{{"left": ["g{g}", "g{h}"], "time": {time_of(ts)}}}')
+        self.note(GroupsChange(False, g, h, time_of(ts)))
 
     def on_refused(self, x: int, m: AppMessage, key: int) -> None:
         self.open.pop(m.mid, None)

@@ -21,6 +21,7 @@ from typing import Final, final
 from mypy_extensions import mypyc_attr
 
 from amcast.core.capabilities import Detecting
+from amcast.core.notes import Suspicion
 from amcast.core.process import Effects, Params, Process
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Reply, Request
@@ -121,7 +122,7 @@ class Fifo(Process, Detecting):
             return
         silent = self.detector.newly_suspected(self.now)
         for p in silent:
-            self.note("suspect", f'{{"process": "{self.topology.name(p)}"}}')
+            self.note(Suspicion(self.topology.name(p), True))
             self.theta &= ~(1 << p)
         if silent:
             self.theta_changed()
@@ -199,7 +200,7 @@ class Fifo(Process, Detecting):
                 self.f_deliver_next(sender_of(msg.m.mid))
         elif isinstance(msg, Alive):
             if self.detector.heard(sender, self.now):
-                self.note("trust", f'{{"process": "{self.topology.name(sender)}"}}')
+                self.note(Suspicion(self.topology.name(sender), False))
                 self.theta |= 1 << sender
         elif isinstance(msg, Reply):
             if self.remote:

@@ -18,6 +18,7 @@ votes nor stands until a ballot begins that is higher than any it may have had a
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, final
 
+from amcast.core.notes import Leads, Suspicion
 from amcast.core.order import BOTTOM, ballot, leader_of, round_of
 from amcast.core.process import Process
 from amcast.core.wire import Background, Message
@@ -234,7 +235,7 @@ class LeaderCandidate(Generic[AnyVote]):
         else:
             process.send(self.others, Heartbeat(self.ballot, self.cballot, delivered))
         for rank in self.detector.newly_suspected(process.now):
-            process.note("suspect", f'{{"process": "{process.topology.name(self.members[rank])}"}}')
+            process.note(Suspicion(process.topology.name(self.members[rank]), True))
         self.stand_if_nominated()
 
     def is_behind(self, sender: int, msg: Heartbeat, lags: bool = False) -> bool:
@@ -245,7 +246,7 @@ class LeaderCandidate(Generic[AnyVote]):
         process = self.process
         rank = self.members.index(sender)
         if self.detector.heard(rank, process.now):
-            process.note("trust", f'{{"process": "{process.topology.name(sender)}"}}')
+            process.note(Suspicion(process.topology.name(sender), False))
         self.seen_ballot = max(self.seen_ballot, msg.ballot)
         if self.status != LEADER:
             return False
@@ -263,7 +264,7 @@ class LeaderCandidate(Generic[AnyVote]):
         return self.behind[rank] == 0
 
     def note_leader(self) -> None:
-        self.process.note("leader", f'{{"ballot": [{round_of(self.cballot)}, {self.rank}]}}')
+        self.process.note(Leads(self.cballot, self.rank))
 
     def condition(self) -> dict[str, object]:
         return {
