@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from amcast.cli import run
+from amcast.report.plots import recoveries
 from tests.spark.page_cells import check_page
 
 SPEC = """
@@ -155,6 +156,11 @@ def test_what_a_trace_says_is_text_and_not_markup(spark: SparkSession, tmp_path:
     assert run(["report", str(tmp_path / "log.jsonl")]) == 0
     text = (tmp_path / "log-report.html").read_text()
     assert "<script" not in text and "$x_1$" in Page(text).text
+
+
+def test_a_name_with_a_backslash_is_drawn_as_it_is() -> None:
+    picture = recoveries({r"run\1": [1.0, 2.0]})
+    assert r'aria-label="run\1: 2 crashes, 1 to 2 ms."' in picture.svg
 
 
 def test_a_report_replaces_nothing_but_a_report(

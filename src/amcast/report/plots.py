@@ -258,9 +258,9 @@ def _for_page(svg: str, alt: str, placeholders: Mapping[str, str]) -> str:
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
     for variable, placeholder in placeholders.items():
         svg = svg.replace(placeholder, f"var(--{variable})")
-    box = re.search(r'viewBox="([^"]+)"', svg)
-    assert box is not None
-    return re.sub(r"<svg [^>]*>", f'<svg viewBox="{box[1]}" role="img" aria-label="{escape(alt)}">', svg, count=1)
+    opening = re.compile(r'<svg [^>]*(viewBox="[^"]+")[^>]*>')
+    # A function, for a name from a trace may hold a backslash, which would mean something in a template.
+    return opening.sub(lambda found: f'<svg {found[1]} role="img" aria-label="{escape(alt)}">', svg, count=1)
 
 
 def _label(axes: "Axes", colour: Mapping[str, str], x: str, y: str) -> None:

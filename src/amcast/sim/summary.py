@@ -11,7 +11,7 @@ in that group. What the old leader had delivered itself and its followers delive
 from array import array
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 from math import ceil
 from typing import Final
@@ -277,15 +277,13 @@ class SummaryRecorder(Recorder):
             self._delivered_messages += bool(message.last_delivery)
 
 
+@dataclass(slots=True)
 class _InFlight:
     """A message that some process which is up has still to deliver."""
 
-    __slots__ = ("last_delivery", "missing", "multicast_at")
-
-    def __init__(self, multicast_at: int, missing: dict[str, set[str]]) -> None:
-        self.multicast_at = multicast_at
-        self.missing = missing  # by destination group, as far as it is not through
-        self.last_delivery: dict[str, int] = {}  # by group
+    multicast_at: int
+    missing: dict[str, set[str]]  # by destination group, as far as it is not through
+    last_delivery: dict[str, int] = field(default_factory=dict)  # by group
 
 
 def _middle_of_bucket(value: int) -> int:
