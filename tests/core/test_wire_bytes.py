@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from librt.strings import BytesWriter
 
-from amcast.core.requests import ANSWERS, REQUESTS, codec_of
+from amcast.core.requests import ANSWERS, REQUESTS, replica_codec
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage, Codec, Message, wire_of
 from amcast.protocols import PROTOCOLS
@@ -43,10 +43,10 @@ def made(cls: type[Message]) -> Message:
 
 def codecs() -> Iterator[tuple[str, tuple[type[Message], ...], Codec]]:
     for name, table in PROTOCOLS.items():
-        yield name, table.messages, Codec(table.messages, table.packed, GROUPS)
-        yield f"{name} requests", table.requests, codec_of(table.requests, GROUPS)
-    yield "requests", REQUESTS, codec_of(REQUESTS, GROUPS)
-    yield "answers", ANSWERS, codec_of(ANSWERS, GROUPS)
+        yield name, table.messages, replica_codec(table.messages, GROUPS)
+        yield f"{name} requests", table.requests, Codec(table.requests, GROUPS)
+    yield "requests", REQUESTS, Codec(REQUESTS, GROUPS)
+    yield "answers", ANSWERS, Codec(ANSWERS, GROUPS)
     kinds = (records.Promised, records.Adopted, records.Accepted, records.Delivered, records.Summary, records.Held,
              records.Remembered, records.Rejoining)  # fmt: skip
     yield "white_box records", kinds, records.RECORDS

@@ -1,11 +1,12 @@
 """The small parts of Baseline and Optimistic, one at a time."""
 
 from amcast.core.order import BOTTOM
+from amcast.core.requests import replica_codec
 from amcast.core.topology import message_id
-from amcast.core.wire import AppMessage, Codec, joined
+from amcast.core.wire import AppMessage, joined
 from amcast.protocols.black_box.replicated_log import Announce
 from amcast.protocols.optimistic.log_learners import PartialLearner
-from amcast.protocols.optimistic.messages import MESSAGES, PACKED, facts_of, unwrap, wrap
+from amcast.protocols.optimistic.messages import MESSAGES, facts_of, unwrap, wrap
 from amcast.protocols.optimistic.reliable_multicast import Copy, FifoReceiver, FifoSender
 from amcast.protocols.optimistic.senders_to import SendersTo
 from amcast.protocols.optimistic.wait_window import LAST, WaitWindow
@@ -13,7 +14,7 @@ from amcast.protocols.optimistic.wait_window import LAST, WaitWindow
 
 def test_a_run_of_messages_survives_its_place_in_a_log() -> None:
     run = AppMessage(message_id(7, 3), (0, 2), joined([b"one", b"", b"three"]), 2, count=3)
-    codec = Codec(MESSAGES, PACKED, 3)
+    codec = replica_codec(MESSAGES, 3)
     announced = Announce(5, 9, ((0, 77, wrap(run, (11, 12))),))
     again = codec.decode(codec.encode(announced))
     assert isinstance(again, Announce) and again == announced

@@ -10,7 +10,7 @@ from librt.strings import BytesWriter
 from nodes import SESSION, Raw, cluster, connected, greeting, multicast_works, running
 from tests.pace import allow
 
-from amcast.core.requests import NOTHING, REQUESTS, Multicast
+from amcast.core.requests import REQUESTS, Multicast
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage, Codec
 from amcast.errors import AmcastError, MulticastFailed
@@ -56,7 +56,7 @@ numbers = iter(range(10**6))
 def multicast(role: str, dest: tuple[int, ...], size: int = 1) -> bytes:
     w = BytesWriter()
     m = AppMessage(message_id(session_of(f"client/{role}", SESSION), next(numbers)), dest, bytes(size))
-    Codec(REQUESTS, (Multicast(NOTHING),), 2).write(w, Multicast(m))
+    Codec(REQUESTS, 2).write(w, Multicast(m))
     return frame(frames.REQUESTS, w.getvalue())
 
 

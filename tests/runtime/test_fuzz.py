@@ -15,7 +15,7 @@ from librt.strings import BytesWriter
 from tests.tools import examples
 
 from amcast.core.process import Params
-from amcast.core.requests import ANSWERS, REQUESTS, Hint, Multicast, Reply, codec_of
+from amcast.core.requests import ANSWERS, REQUESTS, Hint, Multicast, Reply, replica_codec
 from amcast.core.topology import Topology, message_id
 from amcast.core.wire import AppMessage, Codec, Message, joined, pack_blob
 from amcast.errors import StorageCorrupt, UsageError, WireError
@@ -84,9 +84,9 @@ def changed(good: bytes) -> st.SearchStrategy[bytes]:
     return st.one_of(st.builds(edit, edits, st.integers(0, len(good) + 9)), st.binary(max_size=60))
 
 
-WHITE_BOX, SKEEN = (Codec(PROTOCOLS[name].messages, PROTOCOLS[name].packed, GROUPS) for name in ("white_box", "skeen"))
-REQUESTED = codec_of(REQUESTS, GROUPS)
-ANSWERED = codec_of(ANSWERS, GROUPS)
+WHITE_BOX, SKEEN = (replica_codec(PROTOCOLS[name].messages, GROUPS) for name in ("white_box", "skeen"))
+REQUESTED = Codec(REQUESTS, GROUPS)
+ANSWERED = Codec(ANSWERS, GROUPS)
 CODECS = {
     "white_box": (WHITE_BOX, MESSAGES),
     "skeen": (SKEEN, [Multicast(APP)]),
@@ -156,12 +156,12 @@ def test_requests_of_a_client(data: bytes) -> None:
     assert all(len(m.payload) <= 100 for msg in wanted if msg.m.count > 1 for m in msg.m.messages())
 
 
-NUMBERED = batch(codec_of(ASKED, GROUPS), [Cast(APP, (1, 2), (0, 7, 1)), Again(RUN, (2, 3), ())])
+NUMBERED = batch(Codec(ASKED, GROUPS), [Cast(APP, (1, 2), (0, 7, 1)), Again(RUN, (2, 3), ())])
 
 
 @settings(max_examples=examples(300), deadline=None)
-@example(batch(codec_of(ASKED, GROUPS), [Cast(APP, (1,), ()), Cast(APP, (1, 0), ()), Cast(APP, (1, 1), (0, 7))]))
-@example(batch(codec_of(ASKED, GROUPS), [Cast(APP, (1, 1), (GROUPS, 7, 1))]))
+@example(batch(Codec(ASKED, GROUPS), [Cast(APP, (1,), ()), Cast(APP, (1, 0), ()), Cast(APP, (1, 1), (0, 7))]))
+@example(batch(Codec(ASKED, GROUPS), [Cast(APP, (1, 1), (GROUPS, 7, 1))]))
 @example(NUMBERED)
 @given(changed(NUMBERED))
 def test_requests_of_a_causal_client(data: bytes) -> None:

@@ -11,7 +11,7 @@ from librt.strings import BytesWriter
 from nodes import SECONDS, SESSION, Raw, cluster, connected, greeting, logged, multicast_works, running, until
 from tests.pace import allow
 
-from amcast.core.requests import NOTHING, REQUESTS, Multicast
+from amcast.core.requests import REQUESTS, Multicast
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage, Codec
 from amcast.errors import LostMessages
@@ -34,7 +34,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def requests(*messages: AppMessage) -> bytes:
     w = BytesWriter()
-    codec = Codec(REQUESTS, (Multicast(NOTHING),), 1)
+    codec = Codec(REQUESTS, 1)
     for m in messages:
         codec.write(w, Multicast(m))
     return w.getvalue()

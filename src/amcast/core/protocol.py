@@ -40,7 +40,6 @@ class Protocol:
     orders: tuple[Order, ...] = ("total",)  # what it promises of the order of deliveries
     tolerates: str = ""  # for people, as is …
     latency: str = ""  # … this one, in message delays
-    packed: tuple[Message, ...] = ()  # one message of each class that packs itself
     requests: tuple[type[Message], ...] = REQUESTS  # what a replica takes from a client of a cluster
     single_replica: bool = False  # groups are single reliable processes
     single_group: bool = False  # atomic broadcast: there is one group

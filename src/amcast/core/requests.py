@@ -77,9 +77,8 @@ NOTHING: Final = AppMessage(NOBODY, (0,), b"")
 
 REQUESTS: Final[tuple[type[Message], ...]] = (Multicast,)  # what a replica takes from a client
 ANSWERS: Final[tuple[type[Message], ...]] = (Reply, Hint)  # what a client takes from a replica
-PACKED: Final[tuple[Message, ...]] = (Multicast(NOTHING), Reply(NOBODY, 0, 0), Hint(NOBODY, 0, 0))
 
 
-def codec_of(messages: tuple[type[Message], ...], groups: int) -> Codec:
-    """Between clients and replicas."""
-    return Codec(messages, tuple([msg for msg in PACKED if type(msg) in messages]), groups)
+def replica_codec(messages: tuple[type[Message], ...], groups: int) -> Codec:
+    """Return the codec between replicas, where answers are rare and travel as msgpack."""
+    return Codec(messages, groups, ANSWERS)

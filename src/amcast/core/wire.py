@@ -328,14 +328,17 @@ def _from_builtin(kind: type, value: object) -> object:
 
 @final
 class Codec:
-    """Messages of one protocol to bytes and back. `packed` has one message of each class that packs itself."""
+    """Messages of one protocol to bytes and back. Classes with a `pack` use it in batches, but for those in `plain`."""
 
-    def __init__(self, messages: tuple[type[Message], ...], packed: tuple[Message, ...] = (), groups: int = 0) -> None:
+    def __init__(
+        self, messages: tuple[type[Message], ...], groups: int = 0, plain: tuple[type[Message], ...] = ()
+    ) -> None:
         self._messages = messages
         self._groups = groups
-        self._packed: list[Message | None] = [None] * len(messages)
-        for prototype in packed:
-            self._packed[messages.index(type(prototype))] = prototype
+        self._packed: list[Message | None] = [None] * len(messages)  # one of each class that packs itself
+        for tag, cls in enumerate(messages):
+            if getattr(cls, "pack", None) is not getattr(Message, "pack", None) and cls not in plain:
+                self._packed[tag] = cls.__new__(cls)  # only its `unpack` is called
         self._tags: dict[type[Message], int] = {cls: tag for tag, cls in enumerate(messages)}
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_to_builtin)
         self._head = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])

@@ -15,7 +15,7 @@ from librt.strings import BytesWriter
 from amcast.core.order import DeliveryQueue, Slot, time_of, timestamp
 from amcast.core.process import Effects, Params, Process
 from amcast.core.protocol import Protocol
-from amcast.core.requests import NOBODY, NOTHING, Multicast, Reply
+from amcast.core.requests import Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
 from amcast.protocols.parts.sessions import DeliveredMessages
@@ -40,7 +40,6 @@ class Propose(Message):
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (Multicast, Propose, Reply)
-PACKED: Final[tuple[Message, ...]] = (Multicast(NOTHING), Propose(NOBODY, 0, 0))
 
 
 @final
@@ -167,7 +166,6 @@ ROW: Final[Protocol] = Protocol(
     tolerates="no failure; every group is one process",
     latency="2δ, worst 4δ",
     messages=MESSAGES,
-    packed=PACKED,
     single_replica=True,
     blocks=True,
     least_delivered=93,

@@ -10,9 +10,9 @@ from librt.strings import BytesWriter
 
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
-from amcast.core.requests import ANSWERS, NOBODY, Hint, Reply, codec_of
+from amcast.core.requests import ANSWERS, NOBODY, Hint, Reply
 from amcast.core.topology import Mid, Topology, message_id, seq_of
-from amcast.core.wire import MOST_IN_BATCH, AppMessage, Reader, joined, split
+from amcast.core.wire import MOST_IN_BATCH, AppMessage, Codec, Reader, joined, split
 from amcast.errors import WireError
 
 BATCH_BYTES: Final = 64 * 1024  # a client batch is closed when it is this long
@@ -63,8 +63,8 @@ class ClientEngine:
         self.process = protocol.make(session, topology, params, self.out)
         self._groups = len(topology.groups)
         self._group_of = topology.group_of
-        self._requests = codec_of(protocol.requests, self._groups)
-        self._answers = codec_of(ANSWERS, self._groups)
+        self._requests = Codec(protocol.requests, self._groups)
+        self._answers = Codec(ANSWERS, self._groups)
         self._writers: dict[int, BytesWriter] = {}
         self._scratch = BytesWriter()
         self._session = session

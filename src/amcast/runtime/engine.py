@@ -13,7 +13,7 @@ from amcast.core.capabilities import Durable
 from amcast.core.notes import Note
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
-from amcast.core.requests import ANSWERS, Reply, Request, codec_of
+from amcast.core.requests import ANSWERS, Reply, Request, replica_codec
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import (
     AppMessage,
@@ -51,7 +51,7 @@ class Engine:
     def __init__(self, protocol: Protocol, pid: int, topology: Topology, params: Params) -> None:
         self.out = Effects()
         self.process = protocol.make(pid, topology, params, self.out)
-        self.codec = Codec(protocol.messages, protocol.packed, len(topology.groups))
+        self.codec = replica_codec(protocol.messages, len(topology.groups))
         self.pid = pid
         self._members = topology.replicas
         self._waits = params.durable  # what a process sends to itself waits for its records, like all it sends
@@ -59,8 +59,8 @@ class Engine:
         self._urgent = [False] * topology.replicas  # something in the writer cannot wait
         self._scratch = BytesWriter()
         self._groups = len(topology.groups)
-        self._requests = codec_of(protocol.requests, self._groups)
-        self._answers = codec_of(ANSWERS, self._groups)
+        self._requests = Codec(protocol.requests, self._groups)
+        self._answers = Codec(ANSWERS, self._groups)
 
     def start(self, now: int, records: list[bytes] | None) -> None:
         if records is None:

@@ -18,11 +18,9 @@ from typing import Final, final
 from amcast.core.order import BOTTOM
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
-from amcast.core.requests import NOBODY
 from amcast.core.topology import Topology
 from amcast.core.wire import Message, Reader
 from amcast.protocols.black_box.ft_skeen import MESSAGES as FT_SKEEN_MESSAGES
-from amcast.protocols.black_box.ft_skeen import PACKED as FT_SKEEN_PACKED
 from amcast.protocols.black_box.ft_skeen import FtSkeen, Hard, Known, LocalTimestamp
 from amcast.protocols.black_box.invariants import LogMonitor
 from amcast.protocols.parts.leader_candidate import LEADER
@@ -38,7 +36,6 @@ class Soft(LocalTimestamp):
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (*FT_SKEEN_MESSAGES, Soft)
-PACKED: Final[tuple[Message, ...]] = (*FT_SKEEN_PACKED, Soft(NOBODY, 0, 0, 0))
 
 
 class FastCast(FtSkeen):
@@ -107,7 +104,6 @@ ROW: Final[Protocol] = Protocol(
     tolerates="crash of a minority in each group, any client",
     latency="4δ / 5δ, worst 8δ / 9δ",
     messages=MESSAGES,
-    packed=PACKED,
     monitor=LogMonitor,
     least_delivered=94,
 )

@@ -32,12 +32,11 @@ from mypy_extensions import mypyc_attr
 from amcast.core.order import BOTTOM, DeliveryQueue, Slot, leader_of, time_of, timestamp
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
-from amcast.core.requests import NOBODY, NOTHING, Hint, Multicast, Reply
+from amcast.core.requests import NOTHING, Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
 from amcast.protocols.black_box.invariants import LogMonitor
 from amcast.protocols.black_box.replicated_log import MESSAGES as LOG_MESSAGES
-from amcast.protocols.black_box.replicated_log import PACKED as LOG_PACKED
 from amcast.protocols.black_box.replicated_log import Entry, GroupLog, LogOwner
 from amcast.protocols.parts.collection import Collectable, Collection, Floor
 from amcast.protocols.parts.leader_candidate import LEADER, RECOVERING
@@ -79,12 +78,6 @@ class Hard(LocalTimestamp):
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (Multicast, Hard, Deliver, Reply, Hint, Floor, *LOG_MESSAGES)
-PACKED: Final[tuple[Message, ...]] = (
-    Multicast(NOTHING),
-    Hard(NOBODY, 0, 0, 0),
-    Deliver(NOTHING, 0, 0, 0, 0),
-    *LOG_PACKED,
-)
 
 
 @final
@@ -410,7 +403,6 @@ ROW: Final[Protocol] = Protocol(
     tolerates="crash of a minority in each group, any client",
     latency="6δ / 7δ, worst 12δ / 13δ",
     messages=MESSAGES,
-    packed=PACKED,
     monitor=LogMonitor,
     least_delivered=94,
 )

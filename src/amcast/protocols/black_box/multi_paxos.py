@@ -17,12 +17,11 @@ from typing import Final, final
 from amcast.core.order import timestamp
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
-from amcast.core.requests import NOTHING, Hint, Multicast, Reply
+from amcast.core.requests import Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Background, Message
 from amcast.protocols.black_box.invariants import LogMonitor
 from amcast.protocols.black_box.replicated_log import MESSAGES as LOG_MESSAGES
-from amcast.protocols.black_box.replicated_log import PACKED as LOG_PACKED
 from amcast.protocols.black_box.replicated_log import Announce, Entry, GroupLog, Learner, LogOwner
 from amcast.protocols.parts.leader_candidate import LEADER, RECOVERING
 from amcast.protocols.parts.sessions import DeliveredMessages
@@ -41,7 +40,6 @@ class Progress(Background):
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (Multicast, Reply, Hint, Progress, *LOG_MESSAGES)
-PACKED: Final[tuple[Message, ...]] = (Multicast(NOTHING), *LOG_PACKED)
 
 
 class MultiPaxos(LogOwner):
@@ -184,7 +182,6 @@ ROW: Final[Protocol] = Protocol(
     tolerates="crash of two of five acceptors, any client",
     latency="3δ",
     messages=MESSAGES,
-    packed=PACKED,
     single_group=True,
     monitor=LogMonitor,
     least_delivered=92,

@@ -13,7 +13,7 @@ from typing import Final, final
 
 from amcast.core.protocol import Protocol
 from amcast.protocols.black_box.invariants import LogMonitor
-from amcast.protocols.black_box.multi_paxos import MESSAGES, PACKED, SEQUENCER, MultiPaxos, SequencerClient
+from amcast.protocols.black_box.multi_paxos import MESSAGES, SEQUENCER, MultiPaxos, SequencerClient
 
 
 @final
@@ -30,7 +30,6 @@ ROW: Final[Protocol] = Protocol(
     tolerates="crash of a minority in group 0, any client",
     latency="3δ",
     messages=MESSAGES,
-    packed=PACKED,
     genuine=False,
     monitor=LogMonitor,
     least_delivered=94,

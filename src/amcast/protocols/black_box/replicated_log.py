@@ -25,7 +25,6 @@ from mypy_extensions import mypyc_attr
 from amcast.core.capabilities import Electing, Observed
 from amcast.core.order import BOTTOM, leader_of
 from amcast.core.process import Effects, Params, Process
-from amcast.core.requests import NOBODY, NOTHING
 from amcast.core.topology import Mid, Topology
 from amcast.core.wire import AppMessage, Message, Reader, pack_app, pack_long, pack_mid, pack_short, wired
 from amcast.protocols.parts.leader_candidate import (
@@ -163,7 +162,6 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Nack,
     Heartbeat,
 )
-PACKED: Final[tuple[Message, ...]] = (Append(0, 0, 0, 0, NOTHING), Appended(0, 0, NOBODY), Announce(0, 0, ()))
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

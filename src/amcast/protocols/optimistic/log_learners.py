@@ -14,7 +14,6 @@ from typing import ClassVar, Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
 
-from amcast.core.requests import NOTHING
 from amcast.core.topology import Mid
 from amcast.core.wire import AppMessage, Background, Message, Reader, pack_app, pack_long, pack_short
 from amcast.protocols.black_box.replicated_log import Announce, Entry, GroupLog, LogOwner
@@ -55,7 +54,6 @@ class Learnt(Background):
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (Decided, Learnt)
-PACKED: Final[tuple[Message, ...]] = (Decided(0, 0, 0, NOTHING),)
 
 
 @final

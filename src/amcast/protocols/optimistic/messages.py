@@ -5,14 +5,12 @@ from typing import ClassVar, Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
 
-from amcast.core.requests import NOBODY, NOTHING, Hint, Multicast, Reply
+from amcast.core.requests import Hint, Multicast, Reply
 from amcast.core.topology import Mid
 from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
 from amcast.protocols.black_box.replicated_log import MESSAGES as LOG_MESSAGES
-from amcast.protocols.black_box.replicated_log import PACKED as LOG_PACKED
 from amcast.protocols.optimistic.log_learners import MESSAGES as LEARNER_MESSAGES
-from amcast.protocols.optimistic.log_learners import PACKED as LEARNER_PACKED
-from amcast.protocols.optimistic.reliable_multicast import NO_COPY, Copy
+from amcast.protocols.optimistic.reliable_multicast import Copy
 
 # Kinds of entries. Those that are about no application message are negative.
 MESSAGE: Final = 0
@@ -52,13 +50,6 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     BarrierRequest,
     *LEARNER_MESSAGES,
     *LOG_MESSAGES,
-)
-PACKED: Final[tuple[Message, ...]] = (
-    Multicast(NOTHING),
-    NO_COPY,
-    BarrierRequest(0, 0, NOBODY),
-    *LEARNER_PACKED,
-    *LOG_PACKED,
 )
 
 

@@ -8,12 +8,11 @@ Paper: the primitives fr-mcast and fr-deliver of "Optimistic Atomic Multicast", 
 needed: among the processes that order the message, and by its ordered copy among its destinations.
 """
 
-from typing import ClassVar, Final, final
+from typing import ClassVar, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
 
-from amcast.core.requests import NOTHING
 from amcast.core.topology import Mid
 from amcast.core.wire import AppMessage, Message, Reader, pack_app, pack_long, pack_short
 
@@ -66,9 +65,6 @@ class Copy(Message):
         ts = r.long()
         pairs = [(r.long(), r.long()) for _ in m.dest]
         return Copy(kind, m, p, n, ts, tuple([prev for prev, _ in pairs]), tuple([epoch for _, epoch in pairs]))
-
-
-NO_COPY: Final = Copy(0, NOTHING, 0, 0, 0, (-1,), (-1,))
 
 
 def key_of(p: int, n: int) -> int:

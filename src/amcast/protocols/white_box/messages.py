@@ -6,7 +6,7 @@ from typing import ClassVar, Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
 
-from amcast.core.requests import NOBODY, NOTHING, Hint, Multicast, Reply
+from amcast.core.requests import Hint, Multicast, Reply
 from amcast.core.topology import Mid
 from amcast.core.wire import (
     AppMessage,
@@ -138,11 +138,4 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Nack,
     Floor,
     Heartbeat,
-)
-
-PACKED: Final[tuple[Message, ...]] = (
-    Multicast(NOTHING),
-    Accept(NOTHING, 0, 0, 0),
-    AcceptAck(NOBODY, 0, ()),
-    Deliver(NOTHING, 0, 0, 0, 0),
 )

@@ -10,7 +10,6 @@ from typing import ClassVar, Final, final
 
 from librt.strings import BytesWriter
 
-from amcast.core.requests import NOBODY, NOTHING
 from amcast.core.topology import MOST, Mid
 from amcast.core.wire import AppMessage, Codec, Message, Reader, pack_app, pack_long, pack_mid, wired
 from amcast.protocols.white_box.messages import StateRows
@@ -116,8 +115,4 @@ class Rejoining(Message):
     b: int
 
 
-RECORDS: Final = Codec(
-    (Promised, Adopted, Accepted, Delivered, Summary, Held, Remembered, Rejoining),
-    (Accepted(NOTHING, 0, 0), Delivered(NOBODY, 0, 0)),
-    MOST,
-)
+RECORDS: Final = Codec((Promised, Adopted, Accepted, Delivered, Summary, Held, Remembered, Rejoining), MOST)

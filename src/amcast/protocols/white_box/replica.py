@@ -57,7 +57,6 @@ from amcast.protocols.white_box.client import WhiteBoxClient
 from amcast.protocols.white_box.invariants import Monitor
 from amcast.protocols.white_box.messages import (
     MESSAGES,
-    PACKED,
     Accept,
     AcceptAck,
     Deliver,
@@ -662,7 +661,6 @@ ROW: Final[Protocol] = Protocol(
     tolerates="crash of a minority in each group, any client",
     latency="3δ / 4δ, worst 5δ / 6δ",
     messages=MESSAGES,
-    packed=PACKED,
     monitor=Monitor,
     least_delivered=94,
     paper_names=PAPER_NAMES,
