@@ -77,8 +77,10 @@ class Guess:
 
 
 class Speculator:
-    """Runs a state machine ahead of the order: what is delivered optimistically is executed at once, on a state that is
-    kept until the order is known; if the order turns out otherwise it is undone and executed again.
+    """Runs a state machine ahead of the order.
+
+    What is delivered optimistically is executed at once, on a state that is kept until the order is known. If the order
+    turns out otherwise, it is undone and executed again.
     """
 
     def __init__(self, app: StateMachine) -> None:

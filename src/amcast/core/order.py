@@ -15,7 +15,7 @@ BOTTOM: Final = -1
 
 
 def timestamp(t: int, g: int) -> int:
-    """(t, g): issued by group g at its clock value t."""
+    """Return (t, g), issued by group g at its clock value t."""
     return t << LOW_BITS | g
 
 
@@ -28,7 +28,7 @@ def group_of(ts: int) -> int:
 
 
 def ballot(n: int, rank: int) -> int:
-    """(n, p): round n of the member with this rank in its group."""
+    """Return (n, p), round n of the member with this rank in its group."""
     return n << LOW_BITS | rank
 
 
@@ -37,7 +37,7 @@ def round_of(b: int) -> int:
 
 
 def leader_of(b: int) -> int:
-    """The rank, within its group, of the member that leads ballot b."""
+    """Return the rank, within its group, of the member that leads ballot b."""
     return b & 0xFFFF
 
 
@@ -54,7 +54,7 @@ class Slot:
 
 @final
 class DeliveryQueue:
-    """Deliver committed messages in gts order while gts < the least lts of the uncommitted ones.
+    """Delivers committed messages in the order of gts, as long as gts is below the least lts of the uncommitted ones.
 
     Proposals come with increasing lts (the clock of whoever issues them only grows), so the uncommitted messages are a
     queue; the committed ones that must wait are few and stay sorted.
@@ -66,13 +66,13 @@ class DeliveryQueue:
         self._committed: list[Slot] = []  # by falling gts, so that the next one is last
 
     def propose(self, mid: Mid, lts: int) -> Slot:
-        """m is known with this local timestamp and not committed."""
+        """Add a message that has this local timestamp and is not committed."""
         slot = Slot(mid, lts)
         self._proposed.append(slot)
         return slot
 
     def commit(self, slot: Slot, gts: int) -> None:
-        """m has its final timestamp; a slot made elsewhere counts as proposed and committed at once."""
+        """Give a message its final timestamp. A slot made elsewhere counts as proposed and committed at once."""
         slot.gts = gts
         waiting = self._committed
         low = 0
@@ -86,7 +86,7 @@ class DeliveryQueue:
         waiting.insert(low, slot)
 
     def pop(self) -> Mid | None:
-        """The message to deliver next, if there is one."""
+        """Return the message to deliver next, if there is one."""
         slot = self.pop_slot()
         return slot.mid if slot is not None else None
 
@@ -106,5 +106,5 @@ class DeliveryQueue:
         return self._committed.pop()
 
     def uncommitted(self) -> list[Mid]:
-        """The messages that wait for their final timestamp, by lts."""
+        """Return the messages that wait for their final timestamp, by lts."""
         return [slot.mid for slot in self._proposed[self._first :] if slot.gts == BOTTOM]

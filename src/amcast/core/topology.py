@@ -17,7 +17,7 @@ Mid = NewType("Mid", object)
 
 
 def message_id(sender: int, seq: int) -> Mid:
-    """The id of the seq-th message of a sender."""
+    """Return the id of the seq-th message of a sender."""
     return Mid(sender << SEQ_BITS | seq)
 
 
@@ -31,7 +31,7 @@ def seq_of(mid: Mid) -> int:
 
 @final
 class Topology:
-    """Groups are numbered 0..k-1, their members are consecutive process numbers, clients follow."""
+    """The groups and clients. Groups are numbered from 0, their members are consecutive numbers, clients follow."""
 
     def __init__(self, sizes: tuple[int, ...], clients: int = 0) -> None:
         if not sizes or min(sizes) < 1:
@@ -62,11 +62,11 @@ class Topology:
         self._members: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def quorum(self, g: int) -> int:
-        """How many members of g are a majority."""
+        """Return how many members of g are a majority."""
         return len(self.groups[g]) // 2 + 1
 
     def members_of(self, dest: tuple[int, ...]) -> tuple[int, ...]:
-        """All processes of the given groups, in order."""
+        """Return all processes of these groups, in order."""
         known = self._members.get(dest)
         if known is None:
             known = tuple([p for g in dest for p in self.groups[g]])
@@ -74,11 +74,11 @@ class Topology:
         return known
 
     def name(self, pid: int) -> str:
-        """`g0/2` or `c7`; a client that is not in the table, as in a cluster, has its number in hexadecimal."""
+        """Return `g0/2` or `c7`. A client that is not in the table, as in a cluster, has its number in hexadecimal."""
         return self.names[pid] if pid < self.size else f"c{pid:x}"
 
     def pid(self, name: str) -> int:
-        """The process with this name; its inverse is `name`."""
+        """Return the process with this name: the inverse of `name`."""
         if name not in self.names:
             clients = f" or c0 … {self.names[-1]}" if self.clients else ""
             last = self.names[self.replicas - 1]

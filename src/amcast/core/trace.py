@@ -85,7 +85,7 @@ class Event:
         self.detail = detail
 
     def row(self) -> dict[str, object]:
-        """The columns that are set, in the order of the schema."""
+        """Return the columns that are set, in the order of the schema."""
         everything = {name: getattr(self, name) for name in COLUMNS}
         return {name: value for name, value in everything.items() if value is not None}
 

@@ -20,7 +20,7 @@ class Tracer:
         self.seq = [0] * topology.size
 
     def start(self, config: str | None) -> None:
-        """Everybody joins; the driver's own row says what kind of run this is.
+        """Record who takes part; the driver's own row says what kind of run this is.
 
         A replica's row says how many its group has, so that a trace that lost some of them does not look whole.
         """
@@ -40,7 +40,7 @@ class Tracer:
         ts: int = BOTTOM,
         detail: str | None = None,
     ) -> None:
-        """Anything but a protocol message."""
+        """Record anything but a protocol message."""
         topology = self.topology
         name = topology.names[pid]
         self.seq[pid] += 1
@@ -55,7 +55,7 @@ class Tracer:
         self.recorder.record(event)
 
     def message(self, now: int, pid: int, kind: str, peer: int, msg: Message) -> None:
-        """A protocol message that is sent or received."""
+        """Record a protocol message that is sent or received."""
         topology = self.topology
         self.seq[pid] += 1
         event = Event(self.run, kind, topology.names[pid], self.groups[pid], self.seq[pid], now)
@@ -68,6 +68,6 @@ class Tracer:
         self.recorder.record(event)
 
     def end(self, now: int, stalled: bool) -> None:
-        """Nothing more will happen."""
+        """Record that nothing more will happen."""
         detail = '{"stalled": true}' if stalled else None
         self.recorder.record(Event(self.run, "end", self.driver, None, 2, now, detail=detail))

@@ -176,7 +176,7 @@ class Reader:
         return g
 
     def dest(self) -> tuple[int, ...]:
-        """Group numbers in increasing order."""
+        """Take group numbers, which must be in increasing order."""
         count = self.short()
         if count == 1:
             return (self.group(),)
@@ -241,7 +241,7 @@ class Message:
         raise NotImplementedError(f"{type(self).__name__} has no packed form")
 
     def unpack(self, r: Reader) -> "Message":
-        """Another message of this class, from what `pack` wrote."""
+        """Return another message of this class, from what `pack` wrote."""
         raise NotImplementedError(f"{type(self).__name__} has no packed form")
 
     def about(self) -> tuple[Mid, ...]:
@@ -267,7 +267,7 @@ class Message:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Background(Message):
-    """A message that flows for ever (heartbeats, collection): a run is quiescent although it is under way."""
+    """A message that flows for ever, such as a heartbeat: a run can be over although one is under way."""
 
 
 _wire_of: dict[type[Message], dict[str, object]] = {}
@@ -351,7 +351,7 @@ class Codec:
         return self._encoder.encode((self._tags[type(msg)], msg.fields()))
 
     def decode(self, data: bytes) -> Message:
-        """The message in these bytes; WireError if they are not exactly one well-formed message."""
+        """Return the message in these bytes. Raises WireError if they are not exactly one well-formed message."""
         try:
             tag, body = self._head.decode(data)
             if not 0 <= tag < len(self._messages):
@@ -361,7 +361,7 @@ class Codec:
             raise WireError(f"malformed message of {len(data)} bytes: {error}") from None
 
     def size(self, msg: Message) -> int:
-        """Bytes on the wire, the frame's overhead included."""
+        """Return how many bytes a message takes on the wire, with the overhead of its frame."""
         return len(self.encode(msg)) + FRAME_OVERHEAD
 
     def write(self, w: BytesWriter, msg: Message) -> None:
@@ -374,7 +374,7 @@ class Codec:
             pack_blob(w, self._encoder.encode(msg.fields()))
 
     def read(self, data: bytes) -> list[Message]:
-        """All messages of a batch; WireError if it is not well-formed to its last byte."""
+        """Return all messages of a batch. Raises WireError if it is not well-formed to its last byte."""
         r = Reader(data, self._groups)
         found: list[Message] = []
         while r.at < r.size:
@@ -382,7 +382,7 @@ class Codec:
         return found
 
     def read_one(self, r: Reader) -> Message:
-        """The next message; WireError if there is none."""
+        """Return the next message. Raises WireError if there is none."""
         try:
             tag: i64 = r.data[r.at]
             r.at += 1

@@ -80,7 +80,7 @@ class RingEntry:
 
 
 def precedes(a: Ring, b: Ring) -> bool:
-    """The delivery order: of older views first, then by the clocks."""
+    """Return True if a is delivered before b: messages of older views come first, then the clocks decide."""
     if a.size != b.size:
         return a.size > b.size
     i, j = a.origin, b.origin
@@ -110,7 +110,7 @@ class Lcr(RoundServer, Detecting):
         self.beat()
 
     def after(self, steps: int) -> int:
-        """The server so many places further on the ring."""
+        """Return the server so many places further on the ring."""
         return self.members[(self.members.index(self.pid) + steps) % len(self.members)]
 
     # The ring
@@ -263,7 +263,7 @@ class Lcr(RoundServer, Detecting):
             self.on_state_ack(sender, msg)
 
     def works(self, sender: int, size: int, msg: Message) -> bool:
-        """Whether ring traffic of a view with so many members is to be handled now; what is early is kept."""
+        """Return True if ring traffic of a view with so many members is to be handled now. What is early is kept."""
         if size < len(self.members):
             self.early.append((sender, msg))
         return size == len(self.members) and not self.target

@@ -34,7 +34,7 @@ STUCK: Final = 20  # times the time-out of the failure detector: then a server t
 @final
 @dataclass
 class Vote(Message):
-    """`voter` has these messages in round r, and no others; backward: on the transpose of G_R."""
+    """`voter` has these messages in round r, and no others. If `backward`, it travels on the transpose of G_R."""
 
     eon: int
     e: int

@@ -120,7 +120,7 @@ class AllConcurPlus(JoiningServer):
             self.try_to_complete()
 
     def must_send(self) -> bool:  # l.3
-        """Whether others wait for a message of this server, or it has something to say."""
+        """Return True if others wait for a message of this server, or it has something to say."""
         if self.got > 0 or self.queue or self.wanted:
             return True
         own = self.own.get(self.r)
@@ -153,7 +153,7 @@ class AllConcurPlus(JoiningServer):
         self.got += 1
 
     def reliable_content(self, own: tuple[Batch, Control]) -> tuple[Batch, Control]:
-        """The latency options of §V-B: tell which rounds have begun, or broadcast two rounds in one."""
+        """Return what the latency options of §V-B add: which rounds have begun, or a second round."""
         if self.rerun_reliably:
             return own[0], (*own[1], (STARTED, self.started))
         if self.rerun_in_one and self.r + 1 in self.own:
@@ -254,7 +254,7 @@ class AllConcurPlus(JoiningServer):
         self.note_state("T_Sk")
 
     def release(self, undelivered: Round) -> None:
-        """An unreliable round that all deliver; it was completed before the current one."""
+        """Deliver an unreliable round that all deliver: it was completed before the current one."""
         self.deliver_round(undelivered)
 
     # Algorithm 4
@@ -299,7 +299,7 @@ class AllConcurPlus(JoiningServer):
         self.note_state("T_UR" if self.prev is not None else "T_▷R")
 
     def go_on(self) -> None:
-        """In a reliable round that may just have begun."""
+        """Go on in a reliable round, which may just have begun."""
         self.a_broadcast()
         held = self.held
         if held is not None:  # own message went to more successors than can fail: all will skip what is held
@@ -343,7 +343,7 @@ class AllConcurPlus(JoiningServer):
         return True
 
     def enough(self) -> int:
-        """How many others must have come two rounds further before a round is delivered (uniform)."""
+        """Return how many others must have come two rounds further before a round is delivered (uniform)."""
         n = len(self.members)
         return min(self.overlay.degree - 1, (n - 1) // 2)
 
@@ -386,11 +386,11 @@ class AllConcurPlus(JoiningServer):
         return True
 
     def confirmed(self) -> bool:
-        """Whether a complete reliable round may be delivered."""
+        """Return True if a complete reliable round may be delivered."""
         return True
 
     def take_stash(self) -> None:
-        """What came too early, if it belongs to the state that has just begun."""
+        """Take what came too early, if it belongs to the state that has just begun."""
         stash = self.stash
         self.stash = {}
         for msg in stash.values():
@@ -455,7 +455,7 @@ class AllConcurPlus(JoiningServer):
             self.tell_removed(sender)
 
     def switch_eon(self) -> None:
-        """The transitional round is complete."""
+        """Begin the next eon: the transitional round is complete."""
         members = tuple([p for p in self.reconfiguration if not self.gone[p]])
         new = tuple([p for p in members if not self.is_member[p]])
         e = self.e + 1 if self.always_reliable else self.e
@@ -471,7 +471,7 @@ class AllConcurPlus(JoiningServer):
         self.begin_state(self.eon + 1, e, self.r + 1, members)
 
     def begin_state(self, eon: int, e: int, r: int, members: tuple[int, ...]) -> None:
-        """The first state of an eon."""
+        """Begin the first state of an eon."""
         self.eon = eon
         self.e = e
         self.r = r

@@ -18,7 +18,7 @@ NINES: Final = 6
 
 
 def binomial_children(v: int, n: int) -> tuple[int, ...]:
-    """Whom v passes a message of 0 on to in the binomial tree, the largest subtree first."""
+    """Return whom v passes a message of 0 on to in the binomial tree, the largest subtree first."""
     children: list[int] = []
     power = 1
     while v + power < n:
@@ -41,7 +41,7 @@ def transpose(graph: Digraph) -> Digraph:
 
 
 def least_degree(n: int, mttf_hours: int = MTTF_HOURS, period_hours: int = PERIOD_HOURS, nines: int = NINES) -> int:
-    """The connectivity that n servers need so that, with this reliability, fewer of them fail within the period."""
+    """Return the connectivity that n servers need: with this reliability fewer of them fail within the period."""
     p = 1 - exp(-period_hours / mttf_hours)
     term = (1 - p) ** n
     within = term  # the probability of at most f failures
@@ -54,7 +54,7 @@ def least_degree(n: int, mttf_hours: int = MTTF_HOURS, period_hours: int = PERIO
 
 
 def reliable_digraph(n: int, d: int = 0) -> Digraph:
-    """G_S(n, d), for d as the reliability target asks; the complete digraph where n is too small for one."""
+    """Return G_S(n, d), with d as the reliability target asks; the complete digraph if n is too small for one."""
     d = max(3, d or least_degree(n))
     return g_s(n, d) if n >= 2 * d else complete(n)
 
@@ -95,7 +95,7 @@ def without_loops(heads: list[int], d: int) -> list[int]:
 
 
 def diameter(graph: Digraph) -> int:
-    """The longest of the shortest paths; -1 if some vertex does not reach another."""
+    """Return the longest of the shortest paths, -1 if some vertex does not reach another."""
     successors = [mask(row) for row in graph]
     everybody = (1 << len(graph)) - 1
     longest = 0
@@ -125,7 +125,7 @@ def mask(vertices: tuple[int, ...]) -> int:
 
 
 def is_connected(graph: Digraph, k: int) -> bool:
-    """Whether the digraph stays strongly connected when any k - 1 vertices are removed.
+    """Return True if the digraph stays strongly connected when any k - 1 vertices are removed.
 
     Even's test: k disjoint paths between the first k vertices, and between every later vertex and those before it.
     """
@@ -143,7 +143,7 @@ def is_connected(graph: Digraph, k: int) -> bool:
 
 
 def disjoint_paths(graph: Digraph, sources: tuple[int, ...], sink: int, most: int) -> int:
-    """How many paths, up to `most`, lead from these sources to the sink and share no other vertex.
+    """Return how many paths, up to `most`, lead from these sources to the sink and share no other vertex.
 
     A maximum flow through vertices split in two, 2v the entry and 2v + 1 the exit. One source may start many paths,
     of several each starts one.
@@ -192,5 +192,5 @@ def bears(n: int) -> int:
 
 
 def bears_uniformly(n: int) -> int:
-    """Return the same where a majority must agree."""
+    """Return how many of n servers may crash where a majority must agree."""
     return min(bears(n), (n - 1) // 2)

@@ -20,7 +20,7 @@ CHUNK: Final = 64 * 1024  # bytes of messages in one answer
 @final
 @dataclass
 class Welcome(Message):
-    """To a new member: the state in which the eon begins, who may never come back, how many messages came before."""
+    """Tells a new member the state in which the eon begins, who may never come back, how many messages came before."""
 
     eon: int
     e: int
@@ -33,7 +33,7 @@ class Welcome(Message):
 @final
 @dataclass
 class Ask(Message):
-    """Which messages come after the first ones, which I have? If I have all, I want to join."""
+    """The sender has the first messages and asks for those that follow. If it has all, it wants to join."""
 
     have: int
     join: bool
@@ -42,7 +42,7 @@ class Ask(Message):
 @final
 @dataclass
 class Past(Message):
-    """Messages from a place on, of so many in all."""
+    """Messages from place `first` on, of `all` that there are."""
 
     first: int
     batch: Batch = field(metadata=wired(Batch))
@@ -139,7 +139,7 @@ class JoiningServer(OverlayServer, Dynamic):
             self.on_change_members(tuple([p for p in self.members if p != self.pid]))
 
     def on_beat(self) -> None:
-        """What was asked for and may have been lost, or not agreed upon, is asked for again."""
+        """Ask again for what may have been lost, or was not agreed upon."""
         if self.eon > 0:
             if self.leaves:
                 self.on_leave_group()

@@ -32,7 +32,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
 
 
 def loaded(messages: Round | None) -> bool:
-    """Whether somebody said something in this round."""
+    """Return True if somebody said something in this round."""
     if messages is not None:
         for msg in messages:
             if msg is not None and (msg.batch or msg.control):
@@ -48,7 +48,7 @@ def number_of(messages: Round) -> int:
 
 
 def highest_started(messages: Round) -> int:
-    """What all agree on with the messages of a reliable round."""
+    """Return the highest round that somebody had begun: all agree on it with the messages of a reliable round."""
     highest = 0
     for msg in messages:
         if msg is not None:

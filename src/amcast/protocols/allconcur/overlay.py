@@ -37,9 +37,9 @@ class Removed(Message):
 
 @final
 class Overlay:
-    """The digraphs among these members, which all of them share; `first` are those with whom the eon began.
+    """The digraphs among these members, the same for all of them. `first` are the members with whom the eon began.
 
-    Processes may be many and their overlays the same: a table keeps the last ones made.
+    There may be many processes with equal overlays, so a table keeps the last ones made.
     """
 
     def __init__(self, first: tuple[int, ...], members: tuple[int, ...], size: int) -> None:
@@ -65,7 +65,7 @@ class Overlay:
         self.tree = [binomial_children(v, n) for v in range(n)]
 
     def children(self, me: int, source: int) -> tuple[int, ...]:
-        """Whom this server passes an unreliable message of that source on to."""
+        """Return whom this server passes an unreliable message of that source on to."""
         members = self.members
         n = len(members)
         first = self.rank_of[source]
@@ -95,7 +95,7 @@ def overlay_of(first: tuple[int, ...], members: tuple[int, ...], size: int) -> O
 
 
 def tracking(origin: int, successors: list[int], notices: dict[int, int]) -> int:
-    """Who may have the message of `origin`, as bits; 0 when only failed servers may.
+    """Return who may have the message of `origin`, as bits; 0 when only failed servers may.
 
     `successors` are masks; `notices` has, for every server that somebody suspects, the mask of those who do. A failed
     server may have passed the message on to every successor that has not reported its failure; for had such a one the
@@ -137,7 +137,7 @@ class OverlayServer(RoundServer, Detecting):
     # Overlays
 
     def begin_eon(self, members: tuple[int, ...]) -> None:
-        """New digraphs for these members."""
+        """Make new digraphs for these members."""
         self.first = members
         self.notices = {}
         self.seqs = {}
@@ -155,7 +155,7 @@ class OverlayServer(RoundServer, Detecting):
         self.detector.watch(self.predecessors, self.now)
 
     def remove(self, gone: list[int]) -> None:
-        """These are no members any more, and notifications that name them are void."""
+        """Remove these members. Notifications that name them are void."""
         for p in gone:
             self.deaf[p] = True
             self.notices.pop(p, None)
@@ -179,7 +179,7 @@ class OverlayServer(RoundServer, Detecting):
         self.seqs[msg.target, msg.owner] = msg.seq
 
     def all_lost(self, missing: list[int]) -> bool:
-        """Whether no server that is up can have a message of these."""
+        """Return True if no server that is up can have a message of these."""
         for origin in missing:
             if origin not in self.notices:
                 return False
@@ -202,7 +202,7 @@ class OverlayServer(RoundServer, Detecting):
             self.beat()
 
     def on_beat(self) -> None:
-        """Time has passed."""
+        """Do what is due at every heartbeat."""
 
     def say_alive(self) -> None:
         if self.successors:
@@ -217,12 +217,12 @@ class OverlayServer(RoundServer, Detecting):
                 self.on_trust(pid)
 
     def on_suspicion(self, p: int) -> None:
-        """A predecessor is suspected from now on."""
+        """Act on a predecessor that is suspected from now on."""
 
     def on_trust(self, p: int) -> None:
-        """No longer."""
+        """Act on a predecessor that is trusted again."""
 
     def hear(self, sender: int) -> None:
-        """A heartbeat."""
+        """Take a heartbeat."""
         if self.detector.heard(sender, self.now):
             self.on_trust(sender)

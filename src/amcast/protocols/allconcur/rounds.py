@@ -79,7 +79,7 @@ class RoundServer(Process, Rounds):
             self.kick()
 
     def kick(self) -> None:
-        """There is something to broadcast."""
+        """Broadcast, if something is waiting."""
         raise NotImplementedError
 
     def take_batch(self) -> Batch:

@@ -29,7 +29,7 @@ from amcast.protocols.white_box.client import WhiteBoxClient
 
 @final
 class Soft(LocalTimestamp):
-    """It is not decided, and changes if the leader of that ballot is replaced."""
+    """A local timestamp that is not decided. It may change if the leader of that ballot is replaced."""
 
     def unpack(self, r: Reader) -> Message:
         return Soft(r.mid(), r.group(), r.long(), r.long())

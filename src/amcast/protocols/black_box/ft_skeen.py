@@ -52,7 +52,7 @@ LONGEST_RETRY: Final = 80
 
 
 class LocalTimestamp(Message):
-    """What group g gave to m; `b` is the ballot of g."""
+    """The local timestamp that group g gave to m; `b` is the ballot of g."""
 
     wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "b": int, "lts": int}
 
@@ -71,7 +71,7 @@ class LocalTimestamp(Message):
 
 @final
 class Hard(LocalTimestamp):
-    """It is decided."""
+    """A local timestamp that is decided."""
 
     def unpack(self, r: Reader) -> Message:
         return Hard(r.mid(), r.group(), r.long(), r.long())
@@ -149,7 +149,7 @@ class FtSkeen(LogOwner):
             self.log.receive(sender, msg)
 
     def known_of(self, mid: Mid) -> Known | None:
-        """What is known of m, from now on something; None if it was delivered and forgotten."""
+        """Return what is known of m, which is something from now on; None if m was delivered and forgotten."""
         known = self.known.get(mid)
         if known is None and not self.done.contains(mid):
             known = Known(mid)
@@ -182,7 +182,7 @@ class FtSkeen(LogOwner):
                 self.send(self.topology.members_of(m.dest), Hard(m.mid, self.g0, self.log.cballot, known.lts))
 
     def timestamp_given(self, known: Known) -> None:
-        """To a message for several groups, by this leader. FastCast tells the others at once."""
+        """This leader gave a timestamp to a message for several groups. FastCast tells the others at once."""
 
     def other_leaders(self, m: AppMessage) -> tuple[int, ...]:
         groups = self.topology.groups
@@ -319,13 +319,13 @@ class FtSkeen(LogOwner):
             known.logged = ts
 
     def certain_gts(self, known: Known) -> int:
-        """The final timestamp of a message in the log, BOTTOM if that does not tell."""
+        """Return the final timestamp of a message in the log, BOTTOM if the log does not tell."""
         if known.gts != BOTTOM:
             return known.gts
         return known.lts if len(known.m.dest) == 1 else known.logged
 
     def retry(self, known: Known) -> None:
-        """To this process as well: then it sends its HARD again."""
+        """Ask all destinations again. This process is among them, and sends its HARD again."""
         self.send(self.topology.members_of(known.m.dest), Multicast(known.m))
 
     def retry_later(self, known: Known, delay: int) -> None:

@@ -20,19 +20,19 @@ class LogMonitor:
         self._mid_of: dict[int, Mid] = {}
 
     def decided(self, g: int, i: int, entry: Entry) -> None:
-        """A place of the log of g is decided: the same for everybody."""
+        """Check that a place in the log of g is decided alike for everybody."""
         kind, ts, m = entry
         known = self._decided.setdefault((g, i), (kind, ts, m.mid))
         if known != (kind, ts, m.mid):
             self.fail(f"place {i} of g{g} is {known} and {(kind, ts, m.mid)}")
 
     def hard(self, g: int, mid: Mid, lts: int) -> None:
-        """A group promises its timestamp of a message: one only."""
+        """Check that a group promises one timestamp for a message."""
         if self._lts_of.setdefault((mid, g), lts) != lts:
             self.fail(f"g{g} gives {self.name(mid)} the timestamps {self._lts_of[mid, g]} and {lts}")
 
     def deliver_sent(self, mid: Mid, gts: int) -> None:
-        """A leader delivers: one final timestamp per message, and none twice."""
+        """Check that a leader delivers with one final timestamp per message, and uses none twice."""
         if self._gts_of.setdefault(mid, gts) != gts:
             self.fail(f"{self.name(mid)} is delivered with final timestamps {self._gts_of[mid]} and {gts}")
         if self._mid_of.setdefault(gts, mid) != mid:

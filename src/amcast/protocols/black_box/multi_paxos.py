@@ -84,7 +84,7 @@ class MultiPaxos(LogOwner):
             self.log.receive(sender, msg)
 
     def on_multicast(self, m: AppMessage) -> None:
-        """A member multicasts: for comparisons without failures, since it does not ask a second time."""
+        """Multicast as a member. It does not ask a second time, so this is for comparisons without failures."""
         self.send_one(self.leader(), Multicast(m))
 
     def on_multicast_request(self, sender: int, m: AppMessage) -> None:

@@ -41,7 +41,7 @@ Entry = tuple[int, int, AppMessage]  # what kind, a timestamp, a message: the ow
 
 
 def about(entries: tuple[Entry, ...]) -> tuple[Mid, ...]:
-    """The application messages in these; an entry of a negative kind is about none."""
+    """Return the application messages in these. An entry of a negative kind is about none."""
     return tuple([m.mid for kind, _, m in entries if kind >= 0])
 
 
@@ -166,13 +166,13 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class LogOwner(Process, Electing, Observed):
-    """A process with a part in a log: what it hears of it."""
+    """A process that has a part in a log, and is told what becomes of it."""
 
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
 
     def decided(self, i: int, entry: Entry) -> None:
-        """At a leader without learners: this place is decided. In order."""
+        """This place is decided. Called in order, at a leader without learners."""
 
     def lead(self) -> None:
         """This process leads from now on; the log so far is decided."""
@@ -185,7 +185,7 @@ class LogOwner(Process, Electing, Observed):
 
 
 class GroupLog(LeaderCandidate[Vote]):
-    """The part of one member: what a leader candidate asks for and brings is a log."""
+    """The part of one member: as a leader candidate it asks for logs and brings one."""
 
     def __init__(self, owner: LogOwner, members: tuple[int, ...], learners: tuple[int, ...] = ()) -> None:
         super().__init__(owner, members)
@@ -197,7 +197,7 @@ class GroupLog(LeaderCandidate[Vote]):
         self.known_decided = 0  # at the leader
 
     def receive(self, sender: int, msg: Message) -> bool:
-        """Handle a message of the log; False if it is none."""
+        """Handle a message of the log; return False if it is none."""
         if isinstance(msg, Append):
             self.on_append(sender, msg)
         elif isinstance(msg, Appended):
@@ -226,7 +226,7 @@ class GroupLog(LeaderCandidate[Vote]):
     # Normal operation
 
     def append(self, kind: int, ts: int, m: AppMessage) -> int:
-        """The leader adds an entry; its place."""
+        """Add an entry as the leader; return its place."""
         assert self.status == LEADER
         i = self.length()
         self.entries.append((kind, ts, m))
@@ -262,11 +262,11 @@ class GroupLog(LeaderCandidate[Vote]):
             self.owner.decided(i, self.entries[i - self.base])
 
     def announce(self, i: int, entries: tuple[Entry, ...]) -> None:
-        """2B: these are stored in the current ballot, from place i on."""
+        """Send 2B: these are stored in the current ballot, from place i on."""
         self.owner.send(self.learners, Announce(self.cballot, i, entries))
 
     def forget_before(self, i: int) -> None:
-        """Nobody will ask for the places before i: every member has what they say."""
+        """Forget the places before i. Every member has what they say, so nobody will ask for them."""
         if i > self.base:
             del self.entries[: i - self.base]
             self.base = i
@@ -314,7 +314,7 @@ class GroupLog(LeaderCandidate[Vote]):
 
 
 def quorum_has(stored: list[int], majority: int) -> int:
-    """The places before this one are stored by so many members."""
+    """Return the place before which all are stored by so many members."""
     return sorted(stored, reverse=True)[majority - 1]
 
 
@@ -331,7 +331,7 @@ class Learner:
         self._values: dict[int, dict[int, Entry]] = {}  # by ballot and place, what is not learned
 
     def on_announce(self, sender: int, msg: Announce) -> list[Entry]:
-        """What is learned by it, in order."""
+        """Return what is learned by this, in order."""
         rank = self.members.index(sender)
         b = msg.b
         if b < self._ballot[rank]:
@@ -358,10 +358,10 @@ class Learner:
         return found
 
     def leader(self) -> int:
-        """Who leads, so far as is known here."""
+        """Return who leads, so far as is known here."""
         return self.members[leader_of(max(0, *self._ballot))]
 
     def _drop_values(self) -> None:
-        """Of ballots in which no member is any more."""
+        """Drop the values of ballots that every member has left."""
         for b in [b for b in self._values if b not in self._ballot]:
             del self._values[b]

@@ -143,11 +143,11 @@ class Baseline(LogOwner, Reconfigurable):
     # What Optimistic overrides
 
     def targets(self, dest: tuple[int, ...]) -> tuple[int, ...]:
-        """Who gets the first copy of a message."""
+        """Return who gets the first copy of a message."""
         return self.log.members
 
     def horizon(self) -> int:
-        """Copies and requests up to this time are due."""
+        """Return the time up to which copies and requests are due."""
         return FOR_EVER
 
     def on_heard(self, copy: Copy) -> None:
@@ -176,7 +176,7 @@ class Baseline(LogOwner, Reconfigurable):
             self.submit(MESSAGE, m)
 
     def on_multicast_request(self, client: int, m: AppMessage) -> None:
-        """Of a client, which asks again if nothing comes."""
+        """Multicast for a client, which asks again if nothing comes."""
         source = source_of(m, self.options, len(self.barrier))
         if source < 0:
             return
@@ -244,7 +244,7 @@ class Baseline(LogOwner, Reconfigurable):
         self.advance()
 
     def let_go(self, ts: int) -> None:
-        """Copies with an initial timestamp up to this one are due."""
+        """Let the copies be due that have an initial timestamp up to this one."""
         while self.waiting and self.waiting[0][0] <= ts:
             _, _, key = heappop(self.waiting)
             undecided = self.undecided.get(key)
@@ -265,7 +265,7 @@ class Baseline(LogOwner, Reconfigurable):
     # The log of this group
 
     def append(self, kind: int, t: int, m: AppMessage) -> int:
-        """At the leader: with this time, or the next free one."""
+        """Append as the leader, with this time or the next free one; return the timestamp."""
         entries = self.log.entries
         last = entries[-1][1] if entries else self.barrier[self.g0]
         ts = timestamp(max(t, time_of(last) + 1), self.g0)  # l.24, l.25, l.26
@@ -311,7 +311,7 @@ class Baseline(LogOwner, Reconfigurable):
             self.append(NULL, time_of(wanted) + 1, AppMessage(NOBODY, (h,), b""))
 
     def lead(self) -> None:
-        """What the log holds counts as decided; what it does not hold and is due is proposed."""
+        """Count what the log holds as decided, and propose what it does not hold and is due."""
         self.proposed = {}
         self.barrier_sent = list(self.served)
         self.left = [self.senders.left[h].get(self.g0, BOTTOM) for h in range(len(self.left))]
@@ -367,7 +367,7 @@ class Baseline(LogOwner, Reconfigurable):
         self.deliver_stamped()
 
     def log_learnt(self, i: int, kind: int, ts: int, m: AppMessage) -> None:
-        """An entry of one's own group."""
+        """Take note of an entry of this group."""
         for h in (self.g0, *m.dest):
             self.served[h] = ts
             self.null_sent[h] = self.now
@@ -423,7 +423,7 @@ class Baseline(LogOwner, Reconfigurable):
     # Reconfiguration
 
     def on_reconfigure(self, join: bool, h: int) -> None:
-        """From now on this group sends to h, or does not."""
+        """Let this group send to h from now on, or no longer."""
         target = bytes((h >> 8, h & 255))
         dest = (h,) if join else tuple(sorted({h, *self.senders.of[h]}))
         self.submit(JOIN if join else LEAVE, AppMessage(NOBODY, dest, target))
@@ -450,7 +450,7 @@ class Baseline(LogOwner, Reconfigurable):
         self.append(JOINED, t, wrap(AppMessage(NOBODY, dest, b""), tuple(facts)))
 
     def on_joined(self, h: int, ts: int, facts: list[int]) -> None:
-        """h lets a group in, from this timestamp on."""
+        """Take note that h lets a group in, from this timestamp on."""
         g = facts[0]
         if h == self.g0:
             self.senders.joined(h, g, ts)
@@ -466,7 +466,7 @@ class Baseline(LogOwner, Reconfigurable):
         self.unblock()
 
     def request_for_history(self, h: int, g: int, asked: int) -> None:
-        """Messages to h that were ordered before this group knew of g need its barrier too."""
+        """Ask g for a barrier: messages to h that were ordered before this group knew of g need it too."""
         if self.log.status != LEADER or g == self.g0:
             return
         late = [(ts, m.mid) for kind, ts, m in self.log.entries if kind == MESSAGE and h in m.dest and ts > asked]
@@ -502,7 +502,7 @@ class Baseline(LogOwner, Reconfigurable):
         self.advance()
 
     def relay(self) -> None:
-        """Pass on what is not ordered, to the group that must order it."""
+        """Pass on what has not been ordered for long to the group that must order it."""
         for undecided in self.undecided.values():
             if undecided.relay_at <= self.now:
                 source = self.topology.group_of[undecided.copy.p]
@@ -572,13 +572,13 @@ class Baseline(LogOwner, Reconfigurable):
 
 
 def leave_target(m: AppMessage) -> int:
-    """The group that a LEAVE entry is about."""
+    """Return the group that a LEAVE entry is about."""
     payload = unwrap(m, 1).payload
     return payload[0] << 8 | payload[1]
 
 
 def source_of(m: AppMessage, options: Options, groups: int) -> int:
-    """The group whose members send a client's message: one of its destinations if that may; -1 if none may."""
+    """Return the group whose members send a client's message: a destination if one may send it; -1 if no group may."""
     relation = options.senders_to
     may = [g for g in range(groups) if relation is None or all(g in relation[h] for h in m.dest)]
     among = [g for g in may if g in m.dest] or may

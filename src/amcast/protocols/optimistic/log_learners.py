@@ -58,7 +58,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (Decided, Learnt)
 
 @final
 class SharedLog(GroupLog):
-    """The log of one's own group."""
+    """The log of this group, whose entries are announced to the groups that they are addressed to."""
 
     def __init__(self, owner: LogOwner, members: tuple[int, ...], direct: bool) -> None:
         super().__init__(owner, members, members)
@@ -67,7 +67,7 @@ class SharedLog(GroupLog):
         self._outside: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def outside(self, dest: tuple[int, ...]) -> tuple[int, ...]:
-        """The members of these groups but one's own."""
+        """Return the members of these groups but this one."""
         known = self._outside.get(dest)
         if known is None:
             known = self.owner.topology.members_of(tuple([g for g in dest if g != self.g0]))
@@ -117,7 +117,7 @@ class Tally:
 
 @final
 class PartialLearner:
-    """What this process learns of one group's log."""
+    """Learns the part of one group's log that is meant for this process."""
 
     def __init__(self, size: int) -> None:
         self.quorum = size // 2 + 1
@@ -126,7 +126,7 @@ class PartialLearner:
         self._tallies: dict[int, Tally] = {}
 
     def hears(self, rank: int, b: int, i: int) -> bool:
-        """A member announced place i: whether it is learnt by that."""
+        """Take the announcement of place i by a member; return True if that makes it learnt."""
         if i <= self.learnt:
             return False
         newest = self._tallies.get(i)
@@ -148,7 +148,7 @@ class PartialLearner:
         return True
 
     def is_told(self, i: int) -> bool:
-        """A member passed on a decided place: whether that is new."""
+        """Take a decided place that a member passed on; return True if it is new."""
         if i <= self.learnt:
             return False
         self.learnt = i

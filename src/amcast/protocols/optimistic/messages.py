@@ -54,7 +54,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
 
 
 def wrap(m: AppMessage, facts: tuple[int, ...]) -> AppMessage:
-    """The message as it stands in a log, with these facts in front of its payload; a run is none there."""
+    """Return the message as it stands in a log, with these facts before its payload. A client batch counts as one."""
     w = BytesWriter()
     pack_short(w, m.count)
     pack_short(w, len(facts))
@@ -71,5 +71,5 @@ def facts_of(m: AppMessage) -> list[int]:
 
 
 def unwrap(m: AppMessage, facts: int) -> AppMessage:
-    """The message without so many facts."""
+    """Return the message without so many facts."""
     return AppMessage(m.mid, m.dest, m.payload[4 + 8 * facts :], m.done, Reader(m.payload, 0).short())

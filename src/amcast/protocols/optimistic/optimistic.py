@@ -75,7 +75,7 @@ class Optimistic(Baseline, Speculative):
         self.wake_later()
 
     def wake_later(self) -> None:
-        """A timer for the next thing that will be due."""
+        """Set a timer for the next thing that will be due."""
         t = time_of(self.waiting[0][0]) if self.waiting else FOR_EVER
         if self.log.status == LEADER:
             for h, requests in enumerate(self.requests):

@@ -20,8 +20,11 @@ from amcast.core.wire import AppMessage, Message, Reader, pack_app, pack_long, p
 @final
 @mypyc_attr(acyclic=True)
 class Copy(Message):
-    """Number n of process p, with its initial timestamp; per destination group, the number of p's previous message to
-    it and the membership in which p sends to it."""
+    """Message n of process p, with its initial timestamp.
+
+    For each destination group, `prev` is the number of p's previous message to it and `epochs` the membership in which
+    p sends to it.
+    """
 
     wire: ClassVar[dict[str, object]] = {
         "kind": int,
@@ -68,7 +71,7 @@ class Copy(Message):
 
 
 def key_of(p: int, n: int) -> int:
-    """The n-th message of process p, as one number."""
+    """Return the n-th message of process p as one number."""
     return p << 40 | n
 
 
@@ -81,7 +84,7 @@ class FifoSender:
         self._last: dict[int, int] = {}  # group -> the number of the last message to it
 
     def next(self, dest: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-        """The next number, from 1 on, and the previous one to each group."""
+        """Return the next number, from 1 on, and the previous one to each group."""
         self.sent += 1
         prev = tuple([self._last.get(g, 0) for g in dest])
         for g in dest:
@@ -100,7 +103,7 @@ class FifoReceiver:
         self._held: dict[int, dict[int, Copy]] = {}
 
     def receive(self, copy: Copy) -> list[Copy]:
-        """The copies that may be used now, in order."""
+        """Return the copies that may be used now, in order."""
         last = self._last.get(copy.p, 0)
         if copy.n <= last:
             return []
@@ -111,7 +114,7 @@ class FifoReceiver:
         return [copy, *self.release(copy.p)]
 
     def ordered(self, p: int, n: int) -> list[Copy]:
-        """Number n of p has come in its ordered form, which is as good; what may be used because of it."""
+        """Count message n of p as received, since it is ordered; return the copies that may be used because of that."""
         if n > self._last.get(p, 0):
             self._last[p] = n
         return self.release(p)
@@ -134,7 +137,7 @@ class FifoReceiver:
         return found
 
     def previous(self, copy: Copy) -> int:
-        """What must have come before it, here: the sender's group gets all that it sends."""
+        """Return what must have come here before it. The sender's group gets all that it sends."""
         if self.group_of[copy.p] == self.g0:
             return copy.n - 1
         for i, g in enumerate(copy.m.dest):

@@ -31,7 +31,7 @@ class SendersTo:
         self.left: list[dict[int, int]] = [{} for _ in range(groups)]  # per group h: who left it, when last
 
     def epochs(self, g: int, dest: tuple[int, ...]) -> tuple[int, ...] | None:
-        """In which membership g sends to each of these; None if it may not send to all."""
+        """Return in which membership g sends to each of these groups, None if it may not send to all."""
         found: list[int] = []
         for h in dest:
             sender = self.of[h].get(g)
@@ -41,21 +41,21 @@ class SendersTo:
         return tuple(found)
 
     def asked(self, h: int) -> list[int]:
-        """Who else must give h a barrier."""
+        """Return who else must give h a barrier."""
         return sorted([g for g in self.of[h] if g != h])
 
     def required(self, h: int) -> list[tuple[int, int]]:
-        """The same with activations: at h itself."""
+        """Return who must give h a barrier, as h sees it, with activations."""
         found = [(g, sender.activation) for g, sender in self.of[h].items() if g != h]
         return [(h, BOTTOM), *sorted(found)]
 
     def joined(self, h: int, g: int, ts: int) -> None:
-        """h lets g in, with this timestamp."""
+        """Let g send to h, with this timestamp."""
         known = self.of[h].get(g)
         self.of[h][g] = Sender(known.activation if known is not None else ts, ts)
 
     def is_told(self, h: int, members: list[tuple[int, int]]) -> None:
-        """h says who sends to it, in which membership each."""
+        """Take over what h says: who sends to it, and in which membership."""
         senders: dict[int, Sender] = {}
         for g, epoch in members:
             if epoch >= self.left[h].get(g, BOTTOM):
@@ -63,7 +63,7 @@ class SendersTo:
         self.of[h] = senders
 
     def leaves(self, h: int, g: int, ts: int) -> None:
-        """g left h, with this timestamp; it may have joined again meanwhile."""
+        """Take note that g left h, with this timestamp. It may have joined again meanwhile."""
         self.left[h][g] = ts
         known = self.of[h].get(g)
         if known is not None:

@@ -11,7 +11,7 @@ LAST: Final = 100
 
 @final
 class Estimate:
-    """Of one sender."""
+    """The estimate of one sender."""
 
     def __init__(self) -> None:
         self.values: list[int] = []
@@ -36,7 +36,7 @@ class Estimate:
 
 @final
 class WaitWindow:
-    """`fixed` is a window that never changes, `percentile` 0 the mean, `start` what to use until somebody is heard."""
+    """How long to wait. `fixed` never changes, `percentile` 0 is the mean, `start` counts until somebody is heard."""
 
     def __init__(self, start: int, percentile: int = 0, fixed: int = -1) -> None:
         self.percentile = percentile
@@ -45,7 +45,7 @@ class WaitWindow:
         self._of: dict[int, Estimate] = {}
 
     def heard(self, sender: int, delay: int) -> None:
-        """A message came straight from its sender, so long after its initial timestamp."""
+        """Take note of a message that came straight from its sender, so long after its initial timestamp."""
         if self.fixed >= 0:
             return
         estimate = self._of.get(sender)

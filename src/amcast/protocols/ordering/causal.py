@@ -48,7 +48,7 @@ class Causal(Fifo):
             self.counts[g, q] = (n, self.changes)
 
     def past(self, m: AppMessage) -> tuple[int, ...]:
-        """l.6-8: what changed since the last cast to any of the destinations, but for what `seqs` says anyway."""
+        """Return what changed since the last cast to any destination (l.6-8), but for what `seqs` says anyway."""
         since = min([self.told[g] for g in m.dest])
         found: list[int] = []
         for key, (n, change) in reversed(self.counts.items()):
@@ -75,7 +75,7 @@ class Causal(Fifo):
             pass
 
     def c_deliver_first(self) -> bool:
-        """l.15: the first message that is deliverable, of each sender the first only."""
+        """Deliver the first message that is deliverable (l.15). Of each sender only the first is looked at."""
         blocked: dict[int, bool] = {}
         for i, entry in enumerate(self.msg_lst):
             q = sender_of(entry.m.mid)
@@ -147,7 +147,7 @@ class CausalStable(Causal):
         self.check_stable()
 
     def on_answer(self, msg: Reply) -> None:
-        """Whoever delivered it had OKs of all that it trusts."""
+        """Count the message as stable: whoever delivered it had OKs of all that it trusts."""
         super().on_answer(msg)
         if self.unstable is not None and self.unstable.mid == msg.mid:
             self.unstable = None

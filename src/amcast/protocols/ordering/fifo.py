@@ -51,12 +51,12 @@ class Cast(Numbered):
 
 @final
 class Again(Numbered):
-    """The same from a client that has no reply, and wants one if m is delivered."""
+    """A multicast again, from a client that has no reply and wants one if m is delivered."""
 
 
 @final
 class Ok(Numbered):
-    """The same, and: whoever sends this has delivered all that the sender of m multicast to its group before."""
+    """A multicast passed on by a process that has delivered all that the sender of m multicast to its group before."""
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (Cast, Ok, Reply, Alive)
@@ -166,7 +166,7 @@ class Fifo(Process, Detecting):
             self.set_timer("retry", wait, wait)
 
     def on_answer(self, msg: Reply) -> None:
-        """Such a client wants to hear something from every group."""
+        """Count the answer of a group: a client of a real cluster wants one from each."""
         left = self.unanswered.get(msg.mid, 0) & ~(1 << msg.g)
         if left:
             self.unanswered[msg.mid] = left
@@ -175,7 +175,7 @@ class Fifo(Process, Detecting):
             self.out.completed.append(msg.mid)
 
     def on_disconnect(self) -> None:
-        """A connection broke."""
+        """Ask again: a connection broke."""
         for again in self.uncompleted.values():
             self.send(self.topology.members_of(again.m.dest), again)
 
@@ -218,7 +218,7 @@ class Fifo(Process, Detecting):
             self.f_deliver_next(sender_of(msg.m.mid))
 
     def introduce(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...]) -> Introduced | None:
-        """The entry of m, known from now on; None if m is delivered already."""
+        """Return what is known of m, from now on something; None if m is delivered already."""
         q = sender_of(m.mid)
         seq = seqs[m.dest.index(self.g0)]
         next_f_del = self.next_f_del.get(q, 1)
@@ -248,7 +248,7 @@ class Fifo(Process, Detecting):
         return self.topology.members_of(m.dest)
 
     def f_deliver_next(self, q: int) -> None:
-        """Deliver what can be of sender q."""
+        """Deliver what can be delivered of sender q."""
         entries = self.msg_set.get(q)
         if entries is None:
             return
@@ -269,7 +269,7 @@ class Fifo(Process, Detecting):
         self.hand_over(entry.m)
 
     def hand_over(self, m: AppMessage) -> None:
-        """To the application."""
+        """Deliver to the application, and tell the sender."""
         self.deliver(m)
         q = sender_of(m.mid)
         if q == self.pid:
@@ -278,7 +278,7 @@ class Fifo(Process, Detecting):
             self.send_one(q, Reply(m.mid, self.g0, self.pid))
 
     def complete(self, mid: Mid) -> None:
-        """At a sender outside: one delivery means that all destinations will deliver."""
+        """Complete a multicast of a sender outside: one delivery means that all destinations will deliver."""
         if not self.remote and self.uncompleted.pop(mid, None) is not None:
             self.out.completed.append(mid)
 

@@ -68,7 +68,7 @@ class Collection:
         self.floors[msg.g] = max(self.floors[msg.g], msg.gts)
 
     def heard(self, rank: int, delivered: int) -> None:
-        """Another member of this group has delivered so far."""
+        """Take note of how far another member of this group has delivered."""
         self.delivered_by[rank] = max(self.delivered_by[rank], delivered)
 
     def announce_again(self) -> None:

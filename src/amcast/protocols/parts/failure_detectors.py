@@ -26,7 +26,7 @@ ALIVE: Final = Alive()
 
 @final
 class FailureDetector:
-    """Processes are numbers below `size`; only those in `watched` are ever suspected for silence."""
+    """Whom one process suspects. Processes are numbers below `size`; who is not `watched` may be silent."""
 
     def __init__(self, watched: tuple[int, ...], size: int, params: Params, now: int, forgives: bool = True) -> None:
         self.watched = watched
@@ -39,14 +39,14 @@ class FailureDetector:
         self._known = [False] * size  # was heard at least once
 
     def watch(self, watched: tuple[int, ...], now: int) -> None:
-        """From now on watch these: those who are new have time to be heard, and to start if they never were."""
+        """Watch these from now on. Who is new gets time to be heard, and time to start if it never was."""
         for p in watched:
             if p not in self.watched:
                 self._heard[p] = now if self._known[p] else now + self.params.grace
         self.watched = watched
 
     def heard(self, p: int, now: int) -> bool:
-        """A heartbeat arrived. True if its sender was suspected and is trusted from now on."""
+        """Take a heartbeat; return True if its sender was suspected and is trusted from now on."""
         silence = now - self._heard[p]
         self._heard[p] = now
         self._known[p] = True
@@ -65,12 +65,12 @@ class FailureDetector:
         return True
 
     def waits(self) -> str:
-        """What is missing before everybody can be judged: somebody may not have started yet."""
+        """Say what is missing before everybody can be judged: some may not have started yet."""
         unheard = len([p for p in self.watched if not self._known[p] and not self.suspected[p]])
         return f"{unheard} others not heard yet" if unheard else ""
 
     def newly_suspected(self, now: int) -> list[int]:
-        """Those that have become suspect by now."""
+        """Return those that have become suspect by now."""
         silent: list[int] = []
         for p in self.watched:
             if not self.suspected[p] and now - self._heard[p] > self._timeout[p]:

@@ -27,7 +27,7 @@ class Session:
         return above[bisect_left(above, seq)] == seq
 
     def add(self, seq: int, done: int) -> None:
-        """A message with this seq is delivered, and says that all below `done` are."""
+        """Add a delivered message with this seq, which says that all below `done` are delivered."""
         above = self.above
         if not above or above[-1] < seq:
             above.append(seq)
@@ -46,7 +46,7 @@ class DeliveredMessages:
         self._sessions: dict[int, Session] = {}
 
     def session(self, mid: Mid) -> Session:
-        """The session that this message belongs to."""
+        """Return the session that this message belongs to."""
         sender = sender_of(mid)
         session = self._sessions.get(sender)
         if session is None:
@@ -67,11 +67,11 @@ class DeliveredMessages:
         session.above = list(above)
 
     def rows(self) -> list[tuple[int, int, tuple[int, ...]]]:
-        """Sender, watermark and seqs above it, for a snapshot."""
+        """Return sender, watermark and the seqs above it, for a snapshot."""
         return [(sender, session.done, tuple(session.above)) for sender, session in self._sessions.items()]
 
     def mids(self) -> list[Mid]:
-        """Every id in the set, spelt out: for checks."""
+        """Return every id in the set, spelt out: for checks."""
         found: list[Mid] = []
         for sender, session in self._sessions.items():
             found += [message_id(sender, seq) for seq in range(session.done)]
@@ -79,5 +79,5 @@ class DeliveredMessages:
         return found
 
     def size(self) -> int:
-        """How many seqs are remembered one by one."""
+        """Return how many seqs are remembered one by one."""
         return sum([len(session.above) for session in self._sessions.values()])

@@ -59,7 +59,7 @@ class WhiteBoxClient(Process):
         return self.topology.members_of(tuple(request.silent))
 
     def heeds(self, request: Unanswered, g: int) -> bool:
-        """A new leader of g should hear of this request."""
+        """Return True if a new leader of g should hear of this request."""
         return g in request.silent
 
     def on_message(self, sender: int, msg: Message) -> None:

@@ -18,7 +18,7 @@ Row = tuple[Mid, int, int, int]
 
 @final
 class Fact:
-    """A quorum of a group acknowledged m: a vector of ballots, b of them its own, and where it leads."""
+    """A quorum of a group acknowledged m with a vector of ballots, of which b is its own: what follows from that."""
 
     def __init__(self, bal: tuple[int, ...], b: int, mid: Mid, lts: int, gts: int) -> None:
         self.bal = bal
@@ -56,7 +56,7 @@ class Monitor:
             self.fail("1", f"ACCEPT of {self.name(mid)} in g{g}, ballot {b}, with {known} and with {lts}")
 
     def accepted(self, pid: int, mid: Mid, b: int, lts: int, gts: int, bal: tuple[int, ...], rows: list[Row]) -> None:
-        """A member is about to acknowledge this vector; `b` is its own component, `rows` what it holds."""
+        """Check a member that is about to acknowledge this vector: `b` is its own component, `rows` what it holds."""
         g = self.topology.group_of[pid]
         rank = self.topology.rank_of[pid]
         key = (mid, g, bal)
@@ -91,7 +91,7 @@ class Monitor:
             self.fail("4", f"{self.name(mid)} and {self.name(self._mid_of[gts])} share final timestamp {gts}")
 
     def adopted(self, pid: int, cballot: int, clock: int, rows: list[Row], done: list[Mid]) -> None:
-        """A process entered a ballot; `done` are the messages that it delivered and forgot."""
+        """Check a process that entered a ballot; `done` are the messages that it delivered and forgot."""
         g = self.topology.group_of[pid]
         held = {row[0]: row for row in rows}
         forgotten = dict.fromkeys(done, True)
@@ -113,7 +113,7 @@ class Monitor:
                         self.fail("5", f"{who} has {self.name(mid)} at {lts}, unknown when {fact.gts} was accepted")
 
     def restarted(self, pid: int, cballot: int, rows: list[Row], done: list[Mid]) -> None:
-        """A process came back from its disk: what it acknowledged must be there, what it only proposed is gone."""
+        """Check a process that came back from its disk: what it acknowledged must be there."""
         before = self._seen.pop(pid, None)
         if before is not None:
             self._joined[pid] = (before[0], before[1])
@@ -128,7 +128,7 @@ class Monitor:
                 self.fail("2b", f"{self.topology.name(pid)} restarted without {self.name(mid)}, which it had accepted")
 
     def replaced(self, pid: int) -> None:
-        """A process came back without what it knew, and answers for nothing of that."""
+        """Forget a process that came back without what it knew, and answers for nothing of that."""
         self._seen.pop(pid, None)
         self._joined.pop(pid, None)
         g = self.topology.group_of[pid]
@@ -138,7 +138,7 @@ class Monitor:
                 self._acks[key] = members & ~bit
 
     def check_process(self, pid: int, cballot: int, ballot: int, clock: int, rows: list[Row]) -> None:
-        """After every step: what holds at one process, alone and compared with its previous step."""
+        """Check after every step what holds at one process, alone and compared with its previous step."""
         who = self.topology.name(pid)
         if cballot > ballot:
             self.fail("9", f"{who} has cballot {cballot} above ballot {ballot}")

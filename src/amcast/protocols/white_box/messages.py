@@ -48,7 +48,7 @@ class Accept(Message):
 @final
 @mypyc_attr(acyclic=True)
 class AcceptAck(Message):
-    """`bal` is the vector of ballots that was accepted, in the order of dest(m)."""
+    """The sender has accepted m. `bal` is the vector of ballots, in the order of dest(m)."""
 
     wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "bal": tuple[int, ...]}
 
@@ -76,7 +76,7 @@ class AcceptAck(Message):
 @final
 @mypyc_attr(acyclic=True)
 class Deliver(Message):
-    """`prev_gts` is the delivery sent just before this one in ballot b, BOTTOM for the first."""
+    """Deliver m. `prev_gts` is the delivery sent just before this one in ballot b, BOTTOM for the first."""
 
     wire: ClassVar[dict[str, object]] = {"m": AppMessage, "b": int, "lts": int, "gts": int, "prev_gts": int}
 

@@ -135,7 +135,7 @@ class MessageState(Collectable):
 
 @final
 class Route:
-    """Where acknowledgements of a vector of ballots go: kept, since it hardly ever changes."""
+    """Where acknowledgements of a vector of ballots go. It is kept because it hardly ever changes."""
 
     def __init__(self, bal: tuple[int, ...], leaders: tuple[int, ...]) -> None:
         self.bal = bal
@@ -143,7 +143,7 @@ class Route:
 
 
 def place(dest: tuple[int, ...], g: int) -> int:
-    """Where g stands in dest."""
+    """Return where g stands in dest."""
     i = 0
     while dest[i] != g:
         i += 1
@@ -176,7 +176,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
         self.monitor = monitor
 
     def entry_of(self, m: AppMessage) -> MessageState | None:
-        """What is known of m, from now on something; None if it was delivered and forgotten."""
+        """Return what is known of m, which is something from now on; None if m was delivered and forgotten."""
         entry = self.entries.get(m.mid)
         if entry is None:
             session = self.done.session(m.mid)
@@ -484,7 +484,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
             self.monitor.check_process(self.pid, candidate.cballot, candidate.ballot, self.clock, self.rows())
 
     def on_heartbeat(self, sender: int, msg: Heartbeat) -> None:
-        """A member that restarted may have missed what no channel brings again: notice it, and help."""
+        """Notice a member that restarted and missed what no channel brings again, and help it."""
         rank = self.topology.rank_of[sender]
         lags = msg.delivered < self.max_delivered_gts and msg.delivered == self.collection.delivered_by[rank]
         if self.candidate.is_behind(sender, msg, lags):
@@ -503,12 +503,12 @@ class WhiteBox(Process, Durable, Electing, Observed):
     # Durability
 
     def save(self, record: Message) -> None:
-        """Durable before anybody hears of this step."""
+        """Make a record durable before anybody hears of this step."""
         self.out.records.append(encoded(record))
         self.out.urgent = True
 
     def save_later(self, record: Message) -> None:
-        """Durable before anybody hears that this process delivered the message; a quorum has it durable anyway."""
+        """Make a record durable before anybody hears that this process delivered: a quorum has the message on disk."""
         self.out.records.append(encoded(record))
 
     def snapshot(self) -> list[bytes]:
@@ -551,8 +551,10 @@ class WhiteBox(Process, Durable, Electing, Observed):
         return self.candidate.forget_member(pid)
 
     def on_rejoin(self, records: list[bytes], floor: int) -> None:
-        """Safe because it answers nothing before it enters a ballot that began after all other members dropped whatever
-        it had said: the state of that ballot comes from a quorum without it. And nothing that it lacks is forgotten.
+        """Start without what this process knew, from another member's snapshot.
+
+        This is safe: it answers nothing before it enters a ballot that began after all other members dropped whatever
+        it had said, so the state of that ballot comes from a quorum without it. And nothing that it lacks is forgotten.
         """
         monitor = self.monitor
         self.monitor = None  # which knows what this process was before
@@ -611,7 +613,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
     # What drivers and people look at
 
     def rows(self) -> list[tuple[Mid, int, int, int]]:
-        """Phase, LocalTS and GlobalTS of every message that is not in START."""
+        """Return Phase, LocalTS and GlobalTS of every message that is not in START."""
         return [(e.m.mid, e.phase, e.lts, e.gts) for e in self.entries.values() if e.phase != START]
 
     def idle(self) -> bool:
