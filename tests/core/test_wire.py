@@ -1,10 +1,13 @@
 """Every protocol message survives its bytes, and bytes that are no message are refused cleanly."""
 
+from dataclasses import dataclass
+
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amcast.core.topology import message_id
+from amcast.core.topology import Mid, message_id
 from amcast.core.wire import FRAME_OVERHEAD, AppMessage, Codec, Message, wire_of
 from amcast.errors import WireError
 from amcast.protocols import PROTOCOLS
@@ -89,3 +92,33 @@ def test_messages_differ_by_type_and_field() -> None:
     assert accept(m, 1, 2, 3) == accept(m, 1, 2, 3)
     assert accept(m, 1, 2, 3) != accept(m, 1, 2, 4)
     assert multicast(m) != accept(m, 1, 2, 3)
+
+
+@dataclass
+class Ping(Message):
+    """A message as somebody else's package writes it."""
+
+    mid: Mid
+    hops: tuple[tuple[int, AppMessage], ...]
+
+
+@dataclass
+class Lossy(Message):
+    """What is left of a type with brackets in a compiled module."""
+
+    hops: tuple  # type: ignore[type-arg]
+
+
+def test_a_dataclass_is_a_message() -> None:
+    m = AppMessage(message_id(1, 2), (0,), b"x")
+    ping = Ping(m.mid, ((1, m), (2, m)))
+    codec = Codec((Ping,))
+    assert codec.decode(codec.encode(ping)) == ping and ping.about() == (m.mid,)
+    assert ping.fields() == (m.mid, ((1, m), (2, m)))
+    with pytest.raises(WireError, match="malformed message"):
+        codec.decode(msgspec.msgpack.encode((0, (5, ((1, "m"),)))))
+
+
+def test_a_type_without_its_brackets_is_refused() -> None:
+    with pytest.raises(AssertionError, match=r"Lossy\.hops"):
+        Codec((Lossy,))

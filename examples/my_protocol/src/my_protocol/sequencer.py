@@ -4,7 +4,8 @@ Latency in message delays: 2 from the client to every destination. Tolerates no 
 and the one of group 0 is the sequencer. Not genuine: the sequencer has work with messages that are not for it.
 """
 
-from typing import ClassVar, Final
+from dataclasses import dataclass
+from typing import Final
 
 from amcast.core.order import timestamp
 from amcast.core.process import Effects, Params, Process
@@ -17,17 +18,12 @@ from amcast.protocols.parts.sessions import DeliveredMessages
 SEQUENCER: Final = 0
 
 
+@dataclass
 class Ordered(Message):
     """From the sequencer: this message has that place."""
 
-    wire: ClassVar[dict[str, object]] = {"m": AppMessage, "place": int}
-
-    def __init__(self, m: AppMessage, place: int) -> None:
-        self.m = m
-        self.place = place
-
-    def about(self) -> tuple[Mid, ...]:
-        return (self.m.mid,)
+    m: AppMessage
+    place: int
 
 
 class Sequencer(Process):
