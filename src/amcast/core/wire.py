@@ -303,6 +303,12 @@ def _wire_type(kind: object) -> object:
     return kind
 
 
+def _empty(kind: object) -> object:
+    if kind is AppMessage:
+        return AppMessage(Mid(0), (0,), b"")
+    return b"" if kind is bytes else False if kind is bool else 0 if kind is int else ()
+
+
 def _to_builtin(value: object) -> object:
     if isinstance(value, AppMessage):
         fields = (sender_of(value.mid), seq_of(value.mid), value.dest, value.payload, value.done)
@@ -338,7 +344,7 @@ class Codec:
         self._packed: list[Message | None] = [None] * len(messages)  # one of each class that packs itself
         for tag, cls in enumerate(messages):
             if getattr(cls, "pack", None) is not getattr(Message, "pack", None) and cls not in plain:
-                self._packed[tag] = cls.__new__(cls)  # only its `unpack` is called
+                self._packed[tag] = cls(*[_empty(kind) for kind in wire_of(cls).values()])  # for its `unpack`
         self._tags: dict[type[Message], int] = {cls: tag for tag, cls in enumerate(messages)}
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_to_builtin)
         self._head = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
