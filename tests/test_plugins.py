@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,7 +177,8 @@ def test_the_example_is_built_and_installed_beside_amcast(
     shared = (base.parent if base.name.startswith("popen-") else base) / "packages"
     version = f"3.{sys.version_info.minor}"
     environment = venv(tmp_path / "venv", version, f"{wheel(shared, version)}[lab]")
-    run(environment / "bin" / "pip", "install", "--no-deps", EXAMPLE)
+    package = shutil.copytree(EXAMPLE, tmp_path / "package")  # pip leaves things there
+    run(environment / "bin" / "pip", "install", "--no-deps", package)
     program = environment / "bin" / "amcast"
     assert "sequencer" in run(program, "protocols")
     assert run(program, "sim", "sequencer", "--messages", "30")
