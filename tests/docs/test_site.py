@@ -163,7 +163,7 @@ def test_python_in_the_documents_is_python() -> None:
     assert len(programs) >= 3
     for text in programs:
         whole = text.replace("…", "...")
-        if whole.startswith(" "):  # an entry of a table
-            whole = f"{{\n{whole}\n}}"
+        if whole.startswith(" "):  # a method
+            whole = f"class Shown:\n{whole}"
         body = "\n".join(f"    {line}" for line in whole.splitlines())
         compile(f"async def program():\n{body}\n", "document", "exec")
