@@ -47,8 +47,8 @@ class Causal(Fifo):
             self.changes += 1
             self.counts[g, q] = (n, self.changes)
 
-    def past(self, m: AppMessage) -> tuple[int, ...]:
-        """Return what changed since the last cast to any destination (l.6-8), but for what `seqs` says anyway."""
+    def past(self, m: AppMessage) -> tuple[int, ...]:  # l.6-8
+        """Return what changed since the last cast to any destination, but for what `seqs` says anyway."""
         since = min([self.told[g] for g in m.dest])
         found: list[int] = []
         for key, (n, change) in reversed(self.counts.items()):
@@ -74,8 +74,8 @@ class Causal(Fifo):
         while self.c_deliver_first():  # l.14
             pass
 
-    def c_deliver_first(self) -> bool:
-        """Deliver the first message that is deliverable (l.15). Of each sender only the first is looked at."""
+    def c_deliver_first(self) -> bool:  # l.15
+        """Deliver the first message that is deliverable. Of each sender only the first is looked at."""
         blocked: dict[int, bool] = {}
         for i, entry in enumerate(self.msg_lst):
             q = sender_of(entry.m.mid)
