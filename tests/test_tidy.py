@@ -284,7 +284,6 @@ def no_iteration_over_sets(file: File) -> Complaints:
 # is a complaint, too.
 FILE_LINES = 600
 LONG_FILES: dict[str, str] = {
-    "protocols/optimistic/baseline.py": "one protocol, to be read beside its paper",
     "sim/world.py": "the event loop and what can happen to a process: one class whose parts share all of its state",
     "protocols/white_box/replica.py": "Figures 3 and 4 of the White-Box paper, line by line",
 }

@@ -49,14 +49,14 @@ PLUS = [
     mutant("marker_kept", ("        if not self.reconfiguration and self.r >= self.marker:\n            self.marker = 0\n", "")),
     mutant("no_marker", ("                self.marker = r\n                self.send(self.successors, Eon(self.eon, r))\n", "")),
     mutant("early_messages_of_an_eon_lost", ("            self.early.append((sender, msg))", "            pass")),
-    mutant("newcomers_without_a_past", ("                self.deliver_past(m)\n", "                pass\n")),
+    mutant("newcomers_without_a_past", ("                self.deliver_once(m)\n", "                pass\n")),
     mutant("past_of_several_members", ("        if self.eon > 0 or msg.first != len(self.log):", "        if self.eon > 0:")),
     mutant("joins_before_it_has_all", ("        if len(self.log) == msg.past:\n            self.enter", "        if True:\n            self.enter")),
     mutant("no_sign_of_life_before_it_enters", ("        self.successors = overlay_of(msg.members, msg.members, self.replicas).successors[self.pid]\n", "")),
     mutant("asks_once", ("            if self.had == len(self.log):\n                self.ask_another()\n", "            pass\n")),
     mutant("proposal_of_an_older_eon", ("        self.wanted = ()  # was meant", "        pass  # was meant")),
     mutant("leaving_asked_once", ("            if self.leaves:\n                self.on_leave_group()\n", "            pass\n")),
-    mutant("twice_for_a_client", ("            if not self.done.contains(m.mid):\n                self.done.add(m)\n                self.deliver(m)\n            if origin", "            self.done.add(m)\n            self.deliver(m)\n            if origin")),
+    mutant("twice_for_a_client", ("            if self.done.contains(m.mid):\n                return\n", "")),
 ]  # fmt: skip
 
 UNIFORM = [

@@ -135,7 +135,7 @@ SKEEN = [
             "            known.slot = Slot(known.mid, known.lts)\n",
         ),
     ),
-    mutant("collection_by_own_floor", ("            if self.floors[g] < entry.gts:", "            if False:")),
+    mutant("collection_by_own_floor", ("if self.floors[g] < entry.gts", "if False")),
     mutant(
         "duplicates_forgotten_too_early",
         ("        if known is None and not self.done.contains(mid):", "        if known is None:"),

@@ -52,7 +52,7 @@ IN_BOTH = [
     mutant("ballots_mixed", ("        while tally is not None and tally.b != b:", "        while False:")),
     mutant(
         "forgotten_before_all_have_it",
-        ("        for p in self.outside(dest):\n            if learnt_by[p] < i:\n                return False\n", ""),
+        ("for p in self.members + self.outside(dest))", "for p in self.members)"),
     ),
     mutant("announced_to_the_group_only", ("self.members + self.outside(entries[0][2].dest)", "self.members")),
 ]  # fmt: skip
@@ -63,9 +63,9 @@ IN_OPTIMISTIC = [
     mutant("guessed_twice", ("if m.mid not in self.guessed and not self.done[x].contains(m.mid):", "if True:")),
     mutant("never_guessed_if_ordered_first", ("        self.guess(m, x)\n        del self.guessed[m.mid]\n", "")),
     mutant("no_window", ("return self.clock() - self.window.length", "return self.clock()")),
-    mutant("requests_do_not_wait", ("if ts > wanted and time_of(ts) <= horizon:", "if ts > wanted:")),
+    mutant("requests_do_not_wait", ("self.requests[h] if time_of(ts) <= horizon]", "self.requests[h]]")),
     mutant("order_of_arrival", ("(self.waiting, (copy.ts, copy.p, key))", "(self.waiting, (0, 0, key))")),
-    mutant("least_delay_wins", ("if other.estimate > length:", "if other.estimate < length:")),
+    mutant("least_delay_wins", ("self.length = max([", "self.length = min([")),
 ]
 REFUSING = [  # too much, and everybody agrees: only the reason of each refusal shows it
     mutant("every_message_refused", (REFUSES, "if True:")),

@@ -46,7 +46,7 @@ MUTANTS = [
         ),
     ),
     mutant("no_retry_by_timer", ("            if entry.retry_at <= self.now:", "            if False:")),
-    mutant("collection_by_own_floor", ("            if self.floors[g] < entry.gts:", "            if False:")),
+    mutant("collection_by_own_floor", ("if self.floors[g] < entry.gts", "if False")),
     mutant("stuck_follower_not_heard", ("        self.seen_ballot = max(self.seen_ballot, msg.ballot)\n", "")),
     mutant("accepts_of_other_ballots_taken", (" or entry.bal[i] != self.candidate.cballot:  # l.11", ":")),
     mutant(

@@ -84,8 +84,6 @@ def precedes(a: Ring, b: Ring) -> bool:
     if a.size != b.size:
         return a.size > b.size
     i, j = a.origin, b.origin
-    if i == j:
-        return a.clock[i] < b.clock[i]
     if i < j:
         return a.clock[i] <= b.clock[i]
     return a.clock[j] < b.clock[j]
@@ -211,18 +209,11 @@ class Lcr(RoundServer, Detecting):
             msg.size == len(self.members) and msg.clock[msg.origin] <= self.delivered[msg.origin]
         ):
             return
-        for entry in self.pending:
-            known = entry.msg
-            if known.size == msg.size and known.origin == msg.origin and known.clock == msg.clock:
-                return
-        self.insert(msg)
+        if msg not in [entry.msg for entry in self.pending]:
+            self.insert(msg)
 
     def on_state_ack(self, sender: int, msg: StateAck) -> None:
-        found = self.acks.get(msg.members)
-        if found is None:
-            found = {}
-            self.acks[msg.members] = found
-        found[sender] = True
+        self.acks.setdefault(msg.members, {})[sender] = True
         self.install_if_acknowledged()
 
     def install_if_acknowledged(self) -> None:
@@ -240,8 +231,7 @@ class Lcr(RoundServer, Detecting):
         self.clock = [0] * self.replicas
         self.delivered = [0] * self.replicas
         self.detector.watch(tuple([p for p in self.members if p != self.pid]), self.now)
-        early = self.early
-        self.early = []
+        early, self.early = self.early, []
         for sender, msg in early:
             self.on_message(sender, msg)
         self.kick()

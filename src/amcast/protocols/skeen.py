@@ -73,8 +73,7 @@ class Skeen(Process):
     def entry_of(self, mid: Mid) -> Undelivered:
         entry = self.entries.get(mid)
         if entry is None:
-            entry = Undelivered()
-            self.entries[mid] = entry
+            entry = self.entries[mid] = Undelivered()
         return entry
 
     def on_multicast_request(self, m: AppMessage) -> None:  # l.8

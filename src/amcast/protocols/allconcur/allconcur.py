@@ -25,6 +25,7 @@ from amcast.core.protocol import Protocol
 from amcast.core.topology import Topology
 from amcast.core.wire import Message
 from amcast.protocols.allconcur.allconcur_plus import UNIFORM_ROW, AllConcurPlus
+from amcast.protocols.allconcur.digraphs import mask
 from amcast.protocols.allconcur.messages import MESSAGES as PLUS_MESSAGES
 from amcast.protocols.allconcur.messages import Round
 
@@ -49,16 +50,16 @@ MESSAGES: Final[tuple[type[Message], ...]] = (*PLUS_MESSAGES, Vote)
 
 @final
 class AllConcur(AllConcurPlus):
-    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
-        super().__init__(pid, topology, params, out)
-        self.always_reliable = True
+    always_reliable = True
 
 
 class AllConcurPlusEA(AllConcurPlus):
+    forgives = True
+    uniform = True
+    strict = False
+
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
-        super().__init__(pid, topology, params, out, forgives=True)
-        self.uniform = True
-        self.strict = False
+        super().__init__(pid, topology, params, out)
         self.waiting: list[Round] = []  # held and skipped rounds
         self.origins = b""  # of the messages in the frozen round
         self.frozen_since = 0
@@ -73,19 +74,14 @@ class AllConcurPlusEA(AllConcurPlus):
     def confirmed(self) -> bool:
         if not self.frozen:
             self.freeze()
-        voters = 0
-        for p in self.members:
-            if p != self.pid and self.agrees(p, False) and self.agrees(p, True):
-                voters += 1
+        others = [p for p in self.members if p != self.pid]
+        voters = len([p for p in others if self.agrees(p, False) and self.agrees(p, True)])
         if voters < len(self.members) // 2:
             return False
-        waiting = self.waiting
-        self.waiting = []
+        waiting, self.waiting = self.waiting, []
         for undelivered in waiting:
             self.deliver_round(undelivered)
-        for key in list(self.votes):
-            if key[1] < self.r - 1:
-                del self.votes[key]
+        self.votes = {key: origins for key, origins in self.votes.items() if key[1] >= self.r - 1}
         return True
 
     def agrees(self, p: int, backward: bool) -> bool:
@@ -94,20 +90,14 @@ class AllConcurPlusEA(AllConcurPlus):
     def freeze(self) -> None:
         self.frozen = True
         self.frozen_since = self.now
-        bits = 0
-        for msg in self.m:
-            if msg is not None:
-                bits |= 1 << msg.origin
+        bits = mask(tuple([msg.origin for msg in self.m if msg is not None]))
         self.origins = bits.to_bytes(self.replicas // 8 + 1, "little")
         for backward in (False, True):
             self.pass_on(Vote(self.eon, self.e, self.r, self.pid, backward, self.origins))
 
     def pass_on(self, vote: Vote) -> None:
         self.votes[vote.e, vote.r, vote.voter, vote.backward] = vote.origins
-        if vote.backward:
-            to = tuple([p for p in self.predecessors if not self.deaf[p]])
-        else:
-            to = self.successors
+        to = tuple([p for p in self.predecessors if not self.deaf[p]]) if vote.backward else self.successors
         if to:
             self.send(to, vote)
 
@@ -140,9 +130,7 @@ class AllConcurPlusEA(AllConcurPlus):
 
 @final
 class AllConcurEA(AllConcurPlusEA):
-    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
-        super().__init__(pid, topology, params, out)
-        self.always_reliable = True
+    always_reliable = True
 
 
 ROW: Final[Protocol] = replace(

@@ -48,8 +48,14 @@ from amcast.protocols.parts.failure_detectors import Alive
 
 
 class AllConcurPlus(JoiningServer):
-    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects, forgives: bool = False) -> None:
-        super().__init__(pid, topology, params, out, forgives)
+    uniform = False
+    always_reliable = False
+    rerun_reliably = False
+    rerun_in_one = False
+    strict = True  # assert what the paper proves to be impossible
+
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
+        super().__init__(pid, topology, params, out)
         self.e = 1
         self.r = 1
         self.reliable = False
@@ -61,11 +67,6 @@ class AllConcurPlus(JoiningServer):
         self.own: dict[int, tuple[Batch, Control]] = {}  # round -> what this server broadcasts in it
         self.started = 0  # the highest round of those
         self.frozen = False  # no message is added any more (votes)
-        self.uniform = False
-        self.always_reliable = False
-        self.rerun_reliably = False
-        self.rerun_in_one = False
-        self.strict = True  # assert what the paper proves to be impossible
         self.early: list[tuple[int, Message]] = []  # of a later eon
         self.marker = 0  # the round in which an end of this eon was agreed upon, if known
         self.settled = 0  # the last reliable round that was completed: no marker up to it counts
@@ -344,8 +345,7 @@ class AllConcurPlus(JoiningServer):
 
     def enough(self) -> int:
         """Return how many others must have come two rounds further before a round is delivered (uniform)."""
-        n = len(self.members)
-        return min(self.overlay.degree - 1, (n - 1) // 2)
+        return min(self.overlay.degree - 1, (len(self.members) - 1) // 2)
 
     def complete_reliable(self) -> bool:
         missing: list[int] = []
@@ -391,8 +391,7 @@ class AllConcurPlus(JoiningServer):
 
     def take_stash(self) -> None:
         """Take what came too early, if it belongs to the state that has just begun."""
-        stash = self.stash
-        self.stash = {}
+        stash, self.stash = self.stash, {}
         for msg in stash.values():
             if msg.e != self.e or msg.r != self.r or isinstance(msg, Reliable) != self.reliable:
                 return  # l.81-82: all are of another state
@@ -487,8 +486,7 @@ class AllConcurPlus(JoiningServer):
         self.clear_round()
         self.begin_eon(members)
         self.note(MembersChange(len(members), eon))
-        early = self.early
-        self.early = []
+        early, self.early = self.early, []
         for p in self.predecessors:
             if self.detector.suspected[p]:
                 self.on_suspicion(p)
@@ -538,27 +536,21 @@ class AllConcurPlusUniform(AllConcurPlus):
     delivered behind one's own reliable message, which makes everybody else skip it.
     """
 
-    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
-        super().__init__(pid, topology, params, out)
-        self.uniform = True
+    uniform = True
 
 
 @final
 class AllConcurPlusRerun(AllConcurPlus):
     """§V-B, first latency option: every round that had begun before a rollback is run again reliably."""
 
-    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
-        super().__init__(pid, topology, params, out)
-        self.rerun_reliably = True
+    rerun_reliably = True
 
 
 @final
 class AllConcurPlusMerge(AllConcurPlus):
     """§V-B, second latency option: all undelivered rounds are run again in one reliable round."""
 
-    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
-        super().__init__(pid, topology, params, out)
-        self.rerun_in_one = True
+    rerun_in_one = True
 
 
 ROW: Final[Protocol] = Protocol(

@@ -67,8 +67,7 @@ class AllGather(RoundServer):
             self.r += 1
             self.received = [None] * self.replicas
             self.got = 0
-            postponed = self.next
-            self.next = []
+            postponed, self.next = self.next, []
             for msg in postponed:
                 self.take(msg)
             if postponed or self.queue:

@@ -9,7 +9,7 @@ from typing import Final, final
 
 from amcast.core.capabilities import Dynamic
 from amcast.core.process import Effects, Params
-from amcast.core.topology import Topology, sender_of
+from amcast.core.topology import Topology
 from amcast.core.wire import AppMessage, Message, wired
 from amcast.protocols.allconcur.overlay import OverlayServer, overlay_of
 from amcast.protocols.allconcur.rounds import Batch
@@ -50,8 +50,8 @@ class Past(Message):
 
 
 class JoiningServer(OverlayServer, Dynamic):
-    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects, forgives: bool = False) -> None:
-        super().__init__(pid, topology, params, out, forgives)
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
+        super().__init__(pid, topology, params, out)
         self.keeps_log = params.spare > 0
         self.log: list[AppMessage] = []
         self.wanted: tuple[int, ...] = ()  # members that this server is to propose
@@ -84,18 +84,11 @@ class JoiningServer(OverlayServer, Dynamic):
         for m in msg.batch:
             if welcome is None or len(self.log) < welcome.past:
                 self.log.append(m)
-                self.deliver_past(m)
+                self.deliver_once(m)
         if welcome is not None and len(self.log) == welcome.past:
             self.enter(welcome)
         elif len(self.log) < msg.all:
             self.ask()
-
-    def deliver_past(self, m: AppMessage) -> None:
-        if sender_of(m.mid) < self.replicas:
-            self.deliver(m)
-        elif not self.done.contains(m.mid):
-            self.done.add(m)
-            self.deliver(m)
 
     def on_welcome(self, sender: int, msg: Welcome) -> None:
         if self.eon > 0 or self.welcome is not None or self.pid not in msg.members:

@@ -33,32 +33,18 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
 
 def loaded(messages: Round | None) -> bool:
     """Return True if somebody said something in this round."""
-    if messages is not None:
-        for msg in messages:
-            if msg is not None and (msg.batch or msg.control):
-                return True
-    return False
+    return messages is not None and any(msg is not None and (msg.batch or msg.control) for msg in messages)
 
 
 def number_of(messages: Round) -> int:
-    for msg in messages:
-        if msg is not None:
-            return msg.r
-    return 0
+    return next((msg.r for msg in messages if msg is not None), 0)
 
 
 def highest_started(messages: Round) -> int:
     """Return the highest round that somebody had begun: all agree on it with the messages of a reliable round."""
-    highest = 0
-    for msg in messages:
-        if msg is not None:
-            for order in msg.control:
-                if order[0] == STARTED:
-                    highest = max(highest, order[1])
-    return highest
+    orders = [order for msg in messages if msg is not None for order in msg.control]
+    return max([order[1] for order in orders if order[0] == STARTED], default=0)
 
 
 def holds_reliable(stash: dict[int, RoundMessage]) -> bool:
-    for msg in stash.values():
-        return isinstance(msg, Reliable)
-    return False
+    return next((isinstance(msg, Reliable) for msg in stash.values()), False)

@@ -73,8 +73,6 @@ class Overlay:
         if v < 0:
             v += n
         below = self.tree[v]
-        if not below:
-            return below
         if len(below) == 1:
             return (members[(first + below[0]) % n],)
         return tuple([members[(first + w) % n] for w in below])
@@ -89,8 +87,7 @@ def overlay_of(first: tuple[int, ...], members: tuple[int, ...], size: int) -> O
     if found is None:
         if len(OVERLAYS) >= 64:
             OVERLAYS.clear()
-        found = Overlay(first, members, size)
-        OVERLAYS[key] = found
+        found = OVERLAYS[key] = Overlay(first, members, size)
     return found
 
 
@@ -118,7 +115,9 @@ def tracking(origin: int, successors: list[int], notices: dict[int, int]) -> int
 
 
 class OverlayServer(RoundServer, Detecting):
-    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects, forgives: bool = False) -> None:
+    forgives = False  # whether the detector trusts again whom it hears
+
+    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
         self.eon = 1
         self.members: tuple[int, ...] = ()
@@ -127,7 +126,7 @@ class OverlayServer(RoundServer, Detecting):
         self.is_member = [False] * topology.replicas
         self.successors: tuple[int, ...] = ()
         self.predecessors: tuple[int, ...] = ()
-        self.detector = FailureDetector((), topology.replicas, params, 0, forgives)
+        self.detector = FailureDetector((), topology.replicas, params, 0, self.forgives)
         self.notices: dict[int, int] = {}  # F: target -> owners as bits
         self.seqs: dict[tuple[int, int], int] = {}  # F: (target, owner) -> seq
         self.own_seq = 0
@@ -146,8 +145,7 @@ class OverlayServer(RoundServer, Detecting):
         self.set_members(members)
 
     def set_members(self, members: tuple[int, ...]) -> None:
-        overlay = overlay_of(self.first, members, self.replicas)
-        self.overlay = overlay
+        overlay = self.overlay = overlay_of(self.first, members, self.replicas)
         self.members = members
         self.is_member = overlay.is_member
         self.successors = overlay.successors[self.pid]
@@ -180,13 +178,9 @@ class OverlayServer(RoundServer, Detecting):
 
     def all_lost(self, missing: list[int]) -> bool:
         """Return True if no server that is up can have a message of these."""
-        for origin in missing:
-            if origin not in self.notices:
-                return False
-        for origin in missing:
-            if tracking(origin, self.overlay.masks, self.notices):
-                return False
-        return True
+        if not all(origin in self.notices for origin in missing):
+            return False
+        return not any(tracking(origin, self.overlay.masks, self.notices) for origin in missing)
 
     # Failure detection
 

@@ -75,8 +75,7 @@ class RoundServer(Process, Rounds):
         if self.done.contains(m.mid):
             self.send_one(client, Reply(m.mid, self.g0, self.pid))
         elif m not in self.queue:
-            self.queue.append(m)
-            self.kick()
+            self.on_multicast(m)
 
     def kick(self) -> None:
         """Broadcast, if something is waiting."""
@@ -100,17 +99,20 @@ class RoundServer(Process, Rounds):
 
     def deliver_batch(self, origin: int, batch: Batch) -> None:
         for m in batch:
+            self.deliver_once(m)
             sender = sender_of(m.mid)
-            if sender < self.replicas:
-                self.deliver(m)
-                if sender == self.pid:
-                    self.out.completed.append(m.mid)
-                continue
-            if not self.done.contains(m.mid):
-                self.done.add(m)
-                self.deliver(m)
-            if origin == self.pid:
+            if sender == self.pid:
+                self.out.completed.append(m.mid)
+            elif origin == self.pid and sender >= self.replicas:
                 self.send_one(sender, Reply(m.mid, self.g0, self.pid))
+
+    def deliver_once(self, m: AppMessage) -> None:
+        """Deliver m, unless it is a second copy: a client may have asked two servers."""
+        if sender_of(m.mid) >= self.replicas:
+            if self.done.contains(m.mid):
+                return
+            self.done.add(m)
+        self.deliver(m)
 
     def footprint(self) -> int:
         return len(self.queue) + self.done.size()

@@ -16,9 +16,7 @@ from dataclasses import replace
 from typing import Final, final
 
 from amcast.core.order import BOTTOM
-from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
-from amcast.core.topology import Topology
 from amcast.core.wire import Message, Reader
 from amcast.protocols.black_box.ft_skeen import MESSAGES as FT_SKEEN_MESSAGES
 from amcast.protocols.black_box.ft_skeen import FtSkeen, Hard, Known, LocalTimestamp
@@ -91,9 +89,7 @@ class FastCast(FtSkeen):
 class EagerFastCast(FastCast):
     """Raises its clock as soon as it guesses a final timestamp."""
 
-    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
-        super().__init__(pid, topology, params, out)
-        self.eager_clock = True
+    eager_clock = True
 
 
 ROW: Final[Protocol] = Protocol(

@@ -89,7 +89,12 @@ class Known(Collectable):
         super().__init__(NOTHING)
         self.mid = mid
         self.hard: dict[int, int] = {}  # group -> its decided local timestamp
-        # The rest is the leader's, and counts for its ballot only.
+        self.retry_at = 0
+        self.retry_delay = 0
+        self.begin_ballot()
+
+    def begin_ballot(self) -> None:
+        """Forget what is the leader's, and counts for its ballot only."""
         self.lts = BOTTOM
         self.stable = False  # LTS is decided
         self.soft: dict[int, int] = {}  # group -> a local timestamp that is not decided (FastCast)
@@ -97,28 +102,17 @@ class Known(Collectable):
         self.logged = BOTTOM  # the last one that is decided
         self.committed = False
         self.slot: Slot | None = None
-        self.retry_at = 0
-        self.retry_delay = 0
-
-    def begin_ballot(self) -> None:
-        self.lts = BOTTOM
-        self.stable = False
-        self.soft = {}
-        self.proposed = BOTTOM
-        self.logged = BOTTOM
-        self.committed = False
-        self.slot = None
 
 
 class FtSkeen(LogOwner):
     """A member of group g0."""
 
+    eager_clock = False
+
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
-        self.g0 = topology.group_of[pid]
         self.group = topology.groups[self.g0]
         self.log = GroupLog(self, self.group)
-        self.eager_clock = False
         self.clock = 0
         self.known: dict[Mid, Known] = {}
         self.queue = DeliveryQueue()
@@ -127,11 +121,6 @@ class FtSkeen(LogOwner):
         self.done = DeliveredMessages()
         self.ballots = [0] * len(topology.groups)  # the highest one known of each group: who leads it
         self.collection = Collection(self, in_order=True)
-        self.monitor: LogMonitor | None = None
-
-    def on_observe(self, monitor: object) -> None:
-        assert isinstance(monitor, LogMonitor)
-        self.monitor = monitor
 
     def on_start(self) -> None:
         self.log.start()
@@ -152,8 +141,7 @@ class FtSkeen(LogOwner):
         """Return what is known of m, which is something from now on; None if m was delivered and forgotten."""
         known = self.known.get(mid)
         if known is None and not self.done.contains(mid):
-            known = Known(mid)
-            self.known[mid] = known
+            known = self.known[mid] = Known(mid)
         return known
 
     # Normal operation
@@ -292,7 +280,7 @@ class FtSkeen(LogOwner):
                     self.queue.commit(Slot(known.mid, known.lts), gts)
                 else:
                     pending.append(known)
-        pending.sort(key=by_lts)
+        pending.sort(key=lambda known: known.lts)
         for known in pending:
             known.slot = self.queue.propose(known.mid, known.lts)
         self.deliver_committed()
@@ -339,13 +327,13 @@ class FtSkeen(LogOwner):
 
     def on_timer(self, name: str) -> None:
         self.log.tick(self.max_delivered_gts)
-        if self.log.status == LEADER:
+        leads = self.log.status == LEADER
+        if leads:
             for mid in self.queue.uncommitted():
                 known = self.known[mid]
                 if known.retry_at <= self.now:
                     self.retry(known)
                     self.retry_later(known, known.retry_delay)
-        leads = self.log.status == LEADER
         for mid in self.collection.tick(leads, self.log.rank, self.max_delivered_gts):
             del self.known[mid]
         self.forget_log()
@@ -365,12 +353,7 @@ class FtSkeen(LogOwner):
     # What drivers and people look at
 
     def idle(self) -> bool:
-        if self.log.status == RECOVERING:
-            return False
-        for _, _, m in self.log.entries:
-            if not self.done.contains(m.mid):
-                return False
-        return True
+        return self.log.status != RECOVERING and all(self.done.contains(m.mid) for _, _, m in self.log.entries)
 
     def leads(self) -> bool:
         return self.log.status == LEADER
@@ -386,13 +369,7 @@ class FtSkeen(LogOwner):
 class EagerFtSkeen(FtSkeen):
     """Raises its clock as soon as it proposes a final timestamp."""
 
-    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
-        super().__init__(pid, topology, params, out)
-        self.eager_clock = True
-
-
-def by_lts(known: Known) -> int:
-    return known.lts
+    eager_clock = True
 
 
 ROW: Final[Protocol] = Protocol(

@@ -6,8 +6,8 @@ One `LogMonitor` watches all replicas of a run; the first report that contradict
 from typing import final
 
 from amcast.core.topology import Mid, Topology
+from amcast.core.wire import AppMessage
 from amcast.errors import InvariantViolation
-from amcast.protocols.black_box.replicated_log import Entry
 
 
 @final
@@ -19,7 +19,7 @@ class LogMonitor:
         self._gts_of: dict[Mid, int] = {}
         self._mid_of: dict[int, Mid] = {}
 
-    def decided(self, g: int, i: int, entry: Entry) -> None:
+    def decided(self, g: int, i: int, entry: tuple[int, int, AppMessage]) -> None:
         """Check that a place in the log of g is decided alike for everybody."""
         kind, ts, m = entry
         known = self._decided.setdefault((g, i), (kind, ts, m.mid))

@@ -47,7 +47,6 @@ class MultiPaxos(LogOwner):
 
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
-        self.g0 = topology.group_of[pid]
         self.acceptors = self.choose_acceptors()
         self.log: GroupLog | None = None
         if pid in self.acceptors:
@@ -56,14 +55,9 @@ class MultiPaxos(LogOwner):
         self.done = DeliveredMessages()  # all that is learned, wherever it goes
         self.logged: dict[Mid, bool] = {}  # at the leader: what has a place and is not learned
         self.learned_by = [0] * topology.replicas
-        self.monitor: LogMonitor | None = None
 
     def choose_acceptors(self) -> tuple[int, ...]:
         return self.topology.groups[SEQUENCER][:ACCEPTORS]
-
-    def on_observe(self, monitor: object) -> None:
-        assert isinstance(monitor, LogMonitor)
-        self.monitor = monitor
 
     def on_start(self) -> None:
         if self.log is not None:

@@ -27,6 +27,7 @@ from amcast.core.order import BOTTOM, leader_of
 from amcast.core.process import Effects, Params, Process
 from amcast.core.topology import Mid, Topology
 from amcast.core.wire import AppMessage, Message, Reader, pack_app, pack_long, pack_mid, pack_short, wired
+from amcast.protocols.black_box.invariants import LogMonitor
 from amcast.protocols.parts.leader_candidate import (
     FOLLOWER,
     LEADER,
@@ -170,6 +171,12 @@ class LogOwner(Process, Electing, Observed):
 
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
+        self.g0 = topology.group_of[pid]
+        self.monitor: LogMonitor | None = None
+
+    def on_observe(self, monitor: object) -> None:
+        assert isinstance(monitor, LogMonitor)
+        self.monitor = monitor
 
     def decided(self, i: int, entry: Entry) -> None:
         """This place is decided. Called in order, at a leader without learners."""
@@ -196,8 +203,8 @@ class GroupLog(LeaderCandidate[Vote]):
         self.stored = [0] * len(members)  # at the leader: the places before this one are stored by each member
         self.known_decided = 0  # at the leader
 
-    def receive(self, sender: int, msg: Message) -> bool:
-        """Handle a message of the log; return False if it is none."""
+    def receive(self, sender: int, msg: Message) -> None:
+        """Handle a message of the log."""
         if isinstance(msg, Append):
             self.on_append(sender, msg)
         elif isinstance(msg, Appended):
@@ -216,17 +223,14 @@ class GroupLog(LeaderCandidate[Vote]):
                 self.lead()
         elif isinstance(msg, Nack):
             self.on_nack(msg.b)
-        else:
-            return False
-        return True
 
     def length(self) -> int:
         return self.base + len(self.entries)
 
     # Normal operation
 
-    def append(self, kind: int, ts: int, m: AppMessage) -> int:
-        """Add an entry as the leader; return its place."""
+    def append(self, kind: int, ts: int, m: AppMessage) -> None:
+        """Add an entry as the leader."""
         assert self.status == LEADER
         i = self.length()
         self.entries.append((kind, ts, m))
@@ -236,7 +240,6 @@ class GroupLog(LeaderCandidate[Vote]):
             self.announce(i, ((kind, ts, m),))
         elif self.majority == 1:
             self.owner.send_one(self.owner.pid, Appended(self.cballot, i, m.mid))
-        return i
 
     def on_append(self, sender: int, msg: Append) -> None:
         if self.status != FOLLOWER or self.cballot != msg.b:
@@ -258,7 +261,7 @@ class GroupLog(LeaderCandidate[Vote]):
         upto = quorum_has(self.stored, self.majority)
         while self.known_decided < upto and self.status == LEADER:
             i = self.known_decided
-            self.known_decided = i + 1
+            self.known_decided += 1
             self.owner.decided(i, self.entries[i - self.base])
 
     def announce(self, i: int, entries: tuple[Entry, ...]) -> None:
@@ -339,14 +342,13 @@ class Learner:
         if b > self._ballot[rank]:
             self._ballot[rank] = b
             self._stored[rank] = 0
-            self._drop_values()
+            for over in [over for over in self._values if over not in self._ballot]:
+                del self._values[over]  # every member has left this ballot
         values = self._values.setdefault(b, {})
-        place = msg.i
-        for entry in msg.entries:
+        for place, entry in enumerate(msg.entries, msg.i):
             if place >= self.learned:
                 values[place] = entry
-            place += 1
-        self._stored[rank] = max(self._stored[rank], place)
+        self._stored[rank] = max(self._stored[rank], msg.i + len(msg.entries))
         stored = [self._stored[r] if self._ballot[r] == b else 0 for r in range(len(self.members))]
         upto = quorum_has(stored, self.majority)
         found: list[Entry] = []
@@ -360,8 +362,3 @@ class Learner:
     def leader(self) -> int:
         """Return who leads, so far as is known here."""
         return self.members[leader_of(max(0, *self._ballot))]
-
-    def _drop_values(self) -> None:
-        """Drop the values of ballots that every member has left."""
-        for b in [b for b in self._values if b not in self._ballot]:
-            del self._values[b]

@@ -22,6 +22,7 @@ Departures, each for a reason that a scenario or a mutant of the tests shows:
 - Clients that belong to no group hand their messages to a member of a group that may send them.
 """
 
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, final
 
@@ -62,26 +63,17 @@ FOR_EVER: Final = 1 << 62
 
 
 @final
+@dataclass
 class Options:
     """Variants of Baseline and Optimistic. Times are in the unit of the clocks, nanoseconds in a simulation."""
 
-    def __init__(
-        self,
-        senders_to: tuple[tuple[int, ...], ...] | None = None,  # per group who may send to it; None: all
-        direct: bool = True,  # 2B to the destinations; else decisions are passed on, l.31
-        on_final: bool = False,  # request barriers when the final timestamp is known
-        null_after: int = 0,  # a null message to whom nothing was sent for so long; 0: only when asked
-        window: int = -1,  # of Optimistic: a fixed one
-        window_start: int = -1,  # or what to use before anything was heard; -1: δ
-        percentile: int = 0,  # or of which percentile of the delays; 0: their mean
-    ) -> None:
-        self.senders_to = senders_to
-        self.direct = direct
-        self.on_final = on_final
-        self.null_after = null_after
-        self.window = window
-        self.window_start = window_start
-        self.percentile = percentile
+    senders_to: tuple[tuple[int, ...], ...] | None = None  # per group who may send to it; None: all
+    direct: bool = True  # 2B to the destinations; else decisions are passed on, l.31
+    on_final: bool = False  # request barriers when the final timestamp is known
+    null_after: int = 0  # a null message to whom nothing was sent for so long; 0: only when asked
+    window: int = -1  # of Optimistic: a fixed one
+    window_start: int = -1  # or what to use before anything was heard; -1: δ
+    percentile: int = 0  # or of which percentile of the delays; 0: their mean
 
 
 DEFAULTS: Final = Options()
@@ -105,7 +97,6 @@ class Baseline(LogOwner, Reconfigurable):
         super().__init__(pid, topology, params, out)
         groups = len(topology.groups)
         self.options = options
-        self.g0 = topology.group_of[pid]
         self.log = SharedLog(self, topology.groups[self.g0], options.direct)
         self.learners = [PartialLearner(len(members)) for members in topology.groups]
         self.learnt_by = [-1] * topology.replicas  # per process: how far it has learnt our log
@@ -129,16 +120,11 @@ class Baseline(LogOwner, Reconfigurable):
         self.let_in: dict[int, int] = {}  # the same of those that have been answered
         self.waits_since = 0  # how long the first of `stamped` has not moved
         self.null_sent = [0] * groups
-        self.monitor: LogMonitor | None = None
         # At the leader, of the log whether learnt or not:
         self.proposed: dict[int, bool] = {}  # copies
         self.barrier_sent = [BOTTOM] * groups
         self.answered: dict[int, int] = {}  # joins
         self.left = [BOTTOM] * groups
-
-    def on_observe(self, monitor: object) -> None:
-        assert isinstance(monitor, LogMonitor)
-        self.monitor = monitor
 
     # What Optimistic overrides
 
@@ -274,8 +260,7 @@ class Baseline(LogOwner, Reconfigurable):
         return ts
 
     def note_sent(self, ts: int, dest: tuple[int, ...]) -> None:
-        self.barrier_sent[self.g0] = ts
-        for h in dest:
+        for h in (self.g0, *dest):
             self.barrier_sent[h] = ts
 
     def propose(self, copy: Copy) -> None:  # l.20
@@ -292,7 +277,7 @@ class Baseline(LogOwner, Reconfigurable):
                     return
         ts = self.append(copy.kind, t, wrap(m, (key,)))
         if copy.kind == LEAVE:
-            self.left[m.payload[0] << 8 | m.payload[1]] = ts
+            self.left[int.from_bytes(m.payload, "big")] = ts
         if copy.kind == MESSAGE and ts != copy.ts and not self.options.on_final:
             self.request_barriers(ts, m)
 
@@ -303,10 +288,7 @@ class Baseline(LogOwner, Reconfigurable):
 
     def serve(self, h: int, horizon: int) -> None:
         """Give h a barrier above all requests that are due, unless one is on its way."""
-        wanted = BOTTOM
-        for ts in self.requests[h]:
-            if ts > wanted and time_of(ts) <= horizon:
-                wanted = ts
+        wanted = max([ts for ts in self.requests[h] if time_of(ts) <= horizon], default=BOTTOM)
         if wanted > self.barrier_sent[h]:
             self.append(NULL, time_of(wanted) + 1, AppMessage(NOBODY, (h,), b""))
 
@@ -337,11 +319,9 @@ class Baseline(LogOwner, Reconfigurable):
     def on_announce(self, sender: int, msg: Announce) -> None:
         x = self.topology.group_of[sender]
         rank = self.topology.rank_of[sender]
-        place = msg.i
-        for kind, ts, m in msg.entries:
+        for place, (kind, ts, m) in enumerate(msg.entries, msg.i):
             if self.learners[x].hears(rank, msg.b, place):
                 self.on_learnt(x, place, kind, ts, m)
-            place += 1
 
     def on_learnt(self, x: int, i: int, kind: int, ts: int, m: AppMessage) -> None:
         assert ts > self.barrier[x], "timestamps of a log grow"
@@ -384,8 +364,8 @@ class Baseline(LogOwner, Reconfigurable):
         if self.g0 in m.dest:
             self.on_ordered(m, x, ts)
         self.done[x].add(m)
-        if m.mid in self.open:
-            self.close(m.mid)
+        if self.open.pop(m.mid, False) and sender_of(m.mid) == self.pid:
+            self.out.completed.append(m.mid)
         if x == self.g0 and self.options.on_final and key >> 40 == self.pid:
             self.request_barriers(ts, m)
         if self.g0 in m.dest:  # l.27
@@ -393,11 +373,6 @@ class Baseline(LogOwner, Reconfigurable):
             if not self.stamped:
                 self.waits_since = self.now
             heappush(self.stamped, (ts, m))  # l.15, l.28
-
-    def close(self, mid: Mid) -> None:
-        del self.open[mid]
-        if sender_of(mid) == self.pid:
-            self.out.completed.append(mid)
 
     def deliver_stamped(self) -> None:  # l.32
         while self.stamped:
@@ -424,7 +399,7 @@ class Baseline(LogOwner, Reconfigurable):
 
     def on_reconfigure(self, join: bool, h: int) -> None:
         """Let this group send to h from now on, or no longer."""
-        target = bytes((h >> 8, h & 255))
+        target = h.to_bytes(2, "big")
         dest = (h,) if join else tuple(sorted({h, *self.senders.of[h]}))
         self.submit(JOIN if join else LEAVE, AppMessage(NOBODY, dest, target))
 
@@ -573,8 +548,7 @@ class Baseline(LogOwner, Reconfigurable):
 
 def leave_target(m: AppMessage) -> int:
     """Return the group that a LEAVE entry is about."""
-    payload = unwrap(m, 1).payload
-    return payload[0] << 8 | payload[1]
+    return int.from_bytes(unwrap(m, 1).payload, "big")
 
 
 def source_of(m: AppMessage, options: Options, groups: int) -> int:

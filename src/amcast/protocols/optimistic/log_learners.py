@@ -70,8 +70,8 @@ class SharedLog(GroupLog):
         """Return the members of these groups but this one."""
         known = self._outside.get(dest)
         if known is None:
-            known = self.owner.topology.members_of(tuple([g for g in dest if g != self.g0]))
-            self._outside[dest] = known
+            others = tuple([g for g in dest if g != self.g0])
+            known = self._outside[dest] = self.owner.topology.members_of(others)
         return known
 
     def announce(self, i: int, entries: tuple[Entry, ...]) -> None:
@@ -94,13 +94,7 @@ class SharedLog(GroupLog):
         self.forget_before(self.base + n)
 
     def has_all(self, i: int, dest: tuple[int, ...], learnt_by: list[int]) -> bool:
-        for p in self.members:
-            if learnt_by[p] < i:
-                return False
-        for p in self.outside(dest):
-            if learnt_by[p] < i:
-                return False
-        return True
+        return all(learnt_by[p] >= i for p in self.members + self.outside(dest))
 
 
 @final
@@ -134,8 +128,7 @@ class PartialLearner:
         while tally is not None and tally.b != b:
             tally = tally.older
         if tally is None:
-            tally = Tally(b, newest)
-            self._tallies[i] = tally
+            tally = self._tallies[i] = Tally(b, newest)
         bit = 1 << rank
         if tally.members & bit:
             return False
@@ -156,5 +149,4 @@ class PartialLearner:
 
     def tidy(self) -> None:
         """Forget announcements that never led to anything: their ballots are over."""
-        for i in [i for i in self._tallies if i <= self.learnt]:
-            del self._tallies[i]
+        self._tallies = {i: tally for i, tally in self._tallies.items() if i > self.learnt}

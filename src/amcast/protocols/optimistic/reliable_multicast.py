@@ -140,7 +140,4 @@ class FifoReceiver:
         """Return what must have come here before it. The sender's group gets all that it sends."""
         if self.group_of[copy.p] == self.g0:
             return copy.n - 1
-        for i, g in enumerate(copy.m.dest):
-            if g == self.g0:
-                return copy.prev[i]
-        return 0
+        return copy.prev[copy.m.dest.index(self.g0)] if self.g0 in copy.m.dest else 0

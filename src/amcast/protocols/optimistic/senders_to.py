@@ -32,13 +32,7 @@ class SendersTo:
 
     def epochs(self, g: int, dest: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return in which membership g sends to each of these groups, None if it may not send to all."""
-        found: list[int] = []
-        for h in dest:
-            sender = self.of[h].get(g)
-            if sender is None:
-                return None
-            found.append(sender.epoch)
-        return tuple(found)
+        return tuple([self.of[h][g].epoch for h in dest]) if all(g in self.of[h] for h in dest) else None
 
     def asked(self, h: int) -> list[int]:
         """Return who else must give h a barrier."""
@@ -56,11 +50,8 @@ class SendersTo:
 
     def is_told(self, h: int, members: list[tuple[int, int]]) -> None:
         """Take over what h says: who sends to it, and in which membership."""
-        senders: dict[int, Sender] = {}
-        for g, epoch in members:
-            if epoch >= self.left[h].get(g, BOTTOM):
-                senders[g] = Sender(epoch, epoch)
-        self.of[h] = senders
+        left = self.left[h]
+        self.of[h] = {g: Sender(epoch, epoch) for g, epoch in members if epoch >= left.get(g, BOTTOM)}
 
     def leaves(self, h: int, g: int, ts: int) -> None:
         """Take note that g left h, with this timestamp. It may have joined again meanwhile."""

@@ -50,11 +50,6 @@ class WaitWindow:
             return
         estimate = self._of.get(sender)
         if estimate is None:
-            estimate = Estimate()
-            self._of[sender] = estimate
+            estimate = self._of[sender] = Estimate()
         estimate.add(delay, self.percentile)
-        length = estimate.estimate
-        for other in self._of.values():
-            if other.estimate > length:
-                length = other.estimate
-        self.length = length
+        self.length = max([each.estimate for each in self._of.values()])

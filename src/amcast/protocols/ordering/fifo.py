@@ -224,16 +224,10 @@ class Fifo(Process, Detecting):
         next_f_del = self.next_f_del.get(q, 1)
         if seq < next_f_del:
             return None
-        entries = self.msg_set.get(q)
-        if entries is None:
-            entries = {}
-            self.msg_set[q] = entries
+        entries = self.msg_set.setdefault(q, {})
         entry = entries.get(seq)
         if entry is None:  # l.11
-            addressees = 0
-            for p in self.topology.members_of(m.dest):
-                addressees |= 1 << p
-            entry = Introduced(m, seqs, past, addressees)
+            entry = Introduced(m, seqs, past, mask(self.topology.members_of(m.dest)))
             if seq == next_f_del:  # l.12
                 self.send_ok(entry)  # l.13
             else:

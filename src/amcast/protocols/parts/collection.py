@@ -108,16 +108,11 @@ class Collection:
                 elif self.in_order:
                     break
                 else:
-                    if blocked_by not in self.waiting:
-                        self.waiting[blocked_by] = []
-                    self.waiting[blocked_by].append(queue[n])
+                    self.waiting.setdefault(blocked_by, []).append(queue[n])
                 n += 1
             del queue[:n]
         return forgotten
 
     def first_below(self, entry: Collectable) -> int:
         """Return a destination group that has not delivered this message everywhere, -1 if there is none."""
-        for g in entry.m.dest:
-            if self.floors[g] < entry.gts:
-                return g
-        return -1
+        return next((g for g in entry.m.dest if self.floors[g] < entry.gts), -1)

@@ -71,9 +71,8 @@ class FailureDetector:
 
     def newly_suspected(self, now: int) -> list[int]:
         """Return those that have become suspect by now."""
-        silent: list[int] = []
-        for p in self.watched:
-            if not self.suspected[p] and now - self._heard[p] > self._timeout[p]:
-                self.suspected[p] = True
-                silent.append(p)
+        trusted = [p for p in self.watched if not self.suspected[p]]
+        silent = [p for p in trusted if now - self._heard[p] > self._timeout[p]]
+        for p in silent:
+            self.suspected[p] = True
         return silent

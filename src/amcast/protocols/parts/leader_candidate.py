@@ -143,10 +143,7 @@ class LeaderCandidate(Generic[AnyVote]):
 
     def nominee(self) -> int:
         """Return the rank of the first member that is not suspected here."""
-        for rank in range(self.rank):
-            if not self.detector.suspected[rank]:
-                return rank
-        return self.rank
+        return next((rank for rank in range(self.rank) if not self.detector.suspected[rank]), self.rank)
 
     def suspect_leader(self) -> None:
         if self.rejoining:

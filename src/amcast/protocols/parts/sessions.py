@@ -50,8 +50,7 @@ class DeliveredMessages:
         sender = sender_of(mid)
         session = self._sessions.get(sender)
         if session is None:
-            session = Session()
-            self._sessions[sender] = session
+            session = self._sessions[sender] = Session()
         return session
 
     def add(self, m: AppMessage) -> None:

@@ -123,8 +123,7 @@ class MessageState(Collectable):
     def acks_of(self, bal: tuple[int, ...]) -> VectorAcks:
         vectors = self.vectors
         if vectors is None:
-            vectors = []
-            self.vectors = vectors
+            vectors = self.vectors = []
         for acks in vectors:
             if acks.bal is bal or acks.bal == bal:
                 return acks
@@ -182,8 +181,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
             session = self.done.session(m.mid)
             if session.contains(seq_of(m.mid)):
                 return None
-            entry = MessageState(m, session)
-            self.entries[m.mid] = entry
+            entry = self.entries[m.mid] = MessageState(m, session)
             self.retry_later(entry, RETRY_AFTER * self.params.delta)
             if self.candidate.status == LEADER:
                 self.orphans[m.mid] = entry
@@ -317,8 +315,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
                 return route
         groups = self.topology.groups
         leaders = tuple([groups[g][leader_of(b)] for g, b in zip(dest, bal, strict=True)])
-        route = Route(tuple(bal), leaders)
-        self.routes[dest] = route
+        route = self.routes[dest] = Route(tuple(bal), leaders)
         return route
 
     def on_accept_ack(self, sender: int, msg: AcceptAck) -> None:  # l.17
@@ -450,8 +447,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
         self.collection.announce_again()
         self.queue = DeliveryQueue()
         self.orphans = {e.m.mid: e for e in self.entries.values() if e.phase == START}
-        interrupted = [e for e in self.entries.values() if e.phase == ACCEPTED]
-        interrupted.sort(key=by_lts)
+        interrupted = sorted([e for e in self.entries.values() if e.phase == ACCEPTED], key=lambda e: e.lts)
         for entry in interrupted:
             entry.slot = self.queue.propose(entry.m.mid, entry.lts)
         for entry in self.entries.values():
@@ -494,7 +490,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
     def bring_up(self, member: int, delivered: int) -> None:
         """Send a member again what it has not delivered; nothing of that is forgotten before it has."""
         missed = [e for e in self.entries.values() if e.delivered and e.gts > delivered]
-        missed.sort(key=by_gts)
+        missed.sort(key=lambda e: e.gts)
         prev_gts = delivered
         for entry in missed:
             self.send_one(member, Deliver(entry.m, self.candidate.cballot, entry.lts, entry.gts, prev_gts))
@@ -522,8 +518,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
             records.append(Remembered(sender, done, above))
         for entry in self.entries.values():
             entry.recorded = entry.phase >= ACCEPTED
-        kept = [e for e in self.entries.values() if e.recorded]
-        kept.sort(key=by_gts)
+        kept = sorted([e for e in self.entries.values() if e.recorded], key=lambda e: e.gts)
         for entry in kept:
             records.append(Held(entry.m, entry.phase, entry.lts, entry.gts))
         if candidate.rejoining:
@@ -645,14 +640,6 @@ def encoded(record: Message) -> bytes:
     w = BytesWriter()
     RECORDS.write(w, record)
     return w.getvalue()
-
-
-def by_lts(entry: MessageState) -> int:
-    return entry.lts
-
-
-def by_gts(entry: MessageState) -> int:
-    return entry.gts
 
 
 ROW: Final[Protocol] = Protocol(
