@@ -138,11 +138,11 @@ def test_registers(seed: int) -> None:
 class ReadsItsOwnState(MaelstromNode):
     """A broken one: what it has delivered may be old."""
 
-    def _request(self, now: int, group: Any, envelope: Any, head: Any) -> None:
+    def _request(self, now: int, envelope: Any, head: Any) -> None:
         if head.type == "read":
             self._answer(envelope.src, head.msg_id, self.workload.apply(bytes(envelope.body)))
         else:
-            super()._request(now, group, envelope, head)
+            super()._request(now, envelope, head)
 
 
 def test_a_broken_node_is_caught() -> None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from amcast.apps.kv.commands import groups_of, part_of
+from amcast.apps.kv.commands import execute, groups_of, part_of
 from amcast.apps.kv.machine import KV
 from amcast.apps.kv.slots import group_of
 from amcast.apps.kv.store import Store
-from amcast.apps.kv.strings import Command, Result, execute
+from amcast.apps.kv.strings import Command, Result
 from amcast.apps.kv.wire import (
     Decide,
     Done,

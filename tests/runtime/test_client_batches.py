@@ -140,7 +140,7 @@ def test_a_named_session_gives_the_same_ids_whatever_travels_together(
 
 def test_batches_are_cut_where_they_get_long() -> None:
     engine = ClientEngine(protocol("white_box"), 2**40, Topology((1, 1)), Params(1000))
-    engine.start(0)
+    engine.process.start(0)
     for i in range(MOST_IN_BATCH + 3):
         engine.ask((0,), b"x", i, 1.0)
     engine.ask((1,), bytes(100_000), "long", 1.0)

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from amcast.core.topology import message_id
@@ -85,7 +86,9 @@ def tried(folder: Path, test: Callable[[Host, Gate], Awaitable[None]]) -> tuple[
     storage = Storage(folder, "test g0/0")
     try:
         found = storage.recover()
-        return (NodeSnapshot.decode(found.snapshot) if found.snapshot is not None else None), found.records
+        return (
+            msgspec.msgpack.decode(found.snapshot, type=NodeSnapshot) if found.snapshot is not None else None
+        ), found.records
     finally:
         storage.close()
 

@@ -144,14 +144,14 @@ ASKING = batch(REQUESTED, [Multicast(APP), Multicast(RUN)])
 @given(changed(ASKING))
 def test_requests_of_a_client(data: bytes) -> None:
     engine = Engine(PROTOCOLS["white_box"], 0, TOPOLOGY, PARAMS)
-    engine.start(0, None)
+    engine.process.start(0)
     try:
         wanted = engine.requests(data, SESSION, 100)
     except WireError:
         assert data != ASKING
         return
     assert data != ASKING or len(wanted) == 2
-    engine.ask(1, SESSION, wanted)
+    engine.handle(1, SESSION, wanted)
     engine.drain(1)
     assert all(len(m.payload) <= 100 for msg in wanted if msg.m.count > 1 for m in msg.m.messages())
 
@@ -166,7 +166,7 @@ NUMBERED = batch(Codec(ASKED, GROUPS), [Cast(APP, (1, 2), (0, 7, 1)), Again(RUN,
 @given(changed(NUMBERED))
 def test_requests_of_a_causal_client(data: bytes) -> None:
     engine = Engine(PROTOCOLS["causal"], 0, TOPOLOGY, PARAMS)
-    engine.start(0, None)
+    engine.process.start(0)
     try:
         wanted = engine.requests(data, SESSION, 100)
     except WireError:
@@ -174,7 +174,7 @@ def test_requests_of_a_causal_client(data: bytes) -> None:
         return
     assert data != NUMBERED or len(wanted) == 2
     assert all(isinstance(msg, Numbered) and len(msg.seqs) == 2 and min(msg.seqs) > 0 for msg in wanted)
-    engine.ask(1, SESSION, wanted)
+    engine.handle(1, SESSION, wanted)
     engine.drain(1)
 
 
@@ -193,7 +193,7 @@ def answers() -> bytes:
 @given(changed(answers()))
 def test_answers_to_a_client(data: bytes) -> None:
     engine = ClientEngine(PROTOCOLS["white_box"], SESSION, TOPOLOGY, PARAMS)
-    engine.start(0)
+    engine.process.start(0)
     for payload in (b"x", b"y"):
         engine.ask((0, 1), payload, None, 1.0)
     engine.begin(0)

@@ -30,11 +30,8 @@ def log_of(client: SyncClient, rank: int) -> list[bytes]:
     payloads: list[bytes] = []
     while True:
         rows = client.read("g0", len(payloads), replica=rank)
-        place = rows.first
-        for _, _, _, m in unpack_rows(rows.rows, 1):
-            if place == len(payloads):
-                payloads.append(m.payload)
-            place += 1
+        behind = unpack_rows(rows.rows, 1)[max(0, len(payloads) - rows.first) :]
+        payloads += [m.payload for _, _, _, m in behind]
         if len(payloads) >= rows.end or not rows.rows:
             return payloads
 

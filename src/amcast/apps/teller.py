@@ -17,6 +17,7 @@ from amcast.runtime.loop import new_event_loop
 
 ACCOUNTS: Final = 60
 OPENING: Final = 1000
+MOST_OPEN: Final = 500  # transfers at a time
 TURN: Final = 0.02  # seconds between looks at the clock
 encode = msgspec.msgpack.encode
 Pending = asyncio.Future[Answers[int]]
@@ -69,7 +70,6 @@ def run(
     *,
     actions: Sequence[tuple[float, Callable[[], None]]] = (),
     progress: Callable[[float, Takings, int], None] = lambda now, takings, under_way: None,
-    most_open: int = 500,
     seed: int = 0,
 ) -> Takings:
     """Make so many transfers per second for so long, and until all `actions` are done, which are called in threads.
@@ -77,7 +77,7 @@ def run(
     Every transfer gets an answer by its deadline. The books must balance in the end: see `expected` and `total`.
     """
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_run(client, seconds, rate, actions, progress, most_open, random.Random(seed)))
+        return runner.run(_run(client, seconds, rate, actions, progress, random.Random(seed)))
 
 
 async def _run(
@@ -86,7 +86,6 @@ async def _run(
     rate: float,
     actions: Sequence[tuple[float, Callable[[], None]]],
     progress: Callable[[float, Takings, int], None],
-    most_open: int,
     chance: random.Random,
 ) -> Takings:
     takings = Takings()
@@ -107,7 +106,7 @@ async def _run(
             takings.latencies.append((when, time.monotonic() - began - when))
 
         while (now := time.monotonic() - began) < seconds or not all(task.done() for task in waiting):
-            due = min(int(now * rate) - asked, most_open - len(under_way))
+            due = min(int(now * rate) - asked, MOST_OPEN - len(under_way))
             for _ in range(due):
                 one, other = chance.sample(accounts, 2)
                 dest = tuple(sorted({group_of(one, groups), group_of(other, groups)}))

@@ -9,12 +9,11 @@ from typing import Final
 
 from amcast.core.protocol import Protocol
 from amcast.errors import UsageError
-from amcast.runtime.config import ClusterConfig, load_config
+from amcast.runtime.config import ADDRESSES, ClusterConfig, file_name, load_config
 from amcast.runtime.storage import Storage
 
 HOST: Final = "127.0.0.1"
 CLIENT: Final = "dev"  # may do everything
-LISTENERS: Final = ("peer", "client", "admin")
 PORTS: Final = range(10_000, 32_000)  # below those that the system gives to outgoing connections
 TRIES: Final = 200
 
@@ -37,11 +36,11 @@ def create_cluster(
     refuse_impossible(protocol, groups, replicas, durable, spare)
     name = f"amcast-{secrets.token_hex(3)}"
     ids = [f"g{group}/{rank}" for group in range(groups) for rank in range(replicas + spare)]
-    first = free_ports(len(ids) * len(LISTENERS), base_port)
+    first = free_ports(len(ids) * len(ADDRESSES), base_port)
     try:
         (folder / "data").mkdir(parents=True, exist_ok=True)
         for member in ids:
-            Storage(folder / "data" / member.replace("/", "-"), f"{name} {member}").close()
+            Storage(folder / "data" / file_name(member), f"{name} {member}").close()
         if secure:
             from amcast.runtime.certificates import make_certificates
 
@@ -125,9 +124,9 @@ heartbeat_ms = 100
         parts.append("# No [tls]: plaintext, for development on loopback.")
     for number, member in enumerate(ids):
         lines = ["[[replica]]", f'id = "{member}"']
-        port = first + number * len(LISTENERS)
-        lines += [f'{key} = "{HOST}:{port + offset}"' for offset, key in enumerate(LISTENERS)]
-        parts.append("\n".join([*lines, f'data = "data/{member.replace("/", "-")}"']))
+        port = first + number * len(ADDRESSES)
+        lines += [f'{key} = "{HOST}:{port + offset}"' for offset, key in enumerate(ADDRESSES)]
+        parts.append("\n".join([*lines, f'data = "data/{file_name(member)}"']))
     parts.append(
         f'[clients.{CLIENT}]        # which groups a client may read and multicast to; "*" is all\n'
         'read = ["*"]\nwrite = ["*"]\n'

@@ -105,17 +105,15 @@ class Processes:
             return False
         try:
             descriptor = os.pidfd_open(pid)
+            try:
+                if self.running(member) != pid:
+                    return False
+                for each in signals:
+                    signal.pidfd_send_signal(descriptor, each)
+            finally:
+                os.close(descriptor)
         except ProcessLookupError:
             return False
-        try:
-            if self.running(member) != pid:
-                return False
-            for each in signals:
-                signal.pidfd_send_signal(descriptor, each)
-        except ProcessLookupError:
-            return False
-        finally:
-            os.close(descriptor)
         return True
 
     def stop(self, members: Sequence[Member], seconds: float = SECONDS_TO_STOP) -> list[Member]:

@@ -15,14 +15,8 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from amcast.errors import UsageError
@@ -55,8 +49,7 @@ def read_certificates(path: Path) -> list[x509.Certificate]:
 def read_key(path: Path) -> PrivateKeyTypes:
     """Return a private key that nobody else can read."""
     try:
-        status = path.stat()
-        refuse_open_key(path, status)
+        refuse_open_key(path, path.stat())
         return load_pem_private_key(path.read_bytes(), password=None)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); 'amcast certs' makes the keys") from error
@@ -80,14 +73,6 @@ def uris_of(certificate: x509.Certificate) -> list[str]:
     except (x509.ExtensionNotFound, ValueError):
         return []
     return names.get_values_for_type(x509.UniformResourceIdentifier)
-
-
-def same_key(one: PublicKeyTypes, other: PublicKeyTypes) -> bool:
-    return raw_key(one) == raw_key(other)
-
-
-def raw_key(key: PublicKeyTypes) -> bytes:
-    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def is_issued_by(certificate: x509.Certificate, issuers: Iterable[x509.Certificate]) -> bool:
@@ -123,7 +108,7 @@ def check_certificate(folder: Path, ca: Path, cluster: str, name: str) -> tuple[
     if uris_of(own) != [expected]:
         seen = ", ".join(uris_of(own)) or "nobody"
         raise UsageError(f"{crt}: certificate of {seen}, expected {expected}; 'amcast certs' makes it")
-    if not same_key(own.public_key(), read_key(key).public_key()):
+    if own.public_key() != read_key(key).public_key():
         raise UsageError(f"{key}: is not the key of the certificate in {crt}; make both with 'amcast certs --renew'")
     if not is_issued_by(chain[-1], read_certificates(ca)):
         raise UsageError(f"{crt}: is not from the CA in {ca}; make new ones with 'amcast certs --renew'")
@@ -163,7 +148,7 @@ def ready_ca(folder: Path, cluster: str) -> tuple[x509.Certificate, ec.EllipticC
         if not path.exists():
             raise UsageError(f"{path}: is missing; certificates are made where the CA is whole, ca.crt and ca.key")
     ca, found = read_certificates(crt)[0], read_key(key_path)
-    if not isinstance(found, ec.EllipticCurvePrivateKey) or not same_key(ca.public_key(), found.public_key()):
+    if not isinstance(found, ec.EllipticCurvePrivateKey) or ca.public_key() != found.public_key():
         raise UsageError(f"{key_path}: is not the key of the CA in {crt}; expected the two that were made together")
     if ca.subject != ca_name(cluster):
         raise UsageError(f"{crt}: CA {ca.subject.rfc4514_string()}, expected {ca_name(cluster).rfc4514_string()}")

@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import suppress
 from pathlib import Path
 from ssl import SSLContext
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 from amcast.core.application import Delivery, delivery
@@ -100,7 +99,6 @@ class Client:
         self._connections: dict[int, _Connection] = {}
         self._scheduled = False
         self._reads = itertools.count()
-        self._rows: dict[int, asyncio.Future[Rows]] = {}
         self._closed = False
         self._welcome = False  # somewhere, at least once: something may have been sent
         self._refusals: dict[int, str] = {}  # by replicas
@@ -112,13 +110,11 @@ class Client:
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._engine.start(time.monotonic_ns())
+        self._engine.process.start(time.monotonic_ns())
         self._watch_deadlines()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -127,9 +123,9 @@ class Client:
         if self._sweep is not None:
             self._sweep.cancel()
         self._give_up(self._engine.waiting(), "the client was closed")
-        for future in self._rows.values():
-            future.cancel()
         for connection in self._connections.values():
+            for future in connection.reads.values():
+                future.cancel()
             connection.close()
         if self._trace is not None:
             self._trace.close()
@@ -228,7 +224,7 @@ class Client:
 
     def _on_timer(self, name: str) -> None:
         if not self._closed:
-            self._engine.timer(time.monotonic_ns(), name)
+            self._engine.process.timer(time.monotonic_ns(), name)
             self._schedule()
 
     def _connection(self, pid: int) -> "_Connection":
@@ -243,11 +239,6 @@ class Client:
         self._schedule()
 
     def _failed(self, failure: Refusal) -> None:
-        if failure.id >= 0:
-            future = self._rows.pop(failure.id, None)
-            if future is not None and not future.done():
-                future.set_exception(AmcastError(failure.reason))
-            return
         mid = message_id(self.session, failure.seq)
         _fail(self._engine.abandon(time.monotonic_ns(), mid), MulticastFailed(failure.reason))
 
@@ -269,7 +260,7 @@ class Client:
     def _disconnected(self) -> None:
         """Ask everybody: whoever was asked may be gone."""
         if not self._closed and self._engine.open:
-            self._engine.disconnect(time.monotonic_ns())
+            self._engine.process.disconnect(time.monotonic_ns())
             self._schedule()
 
     # Reads
@@ -283,7 +274,6 @@ class Client:
         pid = members[replica % len(members)]
         number = next(self._reads)
         future: asyncio.Future[Rows] = self._loop.create_future()
-        self._rows[number] = future
         read = Read(number, position, most_bytes, wait_ms)
         connection = self._connection(pid)
         connection.reads[number] = future
@@ -292,8 +282,7 @@ class Client:
             async with asyncio.timeout(wait_ms / 1000 + 2.0):
                 return await future
         finally:
-            self._rows.pop(number, None)
-            connection.reads.pop(number, None)
+            del connection.reads[number]
 
     async def deliveries(self, group: str, start: int | str = 0) -> AsyncIterator[Delivery]:
         """Yield the ordered log of a group from a position, "earliest" or "latest" on, and all that comes."""
@@ -384,11 +373,15 @@ class _Connection(asyncio.Protocol):
                     self.client._answered(self.member.pid, body)
                 elif kind == frames.ROWS and self.welcome:
                     rows = frames.decode(frames.rows_decoder, body)
-                    future = self.client._rows.pop(rows.id, None)
+                    future = self.reads.get(rows.id)
                     if future is not None and not future.done():
                         future.set_result(rows)
                 elif kind == frames.FAILED and self.welcome:
-                    self.client._failed(frames.decode(frames.refusal_decoder, body))
+                    failure = frames.decode(frames.refusal_decoder, body)
+                    if failure.id < 0:
+                        self.client._failed(failure)
+                    elif failure.id in self.reads:
+                        _fail([self.reads[failure.id]], AmcastError(failure.reason))
                 elif kind == frames.WELCOME and not self.welcome:
                     self.welcome = True
                     self.client._welcome = True
@@ -410,18 +403,13 @@ class _Connection(asyncio.Protocol):
         self.close()
         self.backlog.clear()
         text = f"{self.member.name} refused {self.client.name}: {reason}"
-        for future in self.reads.values():
-            if not future.done():
-                future.set_exception(AmcastError(text))
+        _fail(self.reads.values(), AmcastError(text))
         self.client._refused(self.member, text)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
-        was_welcome = self.welcome
-        self.welcome = False
-        for future in self.reads.values():
-            if not future.done():
-                future.set_exception(TimeoutError())  # another replica may know
+        was_welcome, self.welcome = self.welcome, False
+        _fail(self.reads.values(), TimeoutError())  # another replica may know
         if was_welcome:
             self.client._disconnected()
 
@@ -432,8 +420,8 @@ class _Connection(asyncio.Protocol):
             self.transport.abort()
 
 
-def _fail(waiting: list[object], error: AmcastError) -> None:
-    for future in cast("list[asyncio.Future[object]]", waiting):
+def _fail(waiting: Iterable[object], error: Exception) -> None:
+    for future in cast("Iterable[asyncio.Future[object]]", waiting):
         if not future.done():
             future.set_exception(error)
 
@@ -497,7 +485,5 @@ class SyncClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

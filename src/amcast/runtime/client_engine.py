@@ -74,9 +74,6 @@ class ClientEngine:
         self._full: list[ClientBatch] = []
         self.open: dict[Mid, ClientBatch] = {}
 
-    def start(self, now: int) -> None:
-        self.process.start(now)
-
     def ask(self, dest: tuple[int, ...], payload: bytes, waiting: object, until: float) -> None:
         """Multicast this, with the next `begin`."""
         batch = self._asked.get(dest)
@@ -104,11 +101,9 @@ class ClientEngine:
 
     def begin(self, now: int) -> list[ClientBatch]:
         """Send what was asked for; return it, with its ids."""
-        batches = self._full
-        if self._asked:
-            batches = batches + list(self._asked.values())
-            self._asked = {}
+        batches = self._full + list(self._asked.values())
         self._full = []
+        self._asked = {}
         for batch in batches:
             count = batch.count
             batch.mid = message_id(self._session, self._next)
@@ -136,12 +131,6 @@ class ClientEngine:
 
     def _mid(self, batch: ClientBatch, i: int) -> Mid:
         return NOBODY if batch.mid == NOBODY else message_id(self._session, seq_of(batch.mid) + i)
-
-    def timer(self, now: int, name: str) -> None:
-        self.process.timer(now, name)
-
-    def disconnect(self, now: int) -> None:
-        self.process.disconnect(now)
 
     def abandon(self, now: int, mid: Mid) -> list[object]:
         """Drop a batch that was refused; return those who wait for it."""

@@ -36,7 +36,7 @@ import re
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
@@ -63,6 +63,13 @@ REPLICA_KEYS: Final = ("id", *ADDRESSES, "data")
 GRANT_KEYS: Final = ("read", "write")
 
 
+def ip_of(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
 @dataclass(frozen=True)
 class Address:
     """Where a listener is, and where others reach it."""
@@ -76,18 +83,14 @@ class Address:
     @property
     def loopback(self) -> bool:
         """Return True if nobody outside this machine can reach it. Other names than localhost could mean anything."""
-        try:
-            return self.host == "localhost" or ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        found = ip_of(self.host)
+        return self.host == "localhost" or (found is not None and found.is_loopback)
 
     @property
     def wildcard(self) -> bool:
         """Return True if one can listen at it, but others cannot connect to it."""
-        try:
-            return ip_address(self.host).is_unspecified
-        except ValueError:
-            return False
+        found = ip_of(self.host)
+        return found is not None and found.is_unspecified
 
 
 @dataclass(frozen=True)
@@ -188,10 +191,8 @@ def load_config(path: str | Path, protocols: Collection[str] = (), apps: Collect
     app = cluster.text("app", ONLY_THE_LOG)
     if apps and app not in apps:
         raise cluster.wrong("app", f"there is no such application; {meant(app, apps)}")
-    timing = read_timing(document.table("timing", tuple(TIMING), needed=False))
     tls = read_tls(document, path.parent)
     topology, members = read_members(document, path.parent, plaintext=tls is None)
-    spare = cluster.whole("spare", 0, 0, len(topology.groups[0]) - 1)
     return ClusterConfig(
         path=path,
         name=name,
@@ -201,12 +202,10 @@ def load_config(path: str | Path, protocols: Collection[str] = (), apps: Collect
         topology=topology,
         members=members,
         clients=read_clients(document, len(topology.groups)),
-        delta_ms=timing["delta_ms"],
-        heartbeat_ms=timing["heartbeat_ms"],
-        suspect_ms=timing["suspect_ms"],
         largest_message=cluster.whole("largest_message", LARGEST_MESSAGE, 1, LARGEST_OF_ALL),
-        spare=spare,
+        spare=cluster.whole("spare", 0, 0, len(topology.groups[0]) - 1),
         tls=tls,
+        **read_timing(document.table("timing", tuple(TIMING), needed=False)),
     )
 
 
@@ -236,9 +235,6 @@ class Table:
     def wrong(self, key: str, why: str) -> UsageError:
         return UsageError(f"{self.where}: {key} = {self.values[key]!r}: {why}")
 
-    def missing(self, key: str) -> UsageError:
-        return UsageError(f"{self.where}: {key} is missing; add it")
-
     def table(self, key: str, known: Collection[str], needed: bool = True) -> "Table":
         if needed and key not in self.values:
             raise UsageError(f"{self.where}: there is no [{key}]; add it with {', '.join(known)}")
@@ -246,7 +242,7 @@ class Table:
 
     def text(self, key: str, default: str | None = None) -> str:
         if key not in self.values and default is None:
-            raise self.missing(key)
+            raise UsageError(f"{self.where}: {key} is missing; add it")
         value = self.values.get(key, default)
         if not isinstance(value, str) or not value:
             raise self.wrong(key, "expected a text in quotes")
@@ -271,17 +267,10 @@ class Table:
         text = self.text(key)
         host, colon, port = text.rpartition(":")
         v6 = host.startswith("[") and host.endswith("]")
-        sound = is_ip_v6(host[1:-1]) if v6 else HOST.fullmatch(host) is not None
+        sound = isinstance(ip_of(host[1:-1]), IPv6Address) if v6 else HOST.fullmatch(host) is not None
         if not (colon and sound and port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
             raise self.wrong(key, "expected host:port with a port from 1 to 65535, such as 127.0.0.1:4100")
         return Address(host[1:-1] if v6 else host, int(port))
-
-
-def is_ip_v6(text: str) -> bool:
-    try:
-        return ip_address(text).version == 6
-    except ValueError:
-        return False
 
 
 def read_timing(table: Table) -> dict[str, float]:

@@ -49,10 +49,6 @@ class NodeSnapshot(msgspec.Struct, array_like=True):
     def encoded(self) -> bytes:
         return msgspec.msgpack.encode(self)
 
-    @staticmethod
-    def decode(data: bytes) -> "NodeSnapshot":
-        return msgspec.msgpack.decode(data, type=NodeSnapshot)
-
 
 class DiskHost(Protocol):
     """The node, as its disk sees it."""
@@ -132,13 +128,11 @@ class Durability:
         """Make durable what waits, unless that is being done; what needs no commit goes out at once."""
         if self._committing:
             return
-        ticks = self._waiting
-        self._waiting = []
-        urgent = False
+        ticks, self._waiting = self._waiting, []
         for tick in ticks:
             self._unsynced += tick.records
             self._unsettled += tick.deliveries
-            urgent = urgent or tick.urgent
+        urgent = any(tick.urgent for tick in ticks)
         if self._unsynced and urgent:
             self._write_behind(ticks)
             return

@@ -4,24 +4,18 @@ It owns the outbox, sorts what a step sends by destination, encodes each message
 to itself. No I/O: the driver reads and writes, keeps the clock, and makes records durable before it releases anything.
 """
 
+from collections.abc import Sequence
 from typing import Final, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
 
-from amcast.core.capabilities import Durable
 from amcast.core.notes import Note
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
 from amcast.core.requests import ANSWERS, Reply, Request, replica_codec
 from amcast.core.topology import Mid, Topology, sender_of
-from amcast.core.wire import (
-    AppMessage,
-    Codec,
-    Message,
-    check_batch,
-    pack_blob,
-)
+from amcast.core.wire import AppMessage, Codec, Message, check_batch, pack_blob
 from amcast.errors import WireError
 
 BATCH_BYTES: Final = 256 * 1024  # a batch is closed when it is this long
@@ -62,23 +56,10 @@ class Engine:
         self._requests = Codec(protocol.requests, self._groups)
         self._answers = Codec(ANSWERS, self._groups)
 
-    def start(self, now: int, records: list[bytes] | None) -> None:
-        if records is None:
-            self.process.start(now)
-        else:
-            assert isinstance(self.process, Durable)
-            self.process.recover(now, records)
-
-    def rejoin(self, now: int, records: list[bytes], floor: int) -> None:
-        assert isinstance(self.process, Durable)
-        self.process.rejoin(now, records, floor)
-
     def receive(self, now: int, sender: int, batch: bytes) -> int:
         """Handle a batch of another member; return how many messages it had. Raises WireError before any is handled."""
         messages = self.codec.read(batch)
-        process = self.process
-        for msg in messages:
-            process.receive(now, sender, msg)
+        self.handle(now, sender, messages)
         return len(messages)
 
     def requests(self, batch: bytes, client: int, largest: int) -> list[Request]:
@@ -98,11 +79,11 @@ class Engine:
             found.append(msg)
         return found
 
-    def ask(self, now: int, client: int, requests: list[Request]) -> None:
-        """Handle requests of a client."""
+    def handle(self, now: int, sender: int, messages: Sequence[Message]) -> None:
+        """Handle messages of a member, of a client, or of the process itself."""
         process = self.process
-        for msg in requests:
-            process.receive(now, client, msg)
+        for msg in messages:
+            process.receive(now, sender, msg)
 
     def encode_answers(self, answers: list[tuple[int, Message]], results: dict[Mid, bytes]) -> list[tuple[int, bytes]]:
         """Return batches for clients: each answer, followed by what the application said to it."""
@@ -116,15 +97,6 @@ class Engine:
             pack_blob(w, results.get(msg.mid, b"") if isinstance(msg, Reply) else b"")
         return [(client, w.getvalue()) for client, w in writers.items()]
 
-    def receive_own(self, now: int, messages: list[Message]) -> None:
-        process = self.process
-        pid = self.pid
-        for msg in messages:
-            process.receive(now, pid, msg)
-
-    def timer(self, now: int, name: str) -> None:
-        self.process.timer(now, name)
-
     def drain(self, now: int, may_wait: bool = False) -> Tick:
         """Return everything that the steps so far want done. Without durability, to oneself included.
 
@@ -135,7 +107,7 @@ class Engine:
         while tick.to_self and not self._waits:
             messages = tick.to_self
             tick.to_self = []
-            self.receive_own(now, messages)
+            self.handle(now, self.pid, messages)
             self._sort(tick)
         for pid in range(self._members):
             w = self._writers[pid]

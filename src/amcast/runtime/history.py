@@ -114,21 +114,18 @@ class History:
     # On disk. `write` and `sync` run in the thread that commits.
 
     def take_unwritten(self) -> list[bytes]:
-        blocks = self._unwritten
-        self._unwritten = []
+        blocks, self._unwritten = self._unwritten, []
         return blocks
 
     def write(self, blocks: list[bytes]) -> None:
         if self._folder is None or not blocks:
             return
         if self._out_size > FILE_BYTES:
-            (first,) = {BLOCK.unpack_from(blocks[0])[2]}
-            self._start(first)
+            self._start(BLOCK.unpack_from(blocks[0])[2])
         data = b"".join(blocks)
-        written = 0
-        while written < len(data):
-            written += os.write(self._out, data[written:])
         self._out_size += len(data)
+        while data:
+            data = data[os.write(self._out, data) :]
 
     def sync(self) -> None:
         if self._folder is not None:
@@ -157,15 +154,12 @@ class History:
         assert self._folder is not None
         names = [path.name.removeprefix("rows-") for path in self._folder.glob("rows-*")]
         known = sorted(int(name) for name in names if name.isdigit())
-        for first in known:
-            if first >= end and first > 0:
-                (self._folder / f"rows-{first}").unlink()
         self._files = [first for first in known if first < end or first == 0]
-        reached = self._cut(self._files[-1], end) if self._files else 0
-        if reached < end:  # the files do not reach so far: begin again, with what comes
-            for first in self._files:
-                (self._folder / f"rows-{first}").unlink()
+        if self._files and self._cut(self._files[-1], end) < end:  # they do not reach so far: begin again
             self._files = []
+        for first in known:
+            if first not in self._files:
+                (self._folder / f"rows-{first}").unlink()
         self._start(self._files[-1] if self._files else end)
 
     def _cut(self, first: int, end: int) -> int:

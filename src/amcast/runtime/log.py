@@ -2,6 +2,7 @@
 
 import sys
 import time
+from functools import partialmethod
 from typing import IO, Final
 
 import msgspec
@@ -15,23 +16,16 @@ class Log:
         self._least = LEVELS.index(level)
         self._stream = stream if stream is not None else sys.stderr
 
-    def debug(self, event: str, **facts: object) -> None:
-        self._write(0, event, facts)
-
-    def info(self, event: str, **facts: object) -> None:
-        self._write(1, event, facts)
-
-    def warning(self, event: str, **facts: object) -> None:
-        self._write(2, event, facts)
-
-    def error(self, event: str, **facts: object) -> None:
-        self._write(3, event, facts)
-
-    def _write(self, level: int, event: str, facts: dict[str, object]) -> None:
-        if level < self._least:
+    def _write(self, level: str, event: str, /, **facts: object) -> None:
+        if LEVELS.index(level) < self._least:
             return
         now = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
-        line = {"event": event, "level": LEVELS[level], "time": stamp, "node": self._node, **facts}
+        line = {"event": event, "level": level, "time": stamp, "node": self._node, **facts}
         self._stream.write(msgspec.json.encode(line).decode() + "\n")
         self._stream.flush()
+
+    debug = partialmethod(_write, "debug")
+    info = partialmethod(_write, "info")
+    warning = partialmethod(_write, "warning")
+    error = partialmethod(_write, "error")

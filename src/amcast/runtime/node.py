@@ -143,7 +143,9 @@ class Node:
             with suppress(NotImplementedError, RuntimeError, ValueError):
                 self._loop.add_signal_handler(number, act)
         try:
-            inside, outside = self._contexts()
+            secure = self.config.tls is not None
+            inside = server_context(self.config, self.me.name) if secure else None
+            outside = client_context(self.config, self.me.name) if secure else None
             await self._recover(outside)  # before anybody can reach this node: it must not speak of what it forgot
             # Members first: a client that is let in expects its message to go somewhere.
             servers.append(await self._listen(self.incoming.accept, self.me.peer, inside))
@@ -213,11 +215,6 @@ class Node:
             self.log.error("stopping", error=f"{type(error).__name__}: {error}")
         self._stopping.set()
 
-    def _contexts(self) -> tuple[SSLContext | None, SSLContext | None]:
-        if self.config.tls is None:
-            return None, None
-        return server_context(self.config, self.me.name), client_context(self.config, self.me.name)
-
     async def _listen(
         self, factory: Callable[[], asyncio.Protocol], address: Address, context: SSLContext | None
     ) -> Listener:
@@ -245,7 +242,7 @@ class Node:
         elif config.durable:
             self._start_from_disk()
         else:
-            self.engine.start(time.monotonic_ns(), None)
+            self.engine.process.start(time.monotonic_ns())
             if config.is_spare(self.me) and isinstance(self.engine.process, Dynamic):
                 self.engine.process.join_group(time.monotonic_ns())
             if self._archives:
@@ -266,10 +263,12 @@ class Node:
         self.durability.open_history(position)  # rows behind it are dropped: they are written again below
         if self._trace is not None:
             self._trace.position = position
-        self.engine.start(time.monotonic_ns(), records if records else None)
+        if records:
+            self._durable().recover(time.monotonic_ns(), records)
+        else:
+            self.engine.process.start(time.monotonic_ns())
         # What was delivered after the snapshot is delivered again: the application has not seen it in this life.
-        again = self.engine.out.deliveries
-        self.engine.out.deliveries = []
+        again, self.engine.out.deliveries = self.engine.out.deliveries, []
         self._deliver(again)
         self.delivered_for_good(again)
         if recovered.cut:
@@ -303,7 +302,7 @@ class Node:
             self._trace.position = snapshot.position - len(rows)
             self._trace.deliver([(m, ts, index) for ts, index, _, m in rows])
             self._trace.position = snapshot.position
-        self.engine.rejoin(time.monotonic_ns(), snapshot.protocol, floor)
+        self._durable().rejoin(time.monotonic_ns(), snapshot.protocol, floor)
         self.engine.out.deliveries.clear()  # the application's part of the snapshot has them
         if self.config.durable:
             self.durability.storage.snapshot(self.snapshot().encoded())
@@ -343,7 +342,7 @@ class Node:
         return NodeSnapshot(self.history.end, self._durable().snapshot(), app, self.results.rows())
 
     def _restore(self, data: bytes) -> NodeSnapshot:
-        snapshot = NodeSnapshot.decode(data)
+        snapshot = msgspec.msgpack.decode(data, type=NodeSnapshot)
         if self.app is not None:
             self.app.restore(snapshot.app)
         self.results.restore(snapshot.results)
@@ -368,8 +367,7 @@ class Node:
         if self._halted:
             return
         self.metrics.messages_in += self.engine.receive(time.monotonic_ns(), sender, batch)
-        if not self._scheduled:
-            self._schedule()
+        self._schedule()
 
     def requests_in(self, batch: bytes, client: int) -> list[Request]:
         """Return the requests in these bytes. Raises WireError."""
@@ -379,16 +377,14 @@ class Node:
         """Handle requests that this client may make."""
         if self._halted:
             return
-        for request in requests:
-            self.metrics.requests += request.m.count
-        self.engine.ask(time.monotonic_ns(), client, requests)
-        if not self._scheduled:
-            self._schedule()
+        self.metrics.requests += sum(request.m.count for request in requests)
+        self.engine.handle(time.monotonic_ns(), client, requests)
+        self._schedule()
 
     def _on_timer(self, name: str) -> None:
         # Timers are not cancelled: a protocol ignores one that it no longer waits for.
         if self._error is None and not self._halted:
-            self.engine.timer(time.monotonic_ns(), name)
+            self.engine.process.timer(time.monotonic_ns(), name)
             self._schedule()
 
     def _schedule(self) -> None:
@@ -478,7 +474,7 @@ class Node:
         # Clients wait while a member does not keep up: what they ask would pile up in memory for it.
         self.serving.pause(congested)
         if tick.to_self:  # an event of its own, as in simulations: handled in another turn than what caused it
-            self.engine.receive_own(time.monotonic_ns(), tick.to_self)
+            self.engine.handle(time.monotonic_ns(), self.me.pid, tick.to_self)
             self._schedule()
 
     def delivered_for_good(self, deliveries: Deliveries) -> None:

@@ -98,12 +98,10 @@ class Serving:
 
     def grown(self) -> None:
         """Answer the reads that waited for new rows."""
-        if self.readers:
-            readers = self.readers
-            self.readers = []
-            for served, read, timer in readers:
-                timer.cancel()
-                served.send_rows(read)
+        readers, self.readers = self.readers, []
+        for served, read, timer in readers:
+            timer.cancel()
+            served.send_rows(read)
 
     def close(self) -> None:
         for served in list(self.sessions.values()):
@@ -233,7 +231,7 @@ class _Served(AcceptedConnection):
     def left(self) -> None:
         if self.serving.sessions.get(self.session) is self:
             del self.serving.sessions[self.session]
-        gone = [entry for entry in self.serving.readers if entry[0] is self]
-        for _, _, timer in gone:
-            timer.cancel()
+        for served, _, timer in self.serving.readers:
+            if served is self:
+                timer.cancel()
         self.serving.readers = [entry for entry in self.serving.readers if entry[0] is not self]

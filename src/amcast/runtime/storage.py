@@ -13,6 +13,7 @@ Files in the folder of a node: `identity` (cluster and process it belongs to), `
 """
 
 import os
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -170,12 +171,8 @@ class Storage:
 
     def _refuse_if_lost(self, path: Path, data: memoryview, at: int, last: bool) -> None:
         """Raise StorageCorrupt if something was written behind a broken frame: then it must not be cut off."""
-        place = bytes(data).find(MAGIC, at + 1)
-        while last and place >= 0:
-            if decode_frame(data, place) is not None:
-                break
-            place = bytes(data).find(MAGIC, place + 1)
-        if not last or place >= 0:
+        places = (found.start() for found in re.compile(MAGIC).finditer(data, at + 1))
+        if not last or any(decode_frame(data, place) is not None for place in places):
             raise StorageCorrupt(
                 f"{path}: damaged at byte {at} with sound data behind it: no torn write but a failing disk; "
                 "replace it, then repair this node from its peers"
@@ -209,12 +206,10 @@ class Storage:
         try:
             self._write_whole(self.folder / f"snapshot-{n}", encode_frame(n, [state]))
             self._start_segment(n)
-            for old in self._numbered("snapshot-"):
-                if old < n:
-                    (self.folder / f"snapshot-{old}").unlink()
-            for old in self._numbered("log-"):
-                if old < n:
-                    (self.folder / f"log-{old}").unlink()
+            for prefix in ("snapshot-", "log-"):
+                for old in self._numbered(prefix):
+                    if old < n:
+                        (self.folder / f"{prefix}{old}").unlink()
             self._sync_folder()
         except OSError as error:
             self._failed = True

@@ -10,7 +10,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from amcast.errors import IdentityRefused, UsageError
 from amcast.runtime.certificates import check_certificate, identity_uri
@@ -61,10 +61,10 @@ def identity_of(connection: ssl.SSLObject | ssl.SSLSocket, config: ClusterConfig
 
     With `expected`, refuses other members too: whoever connects somewhere knows whom to find there.
     """
-    certificate = connection.getpeercert()
+    certificate: dict[str, Any] | None = connection.getpeercert()
     if not certificate:
         raise IdentityRefused("a peer showed no certificate; expected one of this cluster's CA")
-    uris = [str(value) for kind, value in subject_names(certificate) if kind == "URI"]
+    uris = [str(value) for kind, value in certificate.get("subjectAltName", ()) if kind == "URI"]
     if len(uris) != 1:
         raise IdentityRefused(
             f"a certificate with {len(uris)} URIs ({', '.join(map(repr, uris)) or 'none'}); expected exactly one, "
@@ -79,11 +79,6 @@ def identity_of(connection: ssl.SSLObject | ssl.SSLSocket, config: ClusterConfig
     if expected is not None and name != expected:
         raise IdentityRefused(f"found {name} where {expected} was expected; check the addresses in {config.path}")
     return name
-
-
-def subject_names(certificate: object) -> list[tuple[str, object]]:
-    names = certificate.get("subjectAltName", ()) if isinstance(certificate, dict) else ()
-    return [(str(kind), value) for kind, value in names]
 
 
 class Listener:

@@ -6,7 +6,7 @@ the same time; the `Batcher` joins what many connections have for the same group
 
 import asyncio
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -38,6 +38,7 @@ class ClusterClient(Protocol):
 
 
 GroupAnswers = dict[int, list[Answer]]
+Calls = list[tuple[int, Command]]  # commands with the places of their replies
 Jobs = list[tuple[int, "asyncio.Future[GroupAnswers]"]]  # how many units, and who waits for their answers
 
 
@@ -49,7 +50,7 @@ class Together:
     """
 
     def __init__(self) -> None:
-        self.calls: dict[Dest, list[tuple[int, Command]]] = {}  # with the places of their replies
+        self.calls: dict[Dest, Calls] = {}
         self.size = 0
         self._sets: dict[int, Dest] = {}  # by group, the one set with which something goes there
 
@@ -93,7 +94,7 @@ class Batcher:
         self.client = client
         self.groups = client.groups
         self._clock_ms = clock_ms
-        self._lanes: dict[Dest, Lane] = {}
+        self._lanes: defaultdict[Dest, Lane] = defaultdict(Lane)
         self._ready: dict[Dest, Lane] = {}
         self.tasks: set[asyncio.Task[Any]] = set()
         self._seen: dict[bytes, float] = {}  # locks of others: since when
@@ -102,9 +103,7 @@ class Batcher:
         """Have groups execute these units in this order. The answers may be tickets; `collect` makes values of them."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[GroupAnswers] = loop.create_future()
-        lane = self._lanes.get(dest)
-        if lane is None:
-            lane = self._lanes[dest] = Lane()
+        lane = self._lanes[dest]
         lane.jobs.append((units, size, done))
         if not self._ready:
             loop.call_soon(self._flush)
@@ -119,15 +118,13 @@ class Batcher:
             for group, parts in answers.items()
         }
 
-    async def execute(
-        self, together: Together
-    ) -> list[tuple[list[tuple[int, Command]], dict[int, list[Any]] | AmcastError]]:
+    async def execute(self, together: Together) -> list[tuple[Calls, dict[int, list[Any]] | AmcastError]]:
         """Return, for each set of groups, its commands, and what each group says to each, or why nobody knows."""
         sent = []
         for dest, calls in together.calls.items():
             units: list[Unit] = [Execute([command]) for _, command in calls]
             sent.append((calls, self.send(dest, units, together.size)))
-        found: list[tuple[list[tuple[int, Command]], dict[int, list[Any]] | AmcastError]] = []
+        found: list[tuple[Calls, dict[int, list[Any]] | AmcastError]] = []
         for calls, done in sent:
             try:
                 found.append((calls, await self.collect(done)))

@@ -1,12 +1,14 @@
 """The table of commands: how many arguments, where the keys are, and how the groups' parts become one result."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from amcast.apps.kv import strings
 from amcast.apps.kv.slots import group_of, group_of_slot
-from amcast.apps.kv.strings import OK, Command, Result, cursor_of
+from amcast.apps.kv.store import Store
+from amcast.apps.kv.strings import OK, Command, Result, cursor_of, wrong_arguments
 from amcast.errors import CommandRefused
 
 
@@ -22,23 +24,45 @@ class Keys(Enum):
 class Spec:
     arity: int  # with the name; -n: n or more
     keys: Keys
+    run: Callable[[Store, Command], Result]
     writes: bool = True
 
 
 ONE, EACH, PAIRS, ALL = Keys.ONE, Keys.EACH, Keys.PAIRS, Keys.ALL
 SPECS: Final[dict[bytes, Spec]] = {
-    b"GET": Spec(2, ONE, False), b"SET": Spec(-3, ONE), b"SETNX": Spec(3, ONE), b"SETEX": Spec(4, ONE),
-    b"PSETEX": Spec(4, ONE), b"GETSET": Spec(3, ONE), b"GETDEL": Spec(2, ONE), b"GETEX": Spec(-2, ONE),
-    b"APPEND": Spec(3, ONE), b"STRLEN": Spec(2, ONE, False), b"GETRANGE": Spec(4, ONE, False),
-    b"SUBSTR": Spec(4, ONE, False), b"SETRANGE": Spec(4, ONE), b"INCR": Spec(2, ONE), b"DECR": Spec(2, ONE),
-    b"INCRBY": Spec(3, ONE), b"DECRBY": Spec(3, ONE), b"MGET": Spec(-2, EACH, False), b"MSET": Spec(-3, PAIRS),
-    b"MSETNX": Spec(-3, PAIRS), b"DEL": Spec(-2, EACH), b"UNLINK": Spec(-2, EACH), b"EXISTS": Spec(-2, EACH, False),
-    b"TOUCH": Spec(-2, EACH, False), b"TYPE": Spec(2, ONE, False), b"EXPIRE": Spec(-3, ONE), b"PEXPIRE": Spec(-3, ONE),
-    b"EXPIREAT": Spec(-3, ONE), b"PEXPIREAT": Spec(-3, ONE), b"TTL": Spec(2, ONE, False), b"PTTL": Spec(2, ONE, False),
-    b"EXPIRETIME": Spec(2, ONE, False), b"PEXPIRETIME": Spec(2, ONE, False), b"PERSIST": Spec(2, ONE),
-    b"DBSIZE": Spec(1, ALL, False), b"KEYS": Spec(2, ALL, False), b"SCAN": Spec(-2, Keys.CURSOR, False),
-    b"FLUSHALL": Spec(-1, ALL), b"FLUSHDB": Spec(-1, ALL),
+    b"GET": Spec(2, ONE, strings.get, False), b"SET": Spec(-3, ONE, strings.set_),
+    b"SETNX": Spec(3, ONE, strings.setnx), b"SETEX": Spec(4, ONE, strings.setex),
+    b"PSETEX": Spec(4, ONE, strings.setex), b"GETSET": Spec(3, ONE, strings.getset),
+    b"GETDEL": Spec(2, ONE, strings.getdel), b"GETEX": Spec(-2, ONE, strings.getex),
+    b"APPEND": Spec(3, ONE, strings.append), b"STRLEN": Spec(2, ONE, strings.strlen, False),
+    b"GETRANGE": Spec(4, ONE, strings.getrange, False), b"SUBSTR": Spec(4, ONE, strings.getrange, False),
+    b"SETRANGE": Spec(4, ONE, strings.setrange), b"INCR": Spec(2, ONE, strings.add), b"DECR": Spec(2, ONE, strings.add),
+    b"INCRBY": Spec(3, ONE, strings.add), b"DECRBY": Spec(3, ONE, strings.add),
+    b"MGET": Spec(-2, EACH, strings.mget, False), b"MSET": Spec(-3, PAIRS, strings.mset),
+    b"MSETNX": Spec(-3, PAIRS, strings.msetnx), b"DEL": Spec(-2, EACH, strings.del_),
+    b"UNLINK": Spec(-2, EACH, strings.del_), b"EXISTS": Spec(-2, EACH, strings.exists, False),
+    b"TOUCH": Spec(-2, EACH, strings.exists, False), b"TYPE": Spec(2, ONE, strings.type_, False),
+    b"EXPIRE": Spec(-3, ONE, strings.expire), b"PEXPIRE": Spec(-3, ONE, strings.expire),
+    b"EXPIREAT": Spec(-3, ONE, strings.expire), b"PEXPIREAT": Spec(-3, ONE, strings.expire),
+    b"TTL": Spec(2, ONE, strings.ttl, False), b"PTTL": Spec(2, ONE, strings.ttl, False),
+    b"EXPIRETIME": Spec(2, ONE, strings.ttl, False), b"PEXPIRETIME": Spec(2, ONE, strings.ttl, False),
+    b"PERSIST": Spec(2, ONE, strings.persist), b"DBSIZE": Spec(1, ALL, strings.dbsize, False),
+    b"KEYS": Spec(2, ALL, strings.keys, False), b"SCAN": Spec(-2, Keys.CURSOR, strings.scan, False),
+    b"FLUSHALL": Spec(-1, ALL, strings.flush), b"FLUSHDB": Spec(-1, ALL, strings.flush),
 }  # fmt: skip
+
+
+def execute(store: Store, command: Command) -> Result:
+    """Execute a command; raise nothing. What cannot be executed is answered with an error, the same everywhere."""
+    spec = SPECS.get(command[0]) if command else None
+    if spec is None:
+        return "-ERR unknown command"
+    try:
+        return spec.run(store, command)
+    except CommandRefused as refused:
+        return str(refused)
+    except IndexError:
+        return wrong_arguments(command[0])
 
 
 def arity_fits(arity: int, args: Sequence[bytes]) -> bool:
@@ -80,8 +104,6 @@ def cursor_group(command: Command, groups: int) -> int:
 def part_of(command: Command, group: int, groups: int) -> Command | None:
     """Return what one of several groups executes of a command."""
     match SPECS[command[0]].keys:
-        case Keys.ONE:
-            return command if group_of(command[1], groups) == group else None
         case Keys.EACH:
             own = [key for key in command[1:] if group_of(key, groups) == group]
             return [command[0], *own] if own else None
@@ -91,10 +113,8 @@ def part_of(command: Command, group: int, groups: int) -> Command | None:
             pairs = zip(command[1::2], command[2::2], strict=True)
             words = [word for pair in pairs if group_of(pair[0], groups) == group for word in pair]
             return [command[0], *words] if words else None
-        case Keys.ALL:
-            return command
-        case Keys.CURSOR:
-            return command if cursor_group(command, groups) == group else None
+        case _:
+            return command if group in groups_of(command, groups) else None
 
 
 def merge(command: Command, parts: dict[int, Result], groups: int) -> Result:

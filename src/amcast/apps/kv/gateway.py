@@ -42,13 +42,12 @@ class Connection(asyncio.Protocol):
         self._ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         server = self.gateway.server
         server.accepted += 1
         if len(self.gateway.connections) >= MOST_CONNECTIONS:
-            transport.write(encode_reply("-ERR max number of clients reached"))
-            transport.close()
+            self._transport.write(encode_reply("-ERR max number of clients reached"))
+            self._transport.close()
             return
         self.gateway.connections.add(self)
         server.connections = len(self.gateway.connections)
@@ -119,7 +118,7 @@ class Connection(asyncio.Protocol):
 
 
 class Gateway:
-    """Listens, and stops gracefully: `async with Gateway(client) as gateway: await gateway.listen(host, port)`."""
+    """Listens, and stops gracefully."""
 
     def __init__(
         self, client: ClusterClient, *, largest_request: int = LARGEST_REQUEST, two_rounds: bool = False

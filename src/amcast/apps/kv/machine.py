@@ -37,10 +37,10 @@ from typing import Any, Final
 import msgspec
 
 from amcast.apps.kv import wire
-from amcast.apps.kv.commands import SPECS, arity_fits, keys_of, part_of
+from amcast.apps.kv.commands import SPECS, arity_fits, execute, keys_of, part_of
 from amcast.apps.kv.slots import group_of
 from amcast.apps.kv.store import Store
-from amcast.apps.kv.strings import Command, Result, execute
+from amcast.apps.kv.strings import Command, Result
 from amcast.core.application import Delivery
 
 DECISIONS_KEPT: Final = 65_536

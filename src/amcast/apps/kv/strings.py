@@ -3,7 +3,6 @@
 A result is what RESP can say: bytes, an integer, None, a list; a str is a status, or an error if it starts with "-".
 """
 
-from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from amcast.apps.kv.glob import matcher
@@ -48,14 +47,6 @@ def get(store: Store, args: Command) -> Result:
     return store.get(args[1])
 
 
-def set_(store: Store, args: Command) -> Result:
-    key, value = args[1], args[2]
-    if len(args) == 3:
-        store.put(key, value)
-        return OK
-    return set_with_options(store, key, value, args)
-
-
 EXPIRY_OPTIONS: Final = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, False), b"PXAT": (1, False)}
 
 
@@ -79,7 +70,11 @@ def options_of(args: Command, start: int, allowed: tuple[bytes, ...]) -> tuple[s
     return flags, expiry
 
 
-def set_with_options(store: Store, key: bytes, value: bytes, args: Command) -> Result:
+def set_(store: Store, args: Command) -> Result:
+    key, value = args[1], args[2]
+    if len(args) == 3:
+        store.put(key, value)
+        return OK
     flags, expiry = options_of(args, 3, (b"NX", b"XX", b"GET", b"KEEPTTL"))
     expires = 0 if expiry is None else expiry_time(store, args[0], *expiry)
     old = store.entry(key)
@@ -174,30 +169,19 @@ def setrange(store: Store, args: Command) -> Result:
     return len(value)
 
 
-def add(store: Store, key: bytes, amount: int) -> Result:
-    value, expires, _ = store.entry(key) or (b"0", 0, 0)
+def add(store: Store, args: Command) -> Result:
+    """Execute INCR, DECR, INCRBY and DECRBY."""
+    amount = integer(args[2]) if args[0].endswith(b"BY") else 1
+    if args[0].startswith(b"DECR"):
+        if amount == LOWEST:
+            return "-ERR decrement would overflow"
+        amount = -amount
+    value, expires, _ = store.entry(args[1]) or (b"0", 0, 0)
     number = integer(value) + amount
     if not LOWEST <= number <= HIGHEST:
         return OVERFLOW
-    store.put(key, b"%d" % number, expires)
+    store.put(args[1], b"%d" % number, expires)
     return number
-
-
-def incr(store: Store, args: Command) -> Result:
-    return add(store, args[1], 1)
-
-
-def decr(store: Store, args: Command) -> Result:
-    return add(store, args[1], -1)
-
-
-def incrby(store: Store, args: Command) -> Result:
-    return add(store, args[1], integer(args[2]))
-
-
-def decrby(store: Store, args: Command) -> Result:
-    amount = integer(args[2])
-    return add(store, args[1], -amount) if amount != LOWEST else "-ERR decrement would overflow"
 
 
 # Several keys
@@ -225,12 +209,10 @@ def msetnx(store: Store, args: Command) -> Result:
 
 
 def del_(store: Store, args: Command) -> Result:
-    removed = 0
-    for key in args[1:]:
-        if store.entry(key) is not None:
-            store.remove(key)
-            removed += 1
-    return removed
+    found = [key for key in dict.fromkeys(args[1:]) if store.entry(key) is not None]
+    for key in found:
+        store.remove(key)
+    return len(found)
 
 
 def exists(store: Store, args: Command) -> Result:
@@ -312,20 +294,13 @@ def keys(store: Store, args: Command) -> Result:
     return list(store.keys(matcher(args[1])))
 
 
-def scan(store: Store, args: Command) -> Result:
-    cursor, pattern, count, kind = scan_options(args)
-    slot, found = store.scan(cursor, count)
-    matches = matcher(pattern)
-    return [b"%d" % slot, [key for key in found if matches(key)] if kind in (b"", b"string") else []]
-
-
 def cursor_of(text: bytes) -> int:
     if not text.isdigit() or len(text) > 20:
         raise CommandRefused("-ERR invalid cursor")
     return min(int(text), SLOTS)
 
 
-def scan_options(args: Command) -> tuple[int, bytes, int, bytes]:
+def scan(store: Store, args: Command) -> Result:
     cursor, pattern, count, kind = cursor_of(args[1]), b"*", 10, b""
     if len(args) % 2:
         raise CommandRefused(SYNTAX)
@@ -341,7 +316,9 @@ def scan_options(args: Command) -> tuple[int, bytes, int, bytes]:
                 raise CommandRefused(SYNTAX)
     if count < 1:
         raise CommandRefused(SYNTAX)
-    return cursor, pattern, count, kind
+    slot, found = store.scan(cursor, count)
+    matches = matcher(pattern)
+    return [b"%d" % slot, [key for key in found if matches(key)] if kind in (b"", b"string") else []]
 
 
 def flush(store: Store, args: Command) -> Result:
@@ -349,27 +326,3 @@ def flush(store: Store, args: Command) -> Result:
         return SYNTAX
     store.clear()
     return OK
-
-
-EXECUTE: Final[dict[bytes, Callable[[Store, Command], Result]]] = {
-    b"GET": get, b"SET": set_, b"SETNX": setnx, b"SETEX": setex, b"PSETEX": setex, b"GETSET": getset,
-    b"GETDEL": getdel, b"GETEX": getex, b"APPEND": append, b"STRLEN": strlen, b"GETRANGE": getrange,
-    b"SUBSTR": getrange, b"SETRANGE": setrange, b"INCR": incr, b"DECR": decr, b"INCRBY": incrby, b"DECRBY": decrby,
-    b"MGET": mget, b"MSET": mset, b"MSETNX": msetnx, b"DEL": del_, b"UNLINK": del_, b"EXISTS": exists,
-    b"TOUCH": exists, b"TYPE": type_, b"EXPIRE": expire, b"PEXPIRE": expire, b"EXPIREAT": expire,
-    b"PEXPIREAT": expire, b"TTL": ttl, b"PTTL": ttl, b"EXPIRETIME": ttl, b"PEXPIRETIME": ttl, b"PERSIST": persist,
-    b"DBSIZE": dbsize, b"KEYS": keys, b"SCAN": scan, b"FLUSHALL": flush, b"FLUSHDB": flush,
-}  # fmt: skip
-
-
-def execute(store: Store, command: Command) -> Result:
-    """Execute a command; raise nothing. What cannot be executed is answered with an error, the same everywhere."""
-    run = EXECUTE.get(command[0]) if command else None
-    if run is None:
-        return "-ERR unknown command"
-    try:
-        return run(store, command)
-    except CommandRefused as refused:
-        return str(refused)
-    except IndexError:
-        return wrong_arguments(command[0])

@@ -97,9 +97,7 @@ class Channel:
 
     def due(self) -> int | None:
         """Return when `tick` has something to do."""
-        if self._ack_at is None or self._resend_at is None:
-            return self._ack_at if self._resend_at is None else self._resend_at
-        return min(self._ack_at, self._resend_at)
+        return min((at for at in (self._ack_at, self._resend_at) if at is not None), default=None)
 
     def tick(self, now: int) -> None:
         if self._resend_at is not None and now >= self._resend_at:

@@ -4,7 +4,6 @@ from typing import Any, Final
 
 import msgspec
 
-TIMEOUT: Final = 0
 NOT_SUPPORTED: Final = 10
 UNAVAILABLE: Final = 11
 MALFORMED: Final = 12

@@ -92,12 +92,14 @@ class MaelstromNode:
         self._name = self._name or envelope.dest
         if head.type in ("amcast", "amcast_ack"):
             self._from_peer(now, envelope)
-        elif head.type == "init":
-            self._init(now, envelope, head)
-        elif self._group is None:
-            self._answer(envelope.src, head.msg_id, lines.error(lines.UNAVAILABLE, "no init yet"))
-        else:
-            self._request(now, self._group, envelope, head)
+            return
+        try:
+            if head.type == "init":
+                self._init(now, envelope, head)
+            else:
+                self._request(now, envelope, head)
+        except WorkloadRefused as refusal:
+            self._answer(envelope.src, head.msg_id, lines.error(refusal.code, str(refusal)))
 
     def _answer(self, to: str, number: int | None, body: lines.Body) -> None:
         if number is not None:  # else nobody waits for it
@@ -107,30 +109,24 @@ class MaelstromNode:
         try:
             init = lines.init_decoder.decode(envelope.body)
         except lines.BAD as problem:
-            self._answer(envelope.src, head.msg_id, lines.error(lines.MALFORMED, f"init: {problem}"))
-            return
+            raise WorkloadRefused(lines.MALFORMED, f"init: {problem}") from None
         names = init.node_ids
         if self._group is not None:
-            self._answer(envelope.src, head.msg_id, lines.error(lines.MALFORMED, f"init again: this is {self._name}"))
-            return
+            raise WorkloadRefused(lines.MALFORMED, f"init again: this is {self._name}")
         if init.node_id not in names or len(set(names)) != len(names):
-            self._answer(
-                envelope.src, head.msg_id, lines.error(lines.MALFORMED, f"init of {init.node_id!r} among {names}")
-            )
-            return
+            raise WorkloadRefused(lines.MALFORMED, f"init of {init.node_id!r} among {names}")
         self._name = init.node_id
         self._group = Group(names, names.index(init.node_id), self._protocol, self._delta, self._boot)
         self._answer(envelope.src, head.msg_id, {"type": "init_ok"})
-        self._group.replica.start(now, None)
-        self._group.client.start(now)
+        self._group.replica.process.start(now)
+        self._group.client.process.start(now)
 
-    def _request(self, now: int, group: Group, envelope: lines.Envelope, head: lines.Head) -> None:
+    def _request(self, now: int, envelope: lines.Envelope, head: lines.Head) -> None:
+        group = self._group
+        if group is None:
+            raise WorkloadRefused(lines.UNAVAILABLE, "no init yet")
         body = bytes(envelope.body)
-        try:
-            self.workload.parse(head.type, body)
-        except WorkloadRefused as refusal:
-            self._answer(envelope.src, head.msg_id, lines.error(refusal.code, str(refusal)))
-            return
+        self.workload.parse(head.type, body)
         group.client.ask(EVERYBODY, body, (envelope.src, head.msg_id), math.inf)
         for asked in group.client.begin(now):
             self.waiting[asked.mid] = cast(tuple[str, int | None], asked.waiting[0])
@@ -163,7 +159,7 @@ class MaelstromNode:
             group.replica.receive(now, sender, data)
         elif kind == REQUEST:
             session = len(group.names) + sender
-            group.replica.ask(now, session, group.replica.requests(data, session, LARGEST))
+            group.replica.handle(now, session, group.replica.requests(data, session, LARGEST))
         elif kind == ANSWER:
             group.client.receive(now, sender, data)
         else:
@@ -184,10 +180,8 @@ class MaelstromNode:
             return
         while self._timers and self._timers[0][0] <= now:
             _, _, of_client, name = heapq.heappop(self._timers)
-            if of_client:
-                group.client.timer(now, name)
-            else:
-                group.replica.timer(now, name)
+            process = group.client.process if of_client else group.replica.process
+            process.timer(now, name)
         for channel in group.channels.values():
             channel.tick(now)
 

@@ -6,6 +6,8 @@ are compared, their canonical form is, so that 1, 1.0, true and "1" are four thi
 
 import json
 import re
+from functools import reduce
+from operator import or_
 from typing import Any, Final, Literal
 
 import msgspec
@@ -43,13 +45,7 @@ class Workload:
 
     def __init__(self) -> None:
         self._known = {str(kind.__struct_config__.tag) for kind in self.requests}
-        self._decoder = msgspec.json.Decoder(self._union())
-
-    def _union(self) -> Any:
-        union: Any = self.requests[0]
-        for kind in self.requests[1:]:
-            union = union | kind
-        return union
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(reduce(or_, self.requests))
 
     def parse(self, kind: str, body: bytes) -> WorkloadRequest:
         """Return the request in this body. Raises WorkloadRefused."""
