@@ -34,7 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from amcast.core.trace import REQUIRED_COLUMNS
@@ -223,9 +223,7 @@ def _kept(spark: SparkSession, frame: DataFrame) -> DataFrame:
     A cached frame would drag its plan along, which Spark looks through again and again. On a cluster that may lose
     executors, set a checkpoint directory.
     """
-    if spark.sparkContext.getCheckpointDir() is not None:
-        return frame.checkpoint()
-    return frame.localCheckpoint()
+    return frame.localCheckpoint() if spark.sparkContext.getCheckpointDir() is None else frame.checkpoint()
 
 
 def _with_all_columns(trace: DataFrame, name: str) -> DataFrame:
@@ -261,18 +259,8 @@ def _runs(trace: DataFrame, census: DataFrame, bin_ns: int | None) -> DataFrame:
     return described.withColumn("load", F.dense_rank().over(Window.orderBy(*LOAD, "delta")))
 
 
-@dataclass(frozen=True)
-class _Overview:
-    """The facts that decide whether and how the tables can be computed."""
-
-    rows: int
-    timed: int
-    deliveries: int
-    kinds: list[str]
-    fault: str | None
-
-
-def _overview(census: DataFrame) -> _Overview:
+def _overview(census: DataFrame) -> Row:
+    """Return the facts that decide whether and how the tables can be computed, by name."""
     deliveries = F.sum(F.when(F.col("kind") == "deliver", F.col("rows")))
     row = census.agg(
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("rows", "timed")),
@@ -281,10 +269,10 @@ def _overview(census: DataFrame) -> _Overview:
         F.min("fault").alias("fault"),
     ).first()
     assert row is not None
-    return _Overview(**row.asDict())
+    return row
 
 
-def _refuse(overview: _Overview, runs: pa.Table, bin_ns: int | None, name: str) -> None:
+def _refuse(overview: Row, runs: pa.Table, bin_ns: int | None, name: str) -> None:
     if overview.fault is not None:
         raise TraceError(f"{name}: {overview.fault}")
     if overview.rows == 0:
@@ -297,7 +285,7 @@ def _refuse(overview: _Overview, runs: pa.Table, bin_ns: int | None, name: str) 
         )
 
 
-def _notes(overview: _Overview, approximate: bool) -> Sequence[str]:
+def _notes(overview: Row, approximate: bool) -> Sequence[str]:
     notes = []
     if overview.timed == 0:
         notes.append(f"the trace has no time column: the tables {', '.join(TIMED)} are empty")

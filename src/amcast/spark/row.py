@@ -64,17 +64,18 @@ def type_of(setting: Setting) -> pa.DataType:
     }.get(setting.kind, pa.string())
 
 
+COUNTS: Final = ("events", "deepest_inbox", "multicasts", "delivered_messages", "deliveries")
+RECOVERY: Final = pa.struct(
+    [(name, pa.string()) for name in ("process", "group")]
+    + [(name, pa.float64()) for name in ("crash_ms", "recovery_ms")]
+)
 RUN_SCHEMA: Final = pa.schema(
     [
         ("run", pa.string()),
         *((setting.column, type_of(setting)) for setting in SETTINGS.values()),
         ("status", pa.string()),
         ("error", pa.string()),
-        ("events", pa.int64()),
-        ("deepest_inbox", pa.int64()),
-        ("multicasts", pa.int64()),
-        ("delivered_messages", pa.int64()),
-        ("deliveries", pa.int64()),
+        *((name, pa.int64()) for name in COUNTS),
         ("virtual_ms", pa.float64()),
         ("messages_per_second", pa.float64()),
         ("transactions_per_second", pa.float64()),  # that a server delivers on average, see `sim/steady.py`
@@ -84,19 +85,7 @@ RUN_SCHEMA: Final = pa.schema(
         ("mistakes", pa.float64()),
         ("crashes_seen", pa.int32()),
         ("leader_changes", pa.int32()),
-        (
-            "recoveries",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("process", pa.string()),
-                        ("group", pa.string()),
-                        ("crash_ms", pa.float64()),
-                        ("recovery_ms", pa.float64()),
-                    ]
-                )
-            ),
-        ),
+        ("recoveries", pa.list_(RECOVERY)),
         ("wall_s", pa.float64()),
     ]
 )
@@ -172,13 +161,19 @@ def run_row(run: str, config: str, place: Place, isolated: bool = False) -> tupl
 
 
 def run_here(run: str, config: str, place: Place) -> tuple[str, str | None]:
-    folder = Path(place.out, "_tmp", f"{run}-{uuid.uuid4().hex}")
-    folder.mkdir(parents=True)
-    try:
+    with unfinished_folder(run, place) as folder:
         line = simulate(run, simulation_of(config), place, folder)
         publish_trace(folder, run, Path(place.out, "trace"))
         write_line(line, folder, place)
         return line["status"], line["error"]
+
+
+@contextlib.contextmanager
+def unfinished_folder(run: str, place: Place) -> Iterator[Path]:
+    folder = Path(place.out, "_tmp", f"{run}-{uuid.uuid4().hex}")
+    folder.mkdir(parents=True)
+    try:
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -204,11 +199,8 @@ def run_isolated(run: str, config: str, place: Place) -> tuple[str, str | None]:
     else:
         status, error = CRASHED, death_of(child.exitcode)
     line = empty_line(run, simulation_of(config)) | {"status": status, "error": error}
-    line["wall_s"] = time.monotonic() - started
-    folder = Path(place.out, "_tmp", f"{run}-{uuid.uuid4().hex}")
-    folder.mkdir(parents=True)
-    write_line(line, folder, place)
-    folder.rmdir()
+    with unfinished_folder(run, place) as folder:
+        write_line(line | {"wall_s": time.monotonic() - started}, folder, place)
     return status, error
 
 
@@ -302,28 +294,22 @@ def write_line(line: dict[str, Any], folder: Path, place: Place) -> None:
 
 def empty_line(run: str, simulation: Simulation) -> dict[str, Any]:
     """The configuration; what the run will say is null."""
-    line: dict[str, Any] = dict.fromkeys(RUN_SCHEMA.names)
-    line |= simulation.columns()
-    line["run"] = run
-    if simulation.rounds:  # servers multicast
-        line["clients"] = 0
-    return line
+    line = {**dict.fromkeys(RUN_SCHEMA.names), **simulation.columns(), "run": run}
+    return line | {"clients": 0} if simulation.rounds else line  # with rounds, servers multicast
 
 
 def summary_columns(summary: Summary) -> dict[str, Any]:
     """A summary as the columns of a line."""
-    flat: dict[str, Any] = {
-        name: getattr(summary, name)
-        for name in (
-            "multicasts", "delivered_messages", "deliveries", "messages_per_second", "delta_ms", "leader_changes",
-            "mistakes",
-        )
-    }  # fmt: skip
-    flat |= {"virtual_ms": summary.duration_ms, "crashes_seen": summary.crashes}
-    flat |= {"recoveries": [asdict(recovery) for recovery in summary.recoveries]}
-    flat |= latency_columns("first", summary.first_delivery)
-    flat |= latency_columns("optimistic", summary.optimistic)
-    return flat | latency_columns("last", summary.last_delivery)
+    same = ("multicasts", "delivered_messages", "deliveries", "messages_per_second", "delta_ms", "leader_changes")
+    return {
+        **{name: getattr(summary, name) for name in (*same, "mistakes")},
+        "virtual_ms": summary.duration_ms,
+        "crashes_seen": summary.crashes,
+        "recoveries": [asdict(recovery) for recovery in summary.recoveries],
+        **latency_columns("first", summary.first_delivery),
+        **latency_columns("optimistic", summary.optimistic),
+        **latency_columns("last", summary.last_delivery),
+    }
 
 
 def latency_columns(to: str, latency: Latency | None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import dataclasses
 import json
 import math
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -141,15 +141,13 @@ def load_spec(path: Path) -> Spec:
 
 def spec_of(document: Mapping[str, Any], name: str, source: str) -> Spec:
     """A sweep from what was read from a file; `source` is how errors name it."""
-    for key in document:
-        if key not in AXES and key not in OTHER_KEYS:
-            raise UsageError(f"{source}: unknown key {key!r}; {meant(key, (*AXES, *OTHER_KEYS))}")
-    if "protocol" not in document:
-        raise UsageError(f"{source}: protocol is missing; expected one of {', '.join(PROTOCOLS)}, or a list")
     try:
+        refuse_unknown_keys(document, (*AXES, *OTHER_KEYS))
         refuse_exclusive(document)
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from error
+    if "protocol" not in document:
+        raise UsageError(f"{source}: protocol is missing; expected one of {', '.join(PROTOCOLS)}, or a list")
     values = dict(document)
     if not {"messages", "duration", "rounds"} & values.keys():
         values["messages"] = MESSAGES
@@ -162,8 +160,14 @@ def spec_of(document: Mapping[str, Any], name: str, source: str) -> Spec:
         seeds=read(values, "seeds", read_seeds, None, source),
         sample=sample,
         trace=read(values, "trace", read_trace, "deliveries", source),
-        timeout=read(values, "timeout", read_timeout, TIMEOUT, source),
+        timeout=read(values, "timeout", AXES["duration"].read, TIMEOUT, source),
     )
+
+
+def refuse_unknown_keys(table: Mapping[str, Any], known: Sequence[str]) -> None:
+    for key in table:
+        if key not in known:
+            raise UsageError(f"unknown key {key!r}; {meant(key, known)}")
 
 
 def read(values: Mapping[str, Any], key: str, reader: Callable[[Any], Any], default: Any, source: str) -> Any:
@@ -192,9 +196,7 @@ def read_range(key: str, value: dict[str, Any], sampled: bool) -> Range:
     if not sampled or not has_ranges:
         what = "a range is drawn from" if has_ranges else "there is no range of these"
         raise UsageError(f"{what}; expected a value or a list" + ("" if sampled else ", or a table [sample] with n"))
-    for name in value:
-        if name not in RANGE_KEYS:
-            raise UsageError(f"unknown key {name!r}; {meant(name, RANGE_KEYS)}")
+    refuse_unknown_keys(value, RANGE_KEYS)
     if "min" not in value or "max" not in value:
         raise UsageError("expected both min and max")
     low, high = AXES[key].read(value["min"]), AXES[key].read(value["max"])
@@ -209,9 +211,7 @@ def read_range(key: str, value: dict[str, Any], sampled: bool) -> Range:
 def read_sample(value: object) -> tuple[int, int]:
     if not isinstance(value, dict):
         raise UsageError(f"{value!r}: expected a table with n and seed")
-    for name in value:
-        if name not in SAMPLE_KEYS:
-            raise UsageError(f"unknown key {name!r}; {meant(name, SAMPLE_KEYS)}")
+    refuse_unknown_keys(value, SAMPLE_KEYS)
     if "n" not in value:
         raise UsageError("n is missing; expected how many configurations to draw")
     return whole(value["n"], 1), whole(value.get("seed", 1), 0)
@@ -233,10 +233,6 @@ def read_trace(value: object) -> str:
     if value not in TRACES:
         raise UsageError(f"{value!r}: expected one of {', '.join(TRACES)}")
     return str(value)
-
-
-def read_timeout(value: object) -> int:
-    return int(AXES["duration"].read(value))
 
 
 # Rows

@@ -57,14 +57,8 @@ class Sweep:
 
     def document(self) -> dict[str, Any]:
         """Return the outcome for JSON."""
-        return {
-            "out": str(self.out),
-            "rows": self.rows,
-            "done_before": self.done_before,
-            "statuses": dict(self.statuses),
-            "seconds": round(self.seconds, 3),
-            "evidence": self.evidence.as_dict(),
-        }
+        readable = {"out": str(self.out), "seconds": round(self.seconds, 3), "evidence": self.evidence.as_dict()}
+        return vars(self) | readable
 
 
 def sweep(

@@ -240,9 +240,5 @@ def is_faulty() -> Column:
     for name in IN_EVERY_ROW:
         faulty |= F.col(name).isNull()
     for name in LISTS:
-        faulty |= _has_null(name)
+        faulty |= F.coalesce(F.exists(name, F.isnull), F.lit(False))
     return faulty
-
-
-def _has_null(name: str) -> Column:
-    return F.coalesce(F.exists(name, F.isnull), F.lit(False))

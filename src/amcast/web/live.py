@@ -56,11 +56,11 @@ class SeenNode:
     def latest(self) -> Sample | None:
         return self.samples[-1] if self.up and self.samples else None
 
-    def rate(self, of: Callable[[Sample], float]) -> float | None:
-        """Return the growth per second of a number over the kept samples."""
+    def rate(self, of: Callable[[Sample], float], over: int = RECENT + 1) -> float | None:
+        """Return the growth per second of a number over the last samples."""
         if not self.up or len(self.samples) < 2:
             return None
-        first, last = self.samples[0], self.samples[-1]
+        first, last = self.samples[-min(over, len(self.samples))], self.samples[-1]
         return max(0.0, of(last) - of(first)) / (last.when - first.when)
 
 
@@ -106,7 +106,7 @@ class Watch:
     def note_leader(self, group: str) -> None:
         """Note the leader of the highest ballot. It leads, whatever an older one still believes."""
         leads = [
-            (ballot_of(sample), node.member.name)
+            (number_of(sample, "ballot"), node.member.name)
             for node in self.nodes
             if node.group == group and (sample := node.latest()) and sample.status.get("leads") is True
         ]
@@ -123,7 +123,7 @@ class Watch:
 
     def keep(self, group: str) -> None:
         members = [node for node in self.nodes if node.group == group]
-        rates = [rate for node in members if (rate := recent_rate(node)) is not None]
+        rates = [rate for node in members if (rate := node.rate(position_of, over=2)) is not None]
         positions = [position_of(sample) for node in members if (sample := node.latest()) is not None]
         kept = self.history[group]
         kept["rate"].append(max(rates, default=None))
@@ -177,22 +177,13 @@ class Watch:
         }
 
 
-def recent_rate(node: SeenNode) -> float | None:
-    """Return the deliveries per second between the last two samples."""
-    if node.latest() is None or len(node.samples) < 2:
-        return None
-    before, last = node.samples[-2], node.samples[-1]
-    return max(0.0, position_of(last) - position_of(before)) / (last.when - before.when)
+def number_of(sample: Sample, name: str) -> int:
+    said = sample.status.get(name)
+    return said if isinstance(said, int) else 0
 
 
-def position_of(sample: Sample) -> float:
-    position = sample.status.get("position")
-    return position if isinstance(position, int) else 0
-
-
-def ballot_of(sample: Sample) -> int:
-    ballot = sample.status.get("ballot")
-    return ballot if isinstance(ballot, int) else 0
+def position_of(sample: Sample) -> int:
+    return number_of(sample, "position")
 
 
 def commits_since(samples: Sequence[Sample]) -> Buckets:

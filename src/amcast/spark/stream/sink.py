@@ -112,9 +112,3 @@ class StreamWriter(Sink, DataSourceStreamArrowWriter):
         assert query is not None and batch is not None
         self.send(iterator, query, int(batch))
         return WriterCommitMessage()
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        pass
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        pass

@@ -45,13 +45,10 @@ def split(piece: pa.RecordBatch, bucket: Ints) -> list[tuple[int, pa.RecordBatch
     if bucket.min() == bucket.max():
         return [(int(bucket[0]), piece)]
     order = np.argsort(bucket, kind="stable")
-    ordered = bucket[order]
-    sorted_piece = piece.take(pa.array(order))
-    starts = stretches(ordered)
-    ends = ends_of(starts, len(ordered))
-    return [
-        (int(ordered[start]), sorted_piece.slice(start, end - start)) for start, end in zip(starts, ends, strict=True)
-    ]
+    bucket, piece = bucket[order], piece.take(pa.array(order))
+    starts = stretches(bucket)
+    ends = ends_of(starts, len(bucket))
+    return [(int(bucket[start]), piece.slice(start, end - start)) for start, end in zip(starts, ends, strict=True)]
 
 
 def spread(blocks: DataFrame, partitions: int, bucket_of: Callable[[pa.RecordBatch], Ints]) -> DataFrame:

@@ -11,6 +11,7 @@ so, causal order is fifo order. And what breaks fifo order breaks causal order.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -19,7 +20,7 @@ from amcast.checks import check
 from amcast.core.trace import Event
 from amcast.spark.verify.arrays import Ints, Lists, one_array
 from amcast.spark.verify.cuts import Steps, find_cuts, no_steps
-from amcast.spark.verify.cycles import JudgePart, find_in_blocks
+from amcast.spark.verify.cycles import find_in_blocks
 from amcast.spark.verify.graph import Line, Relation, line_of
 from amcast.spark.verify.messages import of_runs
 from amcast.spark.verify.participants import NONE, Participants
@@ -48,26 +49,22 @@ def past_ignored(
     if start is not None:
         start = no_steps(line).raised(line, start.place, start.level)
     cuts = find_cuts(rows, line, per_block, start)
-    return find_in_blocks(rows, line, cuts, partitions, _judge(participants.processes.group), all_components=True)
+    judge = partial(_violation, participants.processes.group)
+    return find_in_blocks(rows, line, cuts, partitions, judge, all_components=True)
 
 
-def _judge(group: Ints) -> JudgePart:
-    def violation(part: Relation, rows: pa.Table, line: Line) -> Sequence[int]:
-        """Return the messages of a counter-example to causal order among these messages; none if there is none."""
-        (verdict,) = check(_events(rows, line, group), ["causal"])
-        return sorted({int(row.message or 0) for row in verdict.counterexample})
-
-    return violation
+def _violation(group: Ints, part: Relation, rows: pa.Table, line: Line) -> Sequence[int]:
+    """Return the messages of a counter-example to causal order among these messages; none if there is none."""
+    (verdict,) = check(_events(rows, line, group), ["causal"])
+    return sorted({int(row.message or 0) for row in verdict.counterexample})
 
 
 def _events(rows: pa.Table, line: Line, group: Ints) -> Iterator[Event]:
     """Make a trace of these messages alone. Messages, processes and groups are named by their numbers."""
-    sender, sent = rows["sender"].to_pylist(), rows["sent"].to_pylist()
-    dest = rows["dest"].to_pylist()
-    for m in range(rows.num_rows):
-        if sender[m] != NONE:
-            who = str(sender[m])
-            yield Event("", "multicast", who, None, sent[m], None, str(m), who, tuple(map(str, dest[m])))
+    for m, row in enumerate(rows.select(["sender", "sent", "dest"]).to_pylist()):
+        if row["sender"] != NONE:
+            who = str(row["sender"])
+            yield Event("", "multicast", who, None, row["sent"], None, str(m), who, tuple(map(str, row["dest"])))
     places = Lists.of(one_array(rows["places"]))
     process = line.deliveries.process_at(places.values)
     seq = line.deliveries.seq_at(places.values, process)

@@ -9,8 +9,8 @@ If a step on its own chain has moved forward, the message there comes after one 
 Blocks that are still too large are divided once more along another chain.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -66,7 +66,6 @@ class Stretches:
 class Cuts:
     steps: Steps
     on_cycles: Ints  # places of messages that are surely on a cycle, at most one for each run
-    divided: bool  # else every run is one block
 
 
 def no_steps(line: Line) -> Steps:
@@ -75,23 +74,20 @@ def no_steps(line: Line) -> Steps:
 
 def find_cuts(messages: DataFrame, line: Line, per_block: int, start: Steps | None = None) -> Cuts:
     """Cut into blocks of about `per_block` places that no cycle crosses. `start` are levels to begin with."""
-    if start is None:
-        steps, stretches = no_steps(line), _whole_chains(line)
-    else:
-        steps, stretches = settled(messages, line, start)
+    steps, stretches = (no_steps(line), _whole_chains(line)) if start is None else settled(messages, line, start)
     on_cycles: dict[int, int] = {}
     largest: int | None = None
     for _ in range(MOST_DIVISIONS):
-        before, largest = largest, _largest(line, stretches)
+        before, largest = largest, int(_block_of(line, stretches)[1].max(initial=0))
         if before is not None and largest >= before:
             break
         divided = _divided(line, steps, stretches, per_block, set(on_cycles))
         if divided is None:
             break
-        steps, new = divided
-        steps, stretches = settled(messages, line, steps)
+        raised, new = divided
+        steps, stretches = settled(messages, line, raised)
         on_cycles.update(_moved(line, steps, new))
-    return Cuts(steps, np.array(sorted(on_cycles.values()), dtype=np.int64), bool(steps.level.any()))
+    return Cuts(steps, np.array(sorted(on_cycles.values()), dtype=np.int64))
 
 
 def _whole_chains(line: Line) -> Stretches:
@@ -107,10 +103,6 @@ def _block_of(line: Line, stretches: Stretches) -> tuple[Ints, Ints]:
     blocks, block = np.unique(pairs, axis=1, return_inverse=True)
     block = block.reshape(-1)
     return block, np.bincount(block, weights=stretches.places, minlength=blocks.shape[1]).astype(np.int64)
-
-
-def _largest(line: Line, stretches: Stretches) -> int:
-    return int(_block_of(line, stretches)[1].max(initial=0))
 
 
 def _divided(
@@ -152,7 +144,7 @@ def _moved(line: Line, steps: Steps, new: Steps) -> dict[int, int]:
 def settled(messages: DataFrame, line: Line, steps: Steps) -> tuple[Steps, Stretches]:
     """Raise levels until they never fall along any chain."""
     while True:
-        found = messages.mapInArrow(_round(line, steps), _ROUND).toArrow()
+        found = messages.mapInArrow(partial(_round, line, steps), _ROUND).toArrow()
         what, chain, level, low, high, places = (column.to_numpy().astype(np.int64) for column in found.columns)
         raised = what == _STEP
         if not raised.any():
@@ -170,25 +162,23 @@ def _merged(parts: Stretches) -> Stretches:
     return Stretches(chain[starts], level[starts], low, high, np.add.reduceat(parts.places[order], starts))
 
 
-def _round(line: Line, steps: Steps) -> Callable[[Batches], Batches]:
-    def read(batches: Batches) -> Batches:
-        here = steps
-        relations = [relation_of(piece, line) for piece in unpack(batches) if piece.num_rows]
-        for _ in range(2):  # what one batch raises may raise another of the same task
-            for relation in relations:
-                here = _raised_by(relation, line, here)
-        new = ~(np.isin(here.place, steps.place) & (steps.level_at(here.place) == here.level))
-        place, level = here.place[new], here.level[new]
-        if len(place):
-            yield _rows(_STEP, line.chain_at(place), level, place, place, np.ones(len(place), dtype=np.int64))
-            return
+def _round(line: Line, steps: Steps, batches: Batches) -> Batches:
+    here = steps
+    relations = [relation_of(piece, line) for piece in unpack(batches) if piece.num_rows]
+    for _ in range(2):  # what one batch raises may raise another of the same task
         for relation in relations:
-            chain, level = line.chain_at(relation.places.values), steps.level_at(relation.places.values)
-            ones = np.ones(len(chain), dtype=np.int64)
-            parts = _merged(Stretches(chain, level, relation.places.values, relation.places.values, ones))
-            yield _rows(_STRETCH, parts.chain, parts.level, parts.low, parts.high, parts.places)
+            here = _raised_by(relation, line, here)
+    new = ~(np.isin(here.place, steps.place) & (steps.level_at(here.place) == here.level))
+    if new.any():
+        yield _rows(_STEP, _single_places(line, here.place[new], here.level[new]))
+        return
+    for relation in relations:
+        place = relation.places.values
+        yield _rows(_STRETCH, _merged(_single_places(line, place, steps.level_at(place))))
 
-    return read
+
+def _single_places(line: Line, place: Ints, level: Ints) -> Stretches:
+    return Stretches(line.chain_at(place), level, place, place, np.ones(len(place), dtype=np.int64))
 
 
 def _raised_by(relation: Relation, line: Line, steps: Steps) -> Steps:
@@ -209,6 +199,5 @@ def levels_of(relation: Relation, steps: Steps, of_places: Ints | None = None) -
     return np.maximum(relation.places.highest(here, 0), relation.after.highest(after, 0))
 
 
-def _rows(what: int, chain: Ints, level: Ints, low: Ints, high: Ints, places: Ints) -> pa.RecordBatch:
-    columns = [pa.array(np.full(len(chain), what, dtype=np.int32)), *map(pa.array, (chain, level, low, high, places))]
-    return pa.RecordBatch.from_arrays(columns, names=[field.split()[0] for field in _ROUND.split(", ")])
+def _rows(what: int, parts: Stretches) -> pa.RecordBatch:
+    return pa.record_batch({"what": np.full(len(parts.chain), what, dtype=np.int32), **vars(parts)})

@@ -4,6 +4,7 @@ What comes back for a run is the names of a few messages, from which the counter
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -48,8 +49,7 @@ def find_in_blocks(
         table = whole(batches)
         best = {} if table is None else _found_in(table, line, judge, all_components)
         if best:
-            columns = [pa.array(list(best), pa.int32()), pa.array(list(best.values()), pa.list_(pa.string()))]
-            yield pa.RecordBatch.from_arrays(columns, names=["run", "messages"])
+            yield pa.record_batch({"run": pa.array(list(best), pa.int32()), "messages": list(best.values())})
 
     found = spread(messages, partitions, bucket_of).mapInArrow(search, _FOUND).toArrow().to_pylist()
     best: dict[int, list[str]] = {}
@@ -96,12 +96,12 @@ def cycles_through(messages: DataFrame, line: Line, places: Ints) -> dict[int, l
 
     Each level of the search reads the table of messages once.
     """
-    there = collect(messages.mapInArrow(_at(places), SCHEMA))
+    there = collect(messages.mapInArrow(partial(_at, places), SCHEMA))
     assert there is not None, "no message is at the place of one that is on a cycle"
     sources = relation_of(there, line)
 
     def reach(lowest: Ints) -> Iterator[tuple[int, int, str, int]]:
-        for row in messages.mapInArrow(_reached(line, lowest), _REACHED).toArrow().to_pylist():
+        for row in messages.mapInArrow(partial(_reached, line, lowest), _REACHED).toArrow().to_pylist():
             yield row["chain"], row["place"], row["message"], row["via"]
 
     found = shortest_cycles(sources, line, reach)
@@ -110,25 +110,17 @@ def cycles_through(messages: DataFrame, line: Line, places: Ints) -> dict[int, l
     return {int(sources.run[source]): [names[source], *others] for source, others in found.items()}
 
 
-def _at(places: Ints) -> Callable[[Batches], Batches]:
-    def choose(batches: Batches) -> Batches:
-        for piece in unpack(batches):
-            lists = Lists.of(piece.column("places"))
-            here = np.unique(lists.owner[is_in(lists.values, places)])
-            if len(here):
-                yield pack([(0, piece.take(pa.array(here)))])
-
-    return choose
+def _at(places: Ints, batches: Batches) -> Batches:
+    for piece in unpack(batches):
+        lists = Lists.of(piece.column("places"))
+        here = np.unique(lists.owner[is_in(lists.values, places)])
+        if len(here):
+            yield pack([(0, piece.take(pa.array(here)))])
 
 
-def _reached(line: Line, lowest: Ints) -> Callable[[Batches], Batches]:
-    def reach(batches: Batches) -> Batches:
-        for piece in unpack(batches):
-            relation = relation_of(piece, line)
-            found = reached_from(relation, line, lowest)
-            if len(found.chain):
-                names = relation.names.take(pa.array(found.message))
-                columns = [pa.array(found.chain), pa.array(found.place), names, pa.array(found.via)]
-                yield pa.RecordBatch.from_arrays(columns, names=["chain", "place", "message", "via"])
-
-    return reach
+def _reached(line: Line, lowest: Ints, batches: Batches) -> Batches:
+    for piece in unpack(batches):
+        relation = relation_of(piece, line)
+        found = reached_from(relation, line, lowest)
+        if len(found.chain):
+            yield pa.record_batch({**vars(found), "message": relation.names.take(pa.array(found.message))})

@@ -39,14 +39,11 @@ def verdicts_on(rows: DataFrame, participants: Participants, suspects: Suspects)
         about = [event for message in messages for event in events[of_run, message]]
         if name == "genuine":
             about += traffic[of_run]
-        found[run, name] = _judged(name, [*members[run], *about, *crashes[of_run]])
+        events_of_run = [*members[run], *about, *crashes[of_run]]
+        (verdict,) = check(events_of_run, [name])
+        assert verdict.status == "violated", f"the in-memory engine finds {name} {verdict.status} in {events_of_run}"
+        found[run, name] = verdict
     return found
-
-
-def _judged(name: str, events: list[Event]) -> Verdict:
-    (verdict,) = check(events, [name])
-    assert verdict.status == "violated", f"the in-memory engine finds {name} {verdict.status} in {events}"
-    return verdict
 
 
 def unknown(name: str, run: str, *events: Event) -> Verdict:
@@ -70,26 +67,25 @@ def events_about(rows: DataFrame, wanted: set[tuple[str, str]]) -> dict[tuple[st
 
 def _traffic(rows: DataFrame, wanted: set[tuple[str, str]]) -> dict[str, list[Event]]:
     """Return the send and receive rows about these messages, given as (run, message)."""
-    found: dict[str, list[Event]] = defaultdict(list)
-    if wanted:
-        keys = F.broadcast(rows.sparkSession.createDataFrame(_names(wanted)).withColumnRenamed("message", "what"))
-        chosen = rows.where(F.col("kind").isin("send", "receive")).join(keys, "run")
-        for event in _collected(chosen.where(F.array_contains("about", F.col("what")))):
-            found[event.run].append(event)
-    return found
+    if not wanted:
+        return {}
+    keys = F.broadcast(rows.sparkSession.createDataFrame(_names(wanted)).withColumnRenamed("message", "what"))
+    chosen = rows.where(F.col("kind").isin("send", "receive")).join(keys, "run")
+    return _by_run(chosen.where(F.array_contains("about", F.col("what"))))
 
 
 def _names(wanted: set[tuple[str, str]]) -> pa.Table:
-    pairs = sorted(wanted)
-    return pa.table({"run": [run for run, _ in pairs], "message": [message for _, message in pairs]})
+    return pa.table([*zip(*sorted(wanted), strict=True)], names=["run", "message"])
 
 
 def _crashes(rows: DataFrame, runs: set[str]) -> dict[str, list[Event]]:
-    found: dict[str, list[Event]] = defaultdict(list)
     chosen = rows.where(F.col("kind").isin("crash", "restart", "end"))
-    if len(runs) <= 100:
-        chosen = chosen.where(F.col("run").isin(sorted(runs)))
-    for event in _collected(chosen):
+    return _by_run(chosen.where(F.col("run").isin(sorted(runs))) if len(runs) <= 100 else chosen)
+
+
+def _by_run(rows: DataFrame) -> dict[str, list[Event]]:
+    found: dict[str, list[Event]] = defaultdict(list)
+    for event in _collected(rows):
         found[event.run].append(event)
     return found
 

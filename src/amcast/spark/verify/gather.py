@@ -5,13 +5,13 @@ Summaries (`FACTS`) describe each process and kind: how many rows a batch has, t
 genuineness is asked for, they also hold a row for each process that took part in ordering a message.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from amcast.checks.history import stated_members
@@ -44,35 +44,32 @@ ABOUT_MESSAGES: Final = pa.schema(
 
 def gather(rows: DataFrame, buckets: int, with_traffic: bool) -> DataFrame:
     """Return blocks of ABOUT_MESSAGES in their buckets, and blocks of FACTS in FACTS_BUCKET."""
-    in_bucket = F.pmod(F.xxhash64("run", "message"), F.lit(buckets)).cast("int")
+
+    def bucket_of(message: Column) -> Column:
+        return F.pmod(F.xxhash64(F.col("run"), message), F.lit(buckets)).cast("int")
+
     columns: list[Any] = [
         "run", "kind", "process", "group", "seq", "message", "dest",
         F.col("ts.time").alias("time"), F.col("ts.tie").alias("tie"),
-        is_faulty().alias("fault"), in_bucket.alias("bucket"),
+        is_faulty().alias("fault"), bucket_of(F.col("message")).alias("bucket"),
         F.coalesce(F.size("about"), F.lit(0)).alias("about_size"),
         F.when(F.col("kind") == "start", F.col("detail")).alias("stated"),
     ]  # fmt: skip
     if with_traffic:
         about = F.array_compact("about")
-        in_buckets = F.transform(
-            about, lambda message: F.pmod(F.xxhash64(F.col("run"), message), F.lit(buckets)).cast("int")
-        )
-        columns += ["peer", about.alias("about"), in_buckets.alias("about_buckets")]
-    return rows.select(*columns).mapInArrow(_gatherer(with_traffic), SCHEMA)
+        columns += ["peer", about.alias("about"), F.transform(about, bucket_of).alias("about_buckets")]
+    return rows.select(*columns).mapInArrow(partial(_gathered_from, with_traffic), SCHEMA)
 
 
-def _gatherer(with_traffic: bool) -> Callable[[Batches], Batches]:
-    def gathered(batches: Batches) -> Batches:
-        waiting: list[pa.RecordBatch] = []
-        for batch in batches:
-            waiting.append(batch)
-            if sum(len(other) for other in waiting) >= ROWS_AT_A_TIME:
-                yield _gathered(waiting, with_traffic)
-                waiting = []
-        if sum(len(other) for other in waiting):
+def _gathered_from(with_traffic: bool, batches: Batches) -> Batches:
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= ROWS_AT_A_TIME:
             yield _gathered(waiting, with_traffic)
-
-    return gathered
+            waiting = []
+    if sum(map(len, waiting)):
+        yield _gathered(waiting, with_traffic)
 
 
 def _gathered(batches: list[pa.RecordBatch], with_traffic: bool) -> pa.RecordBatch:
@@ -85,8 +82,7 @@ def _gathered(batches: list[pa.RecordBatch], with_traffic: bool) -> pa.RecordBat
     # A row with a fault has no message, or worse: it is counted, and the trace is refused.
     chosen &= ~one_array(table["fault"]).to_numpy(zero_copy_only=False)
     if chosen.any():
-        every = bool(chosen.all())
-        kept = table if every else table.filter(pa.array(chosen))
+        kept = table if chosen.all() else table.filter(pa.array(chosen))
         columns = {name: one_array(kept[name]) for name in ("run", "process", "seq", "message", "dest", "time", "tie")}
         columns["code"] = pa.array(code[chosen].astype(np.int8))
         piece = pa.RecordBatch.from_arrays([columns[name] for name in ABOUT_MESSAGES.names], schema=ABOUT_MESSAGES)
@@ -104,8 +100,7 @@ def _facts(table: pa.Table, kinds: pa.DictionaryArray) -> pa.RecordBatch:
             zero_copy_only=False
         )
     order = None if (key[1:] >= key[:-1]).all() else np.argsort(key, kind="stable")
-    if order is not None:
-        key = key[order]
+    key = key if order is None else key[order]
     starts = stretches(key)
     ends = ends_of(starts, len(key)) - 1
     same = key[1:] == key[:-1]

@@ -4,7 +4,8 @@ The rows of a run are brought together (one shuffle) and fed to the engine batch
 memory of one run. What is wrong with a run comes back as text: Spark would retry and wrap an exception.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from amcast.checks.evidence import Evidence
 from amcast.checks.verdict import Status
 from amcast.core.trace import COLUMNS, Event
 from amcast.errors import TraceError
+from amcast.spark.verify.blocks import Batches
 from amcast.spark.verify.examples import event_of
 
 ROWS_PER_TASK: Final = 500_000
@@ -29,7 +31,7 @@ def judge_in_tasks(rows: DataFrame, properties: Sequence[str] | None, partitions
     if properties is not None and "genuine" not in properties:
         rows = _without_traffic(rows)
     together = rows.select(*COLUMNS).repartition(partitions, "run").sortWithinPartitions("run")
-    answers = together.mapInArrow(_judge(properties), _ANSWER).toArrow().to_pylist()
+    answers = together.mapInArrow(partial(_judge, properties), _ANSWER).toArrow().to_pylist()
     verdicts: list[Verdict] = []
     for answer in sorted(answers, key=lambda answer: str(answer["run"])):
         if answer["error"] is not None:
@@ -53,21 +55,18 @@ def _without_traffic(rows: DataFrame) -> DataFrame:
     return others.unionByName(who.select(*columns))
 
 
-def _judge(properties: Sequence[str] | None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for run, events in groupby(_events(batches), key=lambda event: event.run):
-            verdicts, error = None, None
-            try:
-                verdicts = msgspec.json.encode([found.as_dict() for found in check(events, properties)]).decode()
-            except TraceError as refused:
-                error = str(refused)
-            columns = [pa.array([value], pa.string()) for value in (run, verdicts, error)]
-            yield pa.RecordBatch.from_arrays(columns, names=["run", "verdicts", "error"])
-
-    return judge
+def _judge(properties: Sequence[str] | None, batches: Batches) -> Batches:
+    for run, events in groupby(_events(batches), key=lambda event: event.run):
+        verdicts, error = None, None
+        try:
+            verdicts = msgspec.json.encode([found.as_dict() for found in check(events, properties)]).decode()
+        except TraceError as refused:
+            error = str(refused)
+        columns = [pa.array([value], pa.string()) for value in (run, verdicts, error)]
+        yield pa.RecordBatch.from_arrays(columns, names=["run", "verdicts", "error"])
 
 
-def _events(batches: Iterator[pa.RecordBatch]) -> Iterator[Event]:
+def _events(batches: Batches) -> Iterator[Event]:
     for batch in batches:
         columns = [_values(name, batch.column(name)) for name in COLUMNS]
         yield from map(Event, *columns)

@@ -62,8 +62,7 @@ def _pairs(final: Lists, final_process: Ints, guess: Lists, guess_process: Ints,
     guessed, delivered = (np.full(len(keys), _NEVER, dtype=np.int64) for _ in range(2))
     guessed[np.searchsorted(keys, guess_key)] = guess.values
     delivered[np.searchsorted(keys, final_key)] = final.values[of_guesser]
-    columns = [pa.array(keys % count), pa.array(guessed), pa.array(delivered)]
-    return pa.RecordBatch.from_arrays(columns, names=["process", "guessed", "delivered"])
+    return pa.record_batch({"process": keys % count, "guessed": guessed, "delivered": delivered})
 
 
 def _counted(process: Ints, guessed: Ints, delivered: Ints) -> pa.RecordBatch:
@@ -77,9 +76,6 @@ def _counted(process: Ints, guessed: Ints, delivered: Ints) -> pa.RecordBatch:
         before = np.concatenate([[-1], np.maximum.accumulate(delivered[start : end - 1])])
         right[start:end] = before < delivered[start:end]
     right &= (guessed != _NEVER) & (delivered != _NEVER)
-    columns = [
-        pa.array(process[starts]),
-        pa.array(np.add.reduceat((delivered != _NEVER).astype(np.int64), starts)),
-        pa.array(np.add.reduceat(right.astype(np.int64), starts)),
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=["process", "delivered", "right"])
+    counts = {"delivered": delivered != _NEVER, "right": right}
+    sums = {name: np.add.reduceat(holds.astype(np.int64), starts) for name, holds in counts.items()}
+    return pa.record_batch({"process": process[starts], **sums})

@@ -7,12 +7,8 @@ const LEFT = 58, BOTTOM = 24, TOP = 10, RIGHT = 12;
 export class Chart {
   // series: [{name, colour, points: [[x, y], …]}] with y null for a hole; marks: [{x, colour}].
   constructor(parent, title, { xText, yText, empty, top }) {
-    this.xText = xText;
-    this.yText = yText;
-    this.empty = empty ?? "nothing to show";
+    Object.assign(this, { xText, yText, empty, series: [], marks: [] });
     this.top = top; // of the scale, where it does not depend on the values
-    this.series = [];
-    this.marks = [];
     this.canvas = element("canvas", { class: "chart", role: "img", "aria-label": title });
     this.legend = element("p", { class: "legend" });
     this.readout = element("p", { class: "readout", "aria-hidden": "true" });
@@ -27,8 +23,7 @@ export class Chart {
   }
 
   show(series, marks = []) {
-    this.series = series;
-    this.marks = marks;
+    Object.assign(this, { series, marks });
     this.legend.replaceChildren(...(series.length > 1 ? series.map(({ name, colour: token }) =>
       element("span", {}, swatch(token), name)) : []));
     this.invalidate();
@@ -63,8 +58,7 @@ export class Chart {
       context.fillStyle = colour(token);
       context.fillRect(px(x) - 0.75, TOP, 1.5, height - BOTTOM - TOP);
     }
-    context.lineWidth = 1.75;
-    context.lineJoin = "round";
+    Object.assign(context, { lineWidth: 1.75, lineJoin: "round" });
     for (const { points: all, colour: token } of this.series) {
       context.strokeStyle = colour(token);
       context.beginPath();
@@ -84,10 +78,7 @@ export class Chart {
   }
 
   #axes(context, { width, height, x0, x1, top, step, px, py }) {
-    context.strokeStyle = colour("line");
-    context.lineWidth = 1;
-    context.textAlign = "right";
-    context.textBaseline = "middle";
+    Object.assign(context, { strokeStyle: colour("line"), lineWidth: 1, textAlign: "right", textBaseline: "middle" });
     context.beginPath();
     for (let y = 0; y <= top * 1.0001; y += step) {
       const at = Math.round(py(y)) + 0.5;

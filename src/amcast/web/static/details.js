@@ -17,12 +17,12 @@ export class Details {
   // Nothing is chosen: what was found about the run.
   showRun() {
     const { trace } = this.diagram;
-    const parts = [element("h2", {}, "This run"), element("table", {}, element("tbody", {}, ...[
+    const parts = [element("h2", {}, "This run"), facts([
       ["events", trace.size.toLocaleString("en")],
       ["processes", trace.processes.length.toLocaleString("en")],
       ["messages", trace.messages.length.toLocaleString("en")],
       ["lasts", trace.steps ? `${trace.end} steps (no times)` : duration(trace.end - trace.start)],
-    ].map(([name, value]) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value)))))];
+    ])];
     if (trace.abstract) parts.push(element("p", { class: "muted" },
       "Protocol messages were not recorded: arrows lead from a multicast to its deliveries. (amcast sim --trace full records them.)"));
     parts.push(element("h3", {}, "Verdicts"), this.#verdictList());
@@ -86,8 +86,7 @@ export class Details {
     if (trace.type[i] !== NONE) rows.push(["type", trace.typeName(i)], ["bytes", String(trace.bytes[i])]);
     if (trace.tie[i] !== NONE) rows.push(["timestamp", `${trace.ts[i]}, ${trace.ties[trace.tie[i]]}`]);
     if (trace.details[i]) rows.push(["detail", trace.details[i]]);
-    return element("table", {}, element("tbody", {}, ...rows.filter(([, value]) => value !== "").map(([name, value]) =>
-      element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value)))));
+    return facts(rows.filter(([, value]) => value !== ""));
   }
 
   // The whole life of a message. `target` is the delivery whose path is shown.
@@ -156,4 +155,9 @@ export class Details {
       if (Number(button.dataset.event) === i) { button.setAttribute("aria-current", "true"); button.scrollIntoView({ block: "nearest" }); } else button.removeAttribute("aria-current");
     }
   }
+}
+
+function facts(rows) {
+  return element("table", {}, element("tbody", {}, ...rows.map(([name, value]) =>
+    element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value)))));
 }

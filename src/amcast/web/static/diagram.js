@@ -12,10 +12,7 @@ export const SERIES = 8; // colours of message types
 
 export class Diagram {
   constructor(canvas, { onPick, onView, onHover }) {
-    this.canvas = canvas;
-    this.onPick = onPick;
-    this.onView = onView;
-    this.onHover = onHover;
+    Object.assign(this, { canvas, onPick, onView, onHover });
     this.trace = null;
     this.selected = null; // a message
     this.path = []; // steps of its life that are emphasised
@@ -61,8 +58,7 @@ export class Diagram {
     this.lane = Math.max(LOWEST, Math.min(HIGHEST, room / Math.max(1, this.lanes.length)));
     this.total = this.lane * this.lanes.length + GAP * this.bands.length + 8;
     this.scroll = Math.max(0, Math.min(this.scroll, this.total - (height - AXIS)));
-    this.width = width;
-    this.height = height;
+    Object.assign(this, { width, height });
     this.y = new Float64Array(this.trace.processes.length).fill(NaN);
     let y = AXIS - this.scroll;
     for (const band of this.bands) {
@@ -177,11 +173,10 @@ export class Diagram {
   }
 
   #drawLanes(context) {
-    const { palette } = this;
     this.bands.forEach((band, place) => {
       if (band.bottom < AXIS || band.top > this.height) return;
       if (place % 2 === 0) {
-        context.fillStyle = palette.band;
+        context.fillStyle = this.palette.band;
         context.fillRect(0, band.top, this.width, band.bottom - band.top);
       }
       for (const p of band.lanes) this.#drawLane(context, p);
@@ -198,8 +193,7 @@ export class Diagram {
       context.lineTo(Math.min(this.width, until), y);
       context.stroke();
     };
-    context.strokeStyle = this.palette.lane;
-    context.lineWidth = 1;
+    Object.assign(context, { strokeStyle: this.palette.lane, lineWidth: 1 });
     const downs = this.trace.downs[p];
     let from = this.left;
     downs.forEach((time, turn) => { const x = this.x(time); line(from, x, turn % 2 === 1); from = x; });
@@ -269,15 +263,14 @@ export class Diagram {
 
   #drawDensity(context, first, last) {
     const trace = this.trace, columns = Math.ceil((this.width - this.left) / 2);
-    const counts = new Uint16Array(this.lanes.length * columns), row = new Map(this.lanes.map((p, place) => [p, place]));
+    const counts = new Uint16Array(this.lanes.length * columns), scale = columns / this.span;
     const rowOf = new Int32Array(trace.processes.length).fill(-1);
-    for (const [p, place] of row) rowOf[p] = place;
-    const scale = columns / this.span, offset = this.from;
+    this.lanes.forEach((p, place) => { rowOf[p] = place; });
     let most = 1;
     for (let i = first; i < last; i++) {
       const place = rowOf[trace.process[i]];
       if (place < 0 || (this.allowed && !this.#isAllowed(i))) continue;
-      const at = place * columns + Math.min(columns - 1, (trace.time[i] - offset) * scale | 0);
+      const at = place * columns + Math.min(columns - 1, (trace.time[i] - this.from) * scale | 0);
       if (++counts[at] > most) most = counts[at];
     }
     context.fillStyle = this.palette.deliver;
@@ -320,11 +313,9 @@ export class Diagram {
     context.globalAlpha = this.selected !== null || this.marks.length ? 0.35 : 1;
     context.fillStyle = this.palette.deliver;
     context.fill(delivered);
-    context.strokeStyle = this.palette.deliver;
-    context.lineWidth = 1.4;
+    Object.assign(context, { strokeStyle: this.palette.deliver, lineWidth: 1.4 });
     context.stroke(early);
-    context.fillStyle = this.palette.page;
-    context.strokeStyle = this.palette.ink;
+    Object.assign(context, { fillStyle: this.palette.page, strokeStyle: this.palette.ink });
     context.fill(called);
     context.stroke(called);
     if (labels.length < 400 && this.lane >= 22) this.#drawLabels(context, labels);
@@ -334,10 +325,7 @@ export class Diagram {
   // Names of messages above their marks, where there is room.
   #drawLabels(context, labels) {
     const free = new Map();
-    context.font = "11px system-ui, sans-serif";
-    context.textAlign = "center";
-    context.textBaseline = "alphabetic";
-    context.fillStyle = this.palette.ink;
+    Object.assign(context, { font: "11px system-ui, sans-serif", textAlign: "center", textBaseline: "alphabetic", fillStyle: this.palette.ink });
     for (const [x, y, i] of labels) {
       const text = this.trace.messages[this.trace.aboutOf(i)[0]];
       const half = context.measureText(text).width / 2 + 3;
@@ -357,8 +345,7 @@ export class Diagram {
       context.beginPath();
       if (kind === "crash") {
         context.strokeStyle = palette.bad;
-        context.moveTo(x - 6, y - 6); context.lineTo(x + 6, y + 6);
-        context.moveTo(x + 6, y - 6); context.lineTo(x - 6, y + 6);
+        addCross(context, x, y, 6);
         context.stroke();
       } else if (kind === "restart") {
         context.strokeStyle = palette.good;
@@ -369,10 +356,7 @@ export class Diagram {
         context.moveTo(x, y - 3); context.lineTo(x - 5, y - 12); context.lineTo(x + 5, y - 12);
         context.fill();
       } else {
-        context.fillStyle = palette.muted;
-        context.font = "bold 12px system-ui, sans-serif";
-        context.textAlign = "center";
-        context.textBaseline = "middle";
+        Object.assign(context, { font: "bold 12px system-ui, sans-serif", textAlign: "center", textBaseline: "middle", fillStyle: palette.muted });
         context.fillText({ suspect: "?", trust: "✓" }[kind] ?? "◆", x, y - 9);
       }
     }
@@ -384,8 +368,7 @@ export class Diagram {
     const ring = (i, style, size, wide) => {
       const y = this.y[trace.process[i]];
       if (Number.isNaN(y)) return;
-      context.strokeStyle = style;
-      context.lineWidth = wide;
+      Object.assign(context, { strokeStyle: style, lineWidth: wide });
       context.beginPath();
       context.arc(this.x(trace.time[i]), y, size, 0, 7);
       context.stroke();
@@ -405,9 +388,7 @@ export class Diagram {
       const here = `${y} ${trace.time[i]}`;
       labels.set(here, { x, y, text: [...(labels.get(here)?.text ?? []), `${place + 1}.${message}`] });
     });
-    context.font = "bold 12px system-ui, sans-serif";
-    context.textBaseline = "middle";
-    context.fillStyle = palette.bad;
+    Object.assign(context, { font: "bold 12px system-ui, sans-serif", textBaseline: "middle", fillStyle: palette.bad });
     for (const { x, y, text } of labels.values()) {
       const line = text.join(", "), right = x + 13 + context.measureText(line).width < this.width;
       context.textAlign = right ? "left" : "right";
@@ -421,19 +402,16 @@ export class Diagram {
     const onPath = new Set(this.path.filter((step) => step.kind === "message").map((step) => step.from));
     const { deliver, multicast } = trace.kindNumber;
     for (const i of life) {
-      const arrows = trace.abstract ? [trace.arrowOfReceive.get(i)] : [trace.arrowOfSend.get(i)];
-      for (const a of arrows) {
-        if (a === undefined) continue;
-        const ends = this.#ends(a);
-        if (!ends) continue;
-        const line = new Path2D(), tip = new Path2D();
-        addLine(line, ends);
-        addHead(tip, ends, 7);
-        context.strokeStyle = context.fillStyle = this.palette.series[this.typeColour[trace.arrowType[a]]];
-        context.lineWidth = onPath.has(i) ? 3 : 1.4;
-        context.stroke(line);
-        context.fill(tip);
-      }
+      const a = (trace.abstract ? trace.arrowOfReceive : trace.arrowOfSend).get(i);
+      const ends = a === undefined ? null : this.#ends(a);
+      if (!ends) continue;
+      const line = new Path2D(), tip = new Path2D();
+      addLine(line, ends);
+      addHead(tip, ends, 7);
+      context.strokeStyle = context.fillStyle = this.palette.series[this.typeColour[trace.arrowType[a]]];
+      context.lineWidth = onPath.has(i) ? 3 : 1.4;
+      context.stroke(line);
+      context.fill(tip);
     }
     for (const i of life) {
       if (trace.kind[i] !== deliver && trace.kind[i] !== multicast) continue;
@@ -453,17 +431,14 @@ export class Diagram {
     context.beginPath();
     context.rect(0, AXIS, this.width, this.height - AXIS);
     context.clip();
-    context.textBaseline = "middle";
-    context.textAlign = "left";
+    Object.assign(context, { textBaseline: "middle", textAlign: "left" });
     this.bands.forEach((band, place) => {
       if (band.bottom < AXIS || band.top > this.height) return;
       context.fillStyle = place % 2 === 0 ? palette.band : palette.page;
       context.fillRect(0, band.top, this.left, band.bottom - band.top);
-      context.fillStyle = palette.muted;
-      context.font = "600 11px system-ui, sans-serif";
+      Object.assign(context, { font: "600 11px system-ui, sans-serif", fillStyle: palette.muted });
       context.fillText(this.#bandName(band), 8, band.top + 10, this.left - 12);
-      context.font = "12px system-ui, sans-serif";
-      context.fillStyle = palette.ink;
+      Object.assign(context, { font: "12px system-ui, sans-serif", fillStyle: palette.ink });
       for (const p of band.lanes) context.fillText(this.trace.processes[p], 8, this.y[p], this.left - 12);
     });
     context.restore();
@@ -485,13 +460,10 @@ export class Diagram {
     const { palette } = this;
     context.fillStyle = palette.raised;
     context.fillRect(0, 0, this.width, AXIS);
-    context.font = "11px system-ui, sans-serif";
-    context.textBaseline = "middle";
-    context.textAlign = "center";
-    context.fillStyle = palette.muted;
-    const step = tickStep(this.span, Math.max(2, (this.width - this.left) / 110), this.trace.steps);
-    context.strokeStyle = palette.line;
-    context.lineWidth = 1;
+    Object.assign(context, { font: "11px system-ui, sans-serif", textBaseline: "middle", textAlign: "center", fillStyle: palette.muted });
+    Object.assign(context, { strokeStyle: palette.line, lineWidth: 1 });
+    const nice = niceStep(this.span, Math.max(2, (this.width - this.left) / 110));
+    const step = this.trace.steps ? Math.max(1, Math.round(nice)) : nice;
     context.beginPath();
     for (let tick = Math.ceil(this.from / step) * step; tick <= this.until; tick += step) {
       const x = Math.round(this.x(tick)) + 0.5;
@@ -593,10 +565,12 @@ function spread(pointers) {
 function addLine(path, [x0, y0, x1, y1, lost]) {
   path.moveTo(x0, y0);
   path.lineTo(x1, y1);
-  if (lost) {
-    path.moveTo(x1 - 3, y1 - 3); path.lineTo(x1 + 3, y1 + 3);
-    path.moveTo(x1 + 3, y1 - 3); path.lineTo(x1 - 3, y1 + 3);
-  }
+  if (lost) addCross(path, x1, y1, 3);
+}
+
+function addCross(path, x, y, size) {
+  path.moveTo(x - size, y - size); path.lineTo(x + size, y + size);
+  path.moveTo(x + size, y - size); path.lineTo(x - size, y + size);
 }
 
 function addHead(path, [x0, y0, x1, y1, lost], size = 5.5) {
@@ -618,11 +592,6 @@ function distanceTo([x0, y0, x1, y1], x, y) {
   const dx = x1 - x0, dy = y1 - y0;
   const share = Math.max(0, Math.min(1, ((x - x0) * dx + (y - y0) * dy) / (dx * dx + dy * dy || 1)));
   return Math.hypot(x0 + share * dx - x, y0 + share * dy - y);
-}
-
-function tickStep(span, wanted, whole) {
-  const step = niceStep(span, wanted);
-  return whole ? Math.max(1, Math.round(step)) : step;
 }
 
 // A time with as many digits as tell it from the next one that is a step away.

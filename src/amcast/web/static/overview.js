@@ -7,8 +7,7 @@ const BINS = 600;
 
 export class Overview {
   constructor(canvas, diagram) {
-    this.canvas = canvas;
-    this.diagram = diagram;
+    Object.assign(this, { canvas, diagram });
     let grip = null;
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
@@ -61,8 +60,7 @@ export class Overview {
     context.globalAlpha = 0.16;
     context.fillRect(from, 0, until - from, height);
     context.globalAlpha = 1;
-    context.strokeStyle = palette.focus;
-    context.lineWidth = 1.5;
+    Object.assign(context, { strokeStyle: palette.focus, lineWidth: 1.5 });
     context.strokeRect(from + 0.75, 0.75, Math.max(1.5, until - from - 1.5), height - 1.5);
   }
 }

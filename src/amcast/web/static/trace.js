@@ -11,8 +11,7 @@ export class Trace {
     for (const column of head.columns) {
       this[column.name] = new VIEWS[column.type](buffer, 4 + length + column.offset, column.count);
     }
-    for (const name of ["trace", "run", "steps", "abstract", "processes", "groups", "kinds", "types", "ties",
-      "messages", "details"]) this[name] = head[name];
+    Object.assign(this, head);
     this.groupOf = head.group_of;
     this.base = BigInt(head.base);
     this.size = this.time.length;
@@ -36,8 +35,7 @@ export class Trace {
     for (let i = 0; i < this.size; i++) {
       for (let a = this.about_start[i]; a < this.about_start[i + 1]; a++) life[next[this.about[a]]++] = i;
     }
-    this.lifeStart = start;
-    this.life = life;
+    Object.assign(this, { life, lifeStart: start });
     this.number = new Map(this.messages.map((name, number) => [name, number]));
   }
 
@@ -147,8 +145,8 @@ export class Trace {
   // had arrived. Steps, first to last: {kind: "wait" | "message", from, to} as events.
   pathTo(m, delivery) {
     const life = this.lifeOf(m), steps = [], origin = this.multicastOf(m);
-    let at = delivery, limit = life.length;
     const seen = new Set();
+    let at = delivery;
     while (at !== origin && !seen.has(at)) {
       seen.add(at);
       let received = null;
@@ -164,7 +162,6 @@ export class Trace {
       if (at === origin || arrow === undefined) break;
       steps.unshift({ kind: "message", from: this.arrow_from[arrow], to: at });
       at = this.arrow_from[arrow];
-      if (limit-- === 0) break;
     }
     if (at !== origin && origin !== undefined) steps.unshift({ kind: "wait", from: origin, to: at });
     return steps;
