@@ -88,7 +88,8 @@ def test_a_state_is_the_one_that_its_schedule_leads_real_processes_to() -> None:
     setting = Setting.of(protocol("white_box"), scope_named(protocol("white_box"), "small"))
     properties = Properties(setting)
     model = properties.model
-    search = Search(model, properties.at_state, lambda state: None)
+    properties.at_rest = lambda state: None  # type: ignore[method-assign]
+    search = Search(properties)
     search.run()
     ends = search.ends()[::40]
     assert len(ends) >= 30

@@ -144,63 +144,50 @@ def throughput(table: Protocol, length: int) -> str:
     return f"{8 * per / (ends[8 * per] - ends[0]):.3f}"
 
 
-def expected_throughput(length: int) -> str:
-    return f"{(1 - 1 / length) / (UNRELIABLE + RELIABLE / length):.3f}"
-
-
-def expected_latency(length: int) -> str:
-    return f"{2 * UNRELIABLE + (UNRELIABLE + 2 * RELIABLE) / (length - 1):.1f}δ"
-
-
-ALLGATHER = [
-    *[Scenario(f"latency, n={n}: depth of the tree", "V-A", deltas(depth), latency(n), PAPER)
-      for n, depth in ((8, 3), (12, 3))],
-    Scenario("messages received per round, n=8: n − 1", "V-A", "7", work(8, "Unreliable"), PAPER),
-]  # fmt: skip
-ALLCONCUR = [
-    *[Scenario(f"G_S({n}, {d})", "V, Table II", f"κ={d} D={DIAMETERS[n]}", digraph_row(n), PAPER, computed=True)
-      for n, d in TABLE_II.items()],
-    Scenario("whom p6 suspects to have m0", "III-A, Figure 1b", "035 03578 0357 057 ∅", figure_1b, PAPER,
-             computed=True),
-    Scenario("latency, n=8: diameter of G_R", "III-A", deltas(2), latency(8), PAPER),
-    Scenario("messages received per round, n=8: n d", "III-A", "24", work(8, "Reliable"), PAPER),
-]  # fmt: skip
-ALLCONCUR_EA = [
-    Scenario("latency, n=8: twice the diameter", "III-A", deltas(4), latency(8), PAPER),
-]
-PLUS = [
-    Scenario("latency, n=8: two unreliable rounds", "V-B, nf", deltas(2 * UNRELIABLE), latency(8), PAPER),
-    Scenario("state when a round 1 is delivered", "III-D", "[1, 3]", two_rounds, PAPER),
-    Scenario("messages received per round, n=8: n − 1", "III-B", "7", work(8, "Unreliable"), PAPER),
-    Scenario("skip transition, and what it delivers", "III-C, Figure 2", "T_UU T_UR T_Sk: 4", figure_2, PAPER),
-    Scenario("mean latency, worst case: 3δ_u + 2δ_r", "V-B, wc", "13.0δ", mean_latency(2), PAPER),
-    Scenario("rounds per δ, worst case: 1/(2δ_u + δ_r)", "V-B, wc", f"{1 / 8:.3f}", throughput(2), PAPER),
-    *[Scenario(f"mean latency, λ={n}: 2δ_u + (δ_u + 2δ_r)/(λ − 1)", "V-B (prints λ)", expected_latency(n),
-               mean_latency(n), PAPER) for n in (3, 10)],
-    *[Scenario(f"rounds per δ, λ={n}: (1 − 1/λ)/(δ_u + δ_r/λ)", "V-B", expected_throughput(n), throughput(n), PAPER)
-      for n in (3, 10)],
-]  # fmt: skip
-UNIFORM = [Scenario("latency, n=8: one message delay more", "Appendix C", deltas(7), latency(8), PAPER)]
-RERUN = [
-    Scenario("latencies of interrupted rounds, rerun reliably: 2δ_u + δ_r, δ_u + 2δ_r", "V-B", "8.0δ 7.0δ",
-             rerun_latencies(2), PAPER),
-]  # fmt: skip
-MERGE = [
-    Scenario("latencies of interrupted rounds, rerun in one: 2δ_u + δ_r, δ_u + δ_r", "V-B", "8.0δ 5.0δ",
-             rerun_latencies(1), PAPER),
-]  # fmt: skip
-RING = [
-    Scenario("latency, n=8: 2(n − 1)", "4", deltas(14), latency(8), LCR),
-    Scenario("messages received per round, n=8: n − 1", "4", "7", work(8, "Ring"), LCR),
-]
-
 BROADCAST_CLAIMS = {
-    "allgather": ALLGATHER,
-    "allconcur": ALLCONCUR,
-    "allconcur_ea": ALLCONCUR_EA,
-    "allconcur_plus": PLUS,
-    "allconcur_plus_uniform": UNIFORM,
-    "allconcur_plus_rerun": RERUN,
-    "allconcur_plus_merge": MERGE,
-    "lcr": RING,
-}
+    "allgather": [
+        *[Scenario(f"latency, n={n}: depth of the tree", "V-A", deltas(depth), latency(n), PAPER)
+          for n, depth in ((8, 3), (12, 3))],
+        Scenario("messages received per round, n=8: n − 1", "V-A", "7", work(8, "Unreliable"), PAPER),
+    ],
+    "allconcur": [
+        *[Scenario(f"G_S({n}, {d})", "V, Table II", f"κ={d} D={DIAMETERS[n]}", digraph_row(n), PAPER, computed=True)
+          for n, d in TABLE_II.items()],
+        Scenario("whom p6 suspects to have m0", "III-A, Figure 1b", "035 03578 0357 057 ∅", figure_1b, PAPER,
+                 computed=True),
+        Scenario("latency, n=8: diameter of G_R", "III-A", deltas(2), latency(8), PAPER),
+        Scenario("messages received per round, n=8: n d", "III-A", "24", work(8, "Reliable"), PAPER),
+    ],
+    "allconcur_ea": [
+        Scenario("latency, n=8: twice the diameter", "III-A", deltas(4), latency(8), PAPER),
+    ],
+    "allconcur_plus": [
+        Scenario("latency, n=8: two unreliable rounds", "V-B, nf", deltas(2 * UNRELIABLE), latency(8), PAPER),
+        Scenario("state when a round 1 is delivered", "III-D", "[1, 3]", two_rounds, PAPER),
+        Scenario("messages received per round, n=8: n − 1", "III-B", "7", work(8, "Unreliable"), PAPER),
+        Scenario("skip transition, and what it delivers", "III-C, Figure 2", "T_UU T_UR T_Sk: 4", figure_2, PAPER),
+        Scenario("mean latency, worst case: 3δ_u + 2δ_r", "V-B, wc", "13.0δ", mean_latency(2), PAPER),
+        Scenario("rounds per δ, worst case: 1/(2δ_u + δ_r)", "V-B, wc", f"{1 / 8:.3f}", throughput(2), PAPER),
+        *[Scenario(f"mean latency, λ={n}: 2δ_u + (δ_u + 2δ_r)/(λ − 1)", "V-B (prints λ)",
+                   f"{2 * UNRELIABLE + (UNRELIABLE + 2 * RELIABLE) / (n - 1):.1f}δ", mean_latency(n), PAPER)
+          for n in (3, 10)],
+        *[Scenario(f"rounds per δ, λ={n}: (1 − 1/λ)/(δ_u + δ_r/λ)", "V-B",
+                   f"{(1 - 1 / n) / (UNRELIABLE + RELIABLE / n):.3f}", throughput(n), PAPER)
+          for n in (3, 10)],
+    ],
+    "allconcur_plus_uniform": [
+        Scenario("latency, n=8: one message delay more", "Appendix C", deltas(7), latency(8), PAPER),
+    ],
+    "allconcur_plus_rerun": [
+        Scenario("latencies of interrupted rounds, rerun reliably: 2δ_u + δ_r, δ_u + 2δ_r", "V-B", "8.0δ 7.0δ",
+                 rerun_latencies(2), PAPER),
+    ],
+    "allconcur_plus_merge": [
+        Scenario("latencies of interrupted rounds, rerun in one: 2δ_u + δ_r, δ_u + δ_r", "V-B", "8.0δ 5.0δ",
+                 rerun_latencies(1), PAPER),
+    ],
+    "lcr": [
+        Scenario("latency, n=8: 2(n − 1)", "4", deltas(14), latency(8), LCR),
+        Scenario("messages received per round, n=8: n − 1", "4", "7", work(8, "Ring"), LCR),
+    ],
+}  # fmt: skip

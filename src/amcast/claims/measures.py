@@ -11,13 +11,10 @@ def replicas_of(table: Protocol) -> int:
 
 def latencies(script: Script, message: str, groups: tuple[int, ...]) -> str:
     """Return the first (leader's) and last (follower's) delivery of a message, in the slowest of its groups."""
-    first: list[float] = []
-    last: list[float] = []
-    for g in groups:
-        members = [script.latency(script.topology.name(p), message) for p in script.topology.groups[g]]
-        first.append(min(members))
-        last.append(max(members))
-    return deltas(max(first), max(last)) if len(script.topology.groups[0]) > 1 else deltas(max(first))
+    members = script.topology.groups
+    found = [[script.latency(script.topology.name(p), message) for p in members[g]] for g in groups]
+    first, last = max(map(min, found)), max(map(max, found))
+    return deltas(first, last) if len(members[0]) > 1 else deltas(first)
 
 
 @measuring
@@ -82,6 +79,11 @@ def message_count(table: Protocol, k: int, n: int, first: int = 0) -> str:
     script = Script(table, (n,) * (first + k))
     script.at(1, lambda: script.multicast("c0", *range(first, first + k)))
     script.run()
+    return messages_sent(script)
+
+
+def messages_sent(script: Script) -> str:
+    """Count the messages about multicasts, without replies. A trace shows none that a process sends to itself."""
     return str(len([e for e in script.recorder.events if e.kind == "send" and e.about and e.type != "Reply"]))
 
 
@@ -94,5 +96,9 @@ def outsiders(table: Protocol) -> str:
         script.at(2.5, lambda: script.crash("g1/0"))
         script.at(6, lambda: script.recover("g1/1"))
     script.run()
+    return strangers(script)
+
+
+def strangers(script: Script) -> str:
     verdict = check(script.recorder.events, ["genuine"])[0]
     return "0" if verdict.status == "ok" else verdict.reason

@@ -146,20 +146,10 @@ def estimate_holds(table: Protocol) -> str:
 WINDOWS = (0.25, 0.5, 1.0, 2.0)  # in δ
 
 
-def sweep(table: Protocol) -> list[float]:
-    """Return the mistakes in percent for each window.
-
-    Delays are δ/2 with a tail of mean 0.15δ, and clocks agree within 0.05δ.
-    """
-    found = []
-    for window in WINDOWS:
-        network = ExponentialTail(DELTA // 2, 15 * DELTA // 100)
-        found.append(mistakes(loaded(table, network, int(window * DELTA), DELTA // 20, 4, 400)))
-    return found
-
-
 def window_pays(table: Protocol) -> str:
-    found = sweep(table)
+    """Show the mistakes for each window. Delays are δ/2 with a tail of mean 0.15δ, clocks agree within 0.05δ."""
+    network = ExponentialTail(DELTA // 2, 15 * DELTA // 100)
+    found = [mistakes(loaded(table, network, int(window * DELTA), DELTA // 20, 4, 400)) for window in WINDOWS]
     falls = all(a > b for a, b in pairwise(found))
     return "falls to 0 %" if falls and found[-1] < 0.05 else " ".join(f"{share:.2f} %" for share in found)
 

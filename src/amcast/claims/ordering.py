@@ -1,6 +1,7 @@
 """The claims of the fifo and causal multicast paper."""
 
 from amcast.checks import check
+from amcast.claims.measures import messages_sent, strangers
 from amcast.claims.scenario import Scenario, Script, deltas, measuring
 from amcast.core.protocol import Protocol
 from amcast.sim.script import NEVER
@@ -24,7 +25,7 @@ def message_count(table: Protocol, sizes: tuple[int, ...]) -> str:
     script = Script(table, sizes)
     script.at(1, lambda: script.multicast("c0", *range(len(sizes))))
     script.run()
-    return str(len([e for e in script.recorder.events if e.kind == "send" and e.about and e.type != "Reply"]))
+    return messages_sent(script)
 
 
 def figure_1(table: Protocol) -> str:
@@ -57,8 +58,7 @@ def outsiders(table: Protocol) -> str:
         script.at(1 + i, lambda i=i, dest=dest: script.multicast("c0" if i % 2 else "g3/1", *dest))  # type: ignore[misc]
     script.at(2.5, lambda: script.crash("g1/0"))
     script.run()
-    verdict = check(script.recorder.events, ["genuine"])[0]
-    return "0" if verdict.status == "ok" else verdict.reason
+    return strangers(script)
 
 
 COMMON = [

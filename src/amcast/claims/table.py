@@ -28,8 +28,8 @@ class Claim:
     expected: str
     measured: str
     ok: bool  # never on nothing: what it was measured in delivered something, unless it is computed
-    evidence: Evidence = NOTHING
     computed: bool = False
+    evidence: Evidence = NOTHING
 
 
 CLAIMS: dict[str, list[Scenario]] = {
@@ -82,10 +82,6 @@ def run_claims(protocols: list[str] | None = None) -> list[Claim]:
         for scenario in claims[name].scenarios:
             measured, evidence = measure(scenario, table)
             ok = measured == scenario.expected and (bool(evidence) or scenario.computed)
-            results.append(
-                Claim(
-                    name, scenario.claim, scenario.paper, scenario.section, scenario.expected, measured, ok, evidence,
-                    scenario.computed,
-                )
-            )  # fmt: skip
+            said = {part: getattr(scenario, part) for part in ("claim", "paper", "section", "expected", "computed")}
+            results.append(Claim(name, measured=measured, ok=ok, evidence=evidence, **said))
     return results

@@ -1,5 +1,6 @@
 """`amcast claims`: what the papers promise in numbers, measured."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,18 +29,13 @@ def claims(
 
     found = run_claims(names or None)
     if as_json:
-        fields = ("protocol", "claim", "paper", "section", "expected", "measured", "ok")
-        rows = [{**{name: getattr(claim, name) for name in fields}, **rests_on(claim)} for claim in found]
-        print_json({"claims": rows, "evidence": total(claim.evidence for claim in found).as_dict()})
+        evidence = total(claim.evidence for claim in found)
+        print_json({"claims": [asdict(claim) for claim in found], "evidence": evidence.as_dict()})
     else:
         print_claims(report_console(), found)
     if not names and complain_of_plugins(all_claims().broken):
         return 2
     return 3 if not found else 0 if all(claim.ok for claim in found) else 1
-
-
-def rests_on(claim: "Claim") -> dict[str, object]:
-    return {"computed": claim.computed, "evidence": claim.evidence.as_dict()}
 
 
 def print_claims(console: "Console", found: "list[Claim]") -> None:

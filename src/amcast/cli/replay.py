@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from amcast.explorer.replay import Replay
-    from amcast.explorer.variables import Variable
 
 HELP = """\
 Enter, n      next move               NUMBER   go to this move
@@ -167,13 +166,6 @@ def print_changes(console: "Console", replay: "Replay", number: int) -> None:
     if number == 0 or replay.moments[number - 1].process < 0:
         return
     process = replay.topology.names[replay.moments[number - 1].process]
-    for before, after in replay.changes(number, process):
-        console.print(f"      {change(process, before, after)}", soft_wrap=True)
-
-
-def change(process: str, before: "Variable | None", after: "Variable | None") -> str:
-    name = after.name if after is not None else before.name if before is not None else ""
-    paper = after.paper if after is not None else before.paper if before is not None else ""
-    was = before.value if before is not None else "-"
-    now = after.value if after is not None else "-"
-    return f"{process} {name}: {was} → {now}{f'   ({paper})' if paper else ''}"
+    for was, now in replay.changes(number, process):
+        paper = f"   ({now.paper})" if now.paper else ""
+        console.print(f"      {process} {now.name}: {was} → {now.value}{paper}", soft_wrap=True)

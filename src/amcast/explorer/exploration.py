@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from amcast.checks import check
 from amcast.checks.evidence import NOTHING, Evidence
 from amcast.checks.verdict import Status
+from amcast.core.plural import count
 from amcast.core.protocol import Protocol
 from amcast.core.trace import ListRecorder, Recorder
 from amcast.errors import PropertyViolation
@@ -93,7 +94,8 @@ def explore(
     result = Exploration(table.name, scope)
 
     def report(work: Search | Walks) -> None:
-        copy_counts(work, result)
+        result.states, result.transitions = work.states, work.transitions
+        result.rests, result.depth = work.rests, work.depth
         result.seconds = time.monotonic() - started
         if progress is not None:
             progress(result)
@@ -108,20 +110,21 @@ def explore(
     try:
         properties = Properties(setting)
         past = tuple(parse_move(setting, text) for text in after)
-        go(setting, past)
+        run = RealRun(setting)
+        for move in past:
+            run.move(move)  # raises UsageError if it is not possible
         properties.model.go(past)
         found: Found | None = None
     except PropertyViolation as violation:
         found = Found(violation.property, violation.problem, past)
     if properties is not None and found is None:
-        model = properties.model
         work: Search | Walks
         if walks:
-            work = Walks(model, properties.at_state, properties.at_rest, retrace, seed)
+            work = Walks(properties, retrace, seed)
             work.run(walks, limits, report)
             result.schedules = work.walks
         else:
-            work = Search(model, properties.at_state, properties.at_rest, sleeping)
+            work = Search(properties, sleeping)
             work.run(limits, report)
             result.complete = work.complete
         report(work)
@@ -141,20 +144,6 @@ def explore(
         result.violation = shrunk(setting, properties, found)
     result.seconds = time.monotonic() - started
     return result
-
-
-def go(setting: Setting, moves: Sequence[Move]) -> None:
-    """Make these moves on real processes. Raises UsageError if one is not possible."""
-    run = RealRun(setting)
-    for move in moves:
-        run.move(move)
-
-
-def copy_counts(work: Search | Walks, result: Exploration) -> None:
-    result.states = work.states
-    result.transitions = work.transitions
-    result.rests = work.rests
-    result.depth = work.depth
 
 
 def assert_invariants(
@@ -196,7 +185,7 @@ def shrunk(setting: Setting, properties: Properties | None, found: Found) -> Sch
     if properties is not None:
         found = shrink(setting, found, properties.at_moment, properties.at_end)
     moves = tuple(spell(setting, move) for move in found.moves)
-    return Schedule(setting.protocol.name, setting.scope, moves, found.calm, found.property, found.problem)
+    return Schedule(setting.protocol.name, found.property, found.problem, setting.scope, moves, found.calm)
 
 
 def judge_again(table: Protocol, schedule: Schedule) -> tuple[Status, str]:
@@ -218,7 +207,7 @@ def judge_again(table: Protocol, schedule: Schedule) -> tuple[Status, str]:
     deliveries = sum(event.kind == "deliver" for event in recorder.events)
     if not deliveries:
         return "unknown", "nothing is delivered along this schedule"
-    told = f"{deliveries} {'delivery' if deliveries == 1 else 'deliveries'}"
+    told = count(deliveries, "delivery", "deliveries")
     return "ok", f"nothing is violated along this schedule with the protocol as it is now: {told}"
 
 

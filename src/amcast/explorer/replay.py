@@ -1,7 +1,7 @@
 """A schedule to step through: what each move does, and the state of every process before and after it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from amcast.core.protocol import Protocol
@@ -53,7 +53,7 @@ class Replay:
             return Moment(text, "nothing goes wrong any more", tuple(left), (), -1, problem)
         move = parse_move(self.setting, text)
         message = run.message(move)
-        about = tuple(self.topology.message_name(mid) for mid in run.about(move))
+        about = tuple(self.topology.message_name(mid) for mid in message.about()) if message is not None else ()
         step: list[Step] = []
         problem = make(lambda: step.append(run.move(move)))
         pid = move[2] if move[0] in ("deliver", "lose") else move[1]
@@ -95,16 +95,13 @@ class Replay:
         pid = self.topology.pid(process)
         return variables(self.run_to(number).actors[pid].process, self.topology, self.table.paper_names)
 
-    def changes(self, number: int, process: str) -> list[tuple[Variable | None, Variable | None]]:
-        """Return what the last of so many moves changed at a process: before and after."""
-        if number == 0:
-            return []
+    def changes(self, number: int, process: str) -> list[tuple[str, Variable]]:
+        """Return what the last of so many moves changed at a process: the value before, and the variable after it."""
         before, after = self.state(number - 1, process), self.state(number, process)
-        return [
-            (before.get(name), after.get(name))
-            for name in dict.fromkeys([*before, *after])
-            if value_of(before, name) != value_of(after, name)
-        ]
+        gone = {name: replace(variable, value="-") for name, variable in before.items() if name not in after}
+        old = {name: variable.value for name, variable in before.items()}
+        now = before | after | gone  # in the order in which they are shown
+        return [(old.get(name, "-"), now[name]) for name in now if old.get(name, "-") != now[name].value]
 
     def next_about(self, number: int, message: str) -> int | None:
         """Return the next moment after this one that concerns a message."""
@@ -122,7 +119,3 @@ def make(act: Callable[[], object]) -> str:
     except PropertyViolation as violation:
         return str(violation)
     return ""
-
-
-def value_of(state: dict[str, Variable], name: str) -> str:
-    return state[name].value if name in state else "-"

@@ -4,7 +4,6 @@ from collections import deque
 
 from amcast.core.notes import Leads
 from amcast.core.order import BOTTOM
-from amcast.core.topology import Mid
 from amcast.core.trace import Recorder
 from amcast.core.tracer import Tracer
 from amcast.core.wire import Codec, Message
@@ -43,12 +42,9 @@ class RealRun:
                     channel.clear()
         mute = self.setting.scope.mute
         for dest, msg in step.sends:
-            if not self.actors_crashed(dest) and type(msg).__name__ not in mute:
+            if not self.actors[dest].crashed and type(msg).__name__ not in mute:
                 self.channels.setdefault((actor.pid, dest), deque()).append(msg)
         return step
-
-    def actors_crashed(self, pid: int) -> bool:
-        return bool(self.moves) and self.actors[pid].crashed
 
     def write(self, pid: int, step: Step) -> None:
         if self.tracer is None:
@@ -87,7 +83,7 @@ class RealRun:
     def move(self, move: Move) -> Step:
         """Make this move. Raises UsageError if it is not possible here."""
         if move not in self.possible():
-            raise UsageError(f"step {len(self.moves) + 1}, {self.describe(move)}: not possible there")
+            raise UsageError(f"step {len(self.moves) + 1}, {spell(self.setting, move)}: not possible there")
         return self.make(move)
 
     def make(self, move: Move) -> Step:
@@ -138,16 +134,9 @@ class RealRun:
         channel = self.channels.get((move[1], move[2]))
         return channel[0] if channel else None
 
-    def about(self, move: Move) -> tuple[Mid, ...]:
-        msg = self.message(move)
-        return msg.about() if msg is not None else ()
-
-    def describe(self, move: Move) -> str:
-        """Spell a move as it stands in a replay file."""
-        return spell(self.setting, move)
-
 
 def spell(setting: Setting, move: Move) -> str:
+    """Write a move as it stands in a replay file."""
     return " ".join(setting.topology.names[part] if isinstance(part, int) else str(part) for part in move)
 
 

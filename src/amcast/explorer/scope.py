@@ -1,6 +1,6 @@
 """What an exploration covers: who takes part, what is multicast, and what may go wrong how often."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import msgspec
 
@@ -34,7 +34,7 @@ class Scope:
     # Who asks for what, in this order: ("g0/0", "leave", "g1"), or ("g0/0", "members", "g0/0,g0/1") of a broadcast.
     reconfigurations: tuple[tuple[str, str, str], ...] = ()
     spare: int = 0  # how many of the last replicas are no members at first
-    at_once: bool = False  # what a process sends to itself is part of the same step
+    at_once: bool = True  # what a process sends to itself is part of the same step
     whenever: bool = False  # each multicast is a move: it may come at any time
     open_loop: bool = False  # senders do not wait for the completion of what they multicast before
     mute: tuple[str, ...] = ()  # messages of these types are too late to matter
@@ -44,12 +44,9 @@ class Scope:
         clients = [int(who[1:]) for who, _ in self.multicasts if who.startswith("c")]
         return Topology(self.groups, max(clients, default=-1) + 1)
 
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
-
 
 def scope_from(fields: object) -> Scope:
-    """Return the scope that `as_dict` described."""
+    """Return the scope that a replay file describes."""
     try:
         scope = msgspec.convert(fields, Scope)
         clients = [int(who[1:]) for who, _ in scope.multicasts if who.startswith("c")]

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from amcast.errors import PropertyViolation
-from amcast.explorer.model import Model, Move, State
+from amcast.explorer.model import Move, State
+from amcast.explorer.properties import Properties
 
 
 @dataclass
@@ -33,18 +34,11 @@ class Found:
 
 
 class Search:
-    """A search through all states. `at_state` and `at_rest` look at states and raise PropertyViolation."""
+    """A search through all states of the model of these properties, which are judged in each."""
 
-    def __init__(
-        self,
-        model: Model,
-        at_state: Callable[[State], None],
-        at_rest: Callable[[State], None],
-        sleeping: bool = True,
-    ) -> None:
-        self.model = model
-        self.at_state = at_state
-        self.at_rest = at_rest
+    def __init__(self, properties: Properties, sleeping: bool = True) -> None:
+        self.model = properties.model
+        self.properties = properties
         self.sleeping = sleeping
         self.index: dict[bytes, int] = {}
         self.before = array("q")
@@ -52,9 +46,7 @@ class Search:
         self.depths = array("i")
         self.sleep: list[int] = []
         self.entered = bytearray()  # of a state: whether another was first reached from it
-        self.transitions = 0
-        self.rests = 0
-        self.depth = 0
+        self.transitions = self.rests = self.depth = 0
         self.complete = False
         self.found: Found | None = None
 
@@ -146,11 +138,11 @@ class Search:
         calm = False
         try:
             if grew:
-                self.at_state(state)
+                self.properties.at_state(state)
             if not enabled & self.model.deliveries:
                 self.rests += 1
                 calm = True
-                self.at_rest(state)
+                self.properties.at_rest(state)
         except PropertyViolation as violation:
             self.found = Found(violation.property, violation.problem, self.moves_to(index), calm)
 

@@ -5,34 +5,24 @@ from collections.abc import Callable
 from random import Random
 
 from amcast.errors import PropertyViolation
-from amcast.explorer.model import Model, Move, State
+from amcast.explorer.model import Move
+from amcast.explorer.properties import Properties
 from amcast.explorer.search import Found, Limits, key_of
 
 CHANGE = 0.1  # how likely a channel becomes slow at a move
 
 
 class Walks:
-    """Random walks. `at_state` and `at_rest` look at states, `at_end` at the moves; they raise PropertyViolation."""
+    """Random walks. The properties are judged in each state; `at_end` looks at the moves, too."""
 
-    def __init__(
-        self,
-        model: Model,
-        at_state: Callable[[State], None],
-        at_rest: Callable[[State], None],
-        at_end: Callable[[tuple[Move, ...]], None],
-        seed: int,
-    ) -> None:
-        self.model = model
-        self.at_state = at_state
-        self.at_rest = at_rest
-        self.at_end = at_end
+    def __init__(self, properties: Properties, at_end: Callable[[tuple[Move, ...]], None], seed: int) -> None:
+        self.model = properties.model
+        self.properties = properties
+        self.at_end = at_end  # raises PropertyViolation
         self.random = Random(seed)
         self.seen: set[bytes] = set()
-        self.walks = 0
         self.rank: dict[int, float] = {}
-        self.transitions = 0
-        self.rests = 0
-        self.depth = 0
+        self.walks = self.transitions = self.rests = self.depth = 0
         self.found: Found | None = None
 
     @property
@@ -67,11 +57,11 @@ class Walks:
                 if key not in self.seen:
                     self.seen.add(key)
                     if grew:
-                        self.at_state(state)
+                        self.properties.at_state(state)
                     if not enabled & model.deliveries:
                         self.rests += 1
                         calm = True
-                        self.at_rest(state)
+                        self.properties.at_rest(state)
                         calm = False
                 if not enabled or (most is not None and len(past) + len(moves) >= most):
                     self.at_end((*past, *[model.moves[move] for move in moves]))
@@ -97,9 +87,8 @@ class Walks:
         if self.walks % 2 == 0:
             return self.random.choice(moves)
         rank = self.rank
-        for move in moves:
-            if move not in rank:
-                rank[move] = self.random.random()
+        for move in [move for move in moves if move not in rank]:
+            rank[move] = self.random.random()
         first = min(moves, key=rank.__getitem__)
         if self.random.random() < CHANGE:
             rank[first] = 1 + self.random.random()

@@ -20,7 +20,7 @@ from amcast.sim.choices import Choices, Seeded
 from amcast.sim.faults import CalmDown, Crash, Detect, disturbances
 from amcast.sim.world import PAUSED, Action, World
 from amcast.swarm.open_groups import Chatter
-from amcast.swarm.trial import DELTA, LONGEST, Trial, draw_network, judge_always
+from amcast.swarm.trial import DELTA, LONGEST, Trial, draw_network, draw_world, judge_always
 
 SIZES = (1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 12)
 
@@ -48,14 +48,13 @@ class Reconfigure(Action):
         self.tries = 20
 
     def act(self, world: World) -> None:
-        inside = [p for p in range(world.topology.replicas) if world.up(p) and self.members(world, p)]
-        inside = [p for p in inside if p not in self.leave]
+        others = [p for p in range(world.topology.replicas) if world.up(p) and p not in self.leave]
+        inside = [p for p in others if self.members(world, p)]
         if not inside:
             return
         asked = inside[world.choices.below(len(inside))]
         members = self.members(world, asked)
-        wanted = tuple(sorted({*members, *self.join} - set(self.leave)))
-        wanted = tuple(p for p in wanted if world.up(p))
+        wanted = tuple(p for p in sorted({*members, *self.join} - set(self.leave)) if world.up(p))
         if wanted != members and wanted:
             world.tell(asked, Dynamic, lambda process, now: process.change_members(now, wanted))
             self.tries -= 1
@@ -114,17 +113,9 @@ def broadcast_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Tr
         clients = 0  # what a server replies to a client before it crashes binds nobody
     topology = Topology((n + spare,), clients)
     patience = (6 + choices.below(20) if weather.wild else 2 * LONGEST + 6) * DELTA
-    world = World(
-        table,
-        topology,
-        network,
-        choices,
-        params=Params(DELTA, heartbeat=5 * DELTA, suspect_after=patience, checked=True, spare=spare),
-        workload=Chatter(messages, calm_at if choices.chance(60) else 20 * DELTA),
-        recorder=recorder,
-        run=f"{table.name}-{seed}",
-        skew=[choices.below(5 * DELTA) for _ in range(topology.size)],
-    )
+    params = Params(DELTA, heartbeat=5 * DELTA, suspect_after=patience, checked=True, spare=spare)
+    workload = Chatter(messages, calm_at if choices.chance(60) else 20 * DELTA)
+    world = draw_world(table, seed, topology, network, choices, params, workload, recorder)
     plan = faults(topology, n, choices, calm_at, weather)
     if eons:
         leave = choices.sample(n, min(n - 1, weather.room, choices.below(2)))

@@ -11,7 +11,7 @@ from amcast.core.trace import Recorder
 from amcast.sim.choices import Choices, Seeded
 from amcast.sim.faults import CalmDown, Crash, Detect, SlowLink
 from amcast.sim.world import Action, Workload, World
-from amcast.swarm.trial import DELTA, LONGEST, Trial, draw_network, judge_always, lost_with_sender
+from amcast.swarm.trial import DELTA, LONGEST, Trial, draw_network, draw_world, judge_always, lost_with_sender
 
 
 class Chatter(Workload):
@@ -40,17 +40,9 @@ def open_groups_trial(table: Protocol, seed: int, recorder: Recorder | None) -> 
     calm_at = (20 + choices.below(200)) * DELTA
     network = draw_network(choices)
     messages = 5 + choices.below(60)
-    world = World(
-        table,
-        topology,
-        network,
-        choices,
-        params=Params(DELTA, heartbeat=5 * DELTA, suspect_after=(2 * LONGEST + 6) * DELTA, checked=True),
-        workload=Chatter(messages, calm_at if choices.chance(50) else 20 * DELTA),
-        recorder=recorder,
-        run=f"{table.name}-{seed}",
-        skew=[choices.below(5 * DELTA) for _ in range(topology.size)],
-    )
+    params = Params(DELTA, heartbeat=5 * DELTA, suspect_after=(2 * LONGEST + 6) * DELTA, checked=True)
+    workload = Chatter(messages, calm_at if choices.chance(50) else 20 * DELTA)
+    world = draw_world(table, seed, topology, network, choices, params, workload, recorder)
     plan = faults(topology, choices, calm_at)
     crashes = sum(isinstance(action, Crash) for _, action in plan)
     properties = ["integrity", "validity", "fifo", "genuine", "agreement", "termination"]
@@ -84,7 +76,7 @@ def faults(topology: Topology, choices: Choices, calm_at: int) -> list[tuple[int
         if choices.chance(30):
             plan.append((choices.below(calm_at), Crash(client, choices.chance(80))))
     for _ in range(choices.below(4)):
-        pair = (choices.below(topology.size), choices.below(topology.size))
-        plan.append((choices.below(calm_at), SlowLink(pair[0], pair[1], choices.below(LONGEST * DELTA))))
+        sender, dest = choices.below(topology.size), choices.below(topology.size)
+        plan.append((choices.below(calm_at), SlowLink(sender, dest, choices.below(LONGEST * DELTA))))
     plan.append((calm_at, CalmDown()))
     return plan

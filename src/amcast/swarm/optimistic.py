@@ -9,21 +9,14 @@ from amcast.protocols.optimistic.baseline import Options
 from amcast.sim.choices import Choices, Seeded
 from amcast.sim.faults import Reconfigure, Storm, storm
 from amcast.sim.relation import configured
-from amcast.sim.workload import Destinations, OpenLoop
 from amcast.sim.world import Action, Workload, World
-from amcast.swarm.seeds import MixedDestinations
-from amcast.swarm.trial import DELTA, Trial, draw_network
+from amcast.swarm.trial import DELTA, Trial, draw_network, draw_workload, draw_world
 
 
 def member(world: World, pid: int) -> Reconfigurable:
     process = world.processes[pid]
     assert isinstance(process, Reconfigurable)
     return process
-
-
-def may_send_to(world: World, pid: int) -> list[int]:
-    """The groups that this member may send to, so far as it knows."""
-    return member(world, pid).may_send_to()
 
 
 class Members(Workload):
@@ -40,7 +33,7 @@ class Members(Workload):
 
     def begin(self, world: World) -> None:
         for _ in range(self.left):
-            world.at(self.choices.below(self.duration), Step(self))
+            world.call(self.choices.below(self.duration), self.step)
 
     def step(self, world: World) -> None:
         self.left -= 1
@@ -49,14 +42,13 @@ class Members(Workload):
         groups = len(world.topology.groups)
         if self.reconfigure and self.choices.chance(15):
             self.reconfigure_something(world, pid, self.choices.below(groups))
-        may = may_send_to(world, pid)
-        if may:
+        if may := member(world, pid).may_send_to():
             count = 1 + self.choices.below(len(may))
             dest = tuple([may[i] for i in self.choices.sample(len(may), count)])
             world.multicast(pid, dest, b"")
 
     def reconfigure_something(self, world: World, pid: int, h: int) -> None:
-        join = h not in may_send_to(world, pid)
+        join = h not in member(world, pid).may_send_to()
         Reconfigure(pid, join, h).act(world)
         if join and self.choices.chance(50):
             world.multicast(pid, (h,), b"")  # waits until it may
@@ -65,23 +57,15 @@ class Members(Workload):
         return self.left == 0
 
 
-class Step(Action):
-    def __init__(self, members: Members) -> None:
-        self.members = members
-
-    def act(self, world: World) -> None:
-        self.members.step(world)
-
-
 class JoinAll(Action):
     """Every group joins every other: what waits for a membership gets it."""
 
     def act(self, world: World) -> None:
         for members in world.topology.groups:
-            up = [pid for pid in members if world.up(pid)]
+            first = next(pid for pid in members if world.up(pid))
             for h in range(len(world.topology.groups)):
-                if h not in may_send_to(world, up[0]) or member(world, up[0]).has_unanswered_joins():
-                    Reconfigure(up[0], True, h).act(world)
+                if h not in member(world, first).may_send_to() or member(world, first).has_unanswered_joins():
+                    Reconfigure(first, True, h).act(world)
         if any(member(world, pid).holds_back() for pid in range(world.topology.replicas) if world.up(pid)):
             world.at(int(world.now) + 50 * DELTA, self)
 
@@ -91,11 +75,9 @@ class JoinAll(Action):
 
 def draw_options(choices: Choices, groups: int, everything: bool) -> Options:
     """A variant; `everything`: clients send too, so somebody must be able to send to any groups."""
-    relation: list[tuple[int, ...]] = []
-    for _ in range(groups):
-        relation.append(choices.sample(groups, 1 + choices.below(groups)))
+    relation = tuple([choices.sample(groups, 1 + choices.below(groups)) for _ in range(groups)])
     return Options(
-        senders_to=None if everything or choices.chance(30) else tuple(relation),
+        senders_to=None if everything or choices.chance(30) else relation,
         direct=choices.chance(70),
         on_final=choices.chance(20),
         null_after=(5 + choices.below(20)) * DELTA if choices.chance(20) else 0,
@@ -104,7 +86,7 @@ def draw_options(choices: Choices, groups: int, everything: bool) -> Options:
     )
 
 
-def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
+def optimistic_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     """Members or clients send; members crash in the middle of it; groups join and leave meanwhile."""
     choices = Seeded(seed)
     groups = 1 + choices.below(4)
@@ -125,21 +107,9 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     messages = 5 + choices.below(60)
     workload: Workload = Members(choices, messages, calm_at + calm_at // 4, reconfigure)
     if clients_send:
-        workload = MixedDestinations(groups, messages)
-        if choices.chance(30):
-            rate = 1e9 / (DELTA * (1 + choices.below(10)))
-            workload = OpenLoop(Destinations(groups, 1 + choices.below(groups)), rate, messages, payload=b"")
-    world = World(
-        configured(table, options),
-        topology,
-        network,
-        choices,
-        params=Params(DELTA, checked=True),
-        workload=workload,
-        recorder=recorder,
-        run=f"{table.name}-{seed}",
-        skew=[choices.below(5 * DELTA) for _ in range(topology.size)],
-    )
+        workload = draw_workload(choices, groups, messages)
+    variant, params = configured(table, options), Params(DELTA, checked=True)
+    world = draw_world(variant, seed, topology, network, choices, params, workload, recorder)
     plan = storm(topology, choices, calm_at, DELTA, kinds)
     if reconfigure:
         plan.append((calm_at + calm_at // 4 + 50 * DELTA, JoinAll()))

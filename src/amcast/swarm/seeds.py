@@ -25,11 +25,10 @@ from amcast.protocols import protocol
 from amcast.sim.choices import Seeded
 from amcast.sim.faults import Restart, Storm, storm
 from amcast.sim.network import MILLISECOND
-from amcast.sim.workload import ClosedLoop, Destinations, OpenLoop
-from amcast.sim.world import Workload, World
 from amcast.swarm.broadcasts import broadcast_trial
 from amcast.swarm.open_groups import open_groups_trial
-from amcast.swarm.trial import DELTA, Trial, draw_network, judge_always, lost_with_sender
+from amcast.swarm.optimistic import optimistic_trial
+from amcast.swarm.trial import DELTA, Trial, draw_network, draw_workload, draw_world, judge_always, lost_with_sender
 
 BOUND = 500  # δ from the calm, or from a later multicast, until every correct destination has delivered
 MOST = 400_000  # messages in a run: Optimistic in 4 groups of 5 takes 122,000
@@ -65,27 +64,6 @@ class Outcome:
         return not self.problem and not self.excuse
 
 
-class MixedDestinations(Workload):
-    """A closed loop in which every message draws how many groups it goes to."""
-
-    def __init__(self, groups: int, messages: int) -> None:
-        self.loops = [ClosedLoop(Destinations(groups, count), messages) for count in range(1, groups + 1)]
-        self.left = messages
-
-    def begin(self, world: World) -> None:
-        for client in world.senders:
-            self.completed(world, client, None)
-
-    def completed(self, world: World, client: int, mid: object) -> None:
-        if self.left > 0 and world.up(client):
-            self.left -= 1
-            loop = self.loops[world.choices.below(len(self.loops))]
-            world.multicast(client, loop.destinations.choose(world), b"")
-
-    def finished(self, world: World) -> bool:
-        return self.left == 0 or world.senders_up == 0
-
-
 def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     """Draw a configuration and a fault plan."""
     if table.broadcast:
@@ -93,9 +71,7 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     if table.detector == "Θ":
         return open_groups_trial(table, seed, recorder)
     if table.reconfigures:  # with fault plans of their own
-        from amcast.swarm import optimistic as oam  # it needs this module
-
-        return oam.make_trial(table, seed, recorder)
+        return optimistic_trial(table, seed, recorder)
     choices = Seeded(seed)
     groups = 1 if table.single_group else 1 + choices.below(4)
     replicas = 1 if table.single_replica else (3, 3, 3, 5, 1)[choices.below(5)]
@@ -111,21 +87,9 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     )
     network = draw_network(choices)
     messages = 5 + choices.below(60)
-    workload: Workload = MixedDestinations(groups, messages)
-    if choices.chance(30):
-        rate = 1e9 / (DELTA * (1 + choices.below(10)))
-        workload = OpenLoop(Destinations(groups, 1 + choices.below(groups)), rate, messages, payload=b"")
-    world = World(
-        table,
-        topology,
-        network,
-        choices,
-        params=Params(DELTA, checked=True, durable=durable),
-        workload=workload,
-        recorder=recorder,
-        run=f"{table.name}-{seed}",
-        skew=[choices.below(5 * DELTA) for _ in range(topology.size)],
-    )
+    workload = draw_workload(choices, groups, messages)
+    params = Params(DELTA, checked=True, durable=durable)
+    world = draw_world(table, seed, topology, network, choices, params, workload, recorder)
     plan = storm(topology, choices, calm_at, DELTA, kinds)
     properties = ["integrity", "validity", "order", "agreement", "termination"] + (["genuine"] if table.genuine else [])
     config = (

@@ -4,11 +4,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from amcast.core.trace import Event
+from amcast.core.process import Params
+from amcast.core.protocol import Protocol
+from amcast.core.topology import Topology
+from amcast.core.trace import Event, Recorder
 from amcast.sim.choices import Choices
 from amcast.sim.faults import Detect, Partition, Pause, SlowLink, Suspect, Unstable
 from amcast.sim.network import MILLISECOND, Constant, ExponentialTail, Network, Uniform
-from amcast.sim.world import Action, World
+from amcast.sim.workload import ClosedLoop, Destinations, OpenLoop
+from amcast.sim.world import Action, Workload, World
 
 DELTA = MILLISECOND
 LONGEST = 30  # δ: no message of a drawn network takes longer
@@ -68,6 +72,46 @@ class Counted(Action):
         elif isinstance(action, Detect):
             self.acted["wrong suspicion"] += action.suspected and world.up(action.pid) and world.up(action.target)
         action.act(world)
+
+
+class MixedDestinations(Workload):
+    """A closed loop in which every message draws how many groups it goes to."""
+
+    def __init__(self, groups: int, messages: int) -> None:
+        self.loops = [ClosedLoop(Destinations(groups, count), messages) for count in range(1, groups + 1)]
+        self.left = messages
+
+    def begin(self, world: World) -> None:
+        for client in world.senders:
+            self.completed(world, client, None)
+
+    def completed(self, world: World, client: int, mid: object) -> None:
+        if self.left > 0 and world.up(client):
+            self.left -= 1
+            loop = self.loops[world.choices.below(len(self.loops))]
+            world.multicast(client, loop.destinations.choose(world), b"")
+
+    def finished(self, world: World) -> bool:
+        return self.left == 0 or world.senders_up == 0
+
+
+def draw_workload(choices: Choices, groups: int, messages: int) -> Workload:
+    """Draw how clients send: mostly one message after the other."""
+    if not choices.chance(30):
+        return MixedDestinations(groups, messages)
+    rate = 1e9 / (DELTA * (1 + choices.below(10)))
+    return OpenLoop(Destinations(groups, 1 + choices.below(groups)), rate, messages, payload=b"")
+
+
+def draw_world(
+    table: Protocol, seed: int, topology: Topology, network: Network, choices: Choices,
+    params: Params, workload: Workload, recorder: Recorder | None,
+) -> World:  # fmt: skip
+    """Return the world of a seed. Its clocks differ by up to 5δ."""
+    run, skew = f"{table.name}-{seed}", [choices.below(5 * DELTA) for _ in range(topology.size)]
+    return World(
+        table, topology, network, choices, params=params, workload=workload, recorder=recorder, run=run, skew=skew
+    )
 
 
 def draw_network(choices: Choices) -> Network:
