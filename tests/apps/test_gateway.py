@@ -357,7 +357,7 @@ def test_many_gateways_move_money(two_rounds: bool) -> None:
 def test_serving_until_cancelled() -> None:
     async def run() -> None:
         ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(serve(InProcess(1), "127.0.0.1", 0, ready=ready.set_result))
+        task = asyncio.create_task(serve(Gateway(InProcess(1)), "127.0.0.1", 0, ready.set_result))
         port = await ready
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"PING\r\n")

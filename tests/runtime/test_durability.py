@@ -24,7 +24,7 @@ class Host:
     def __init__(self, folder: Path) -> None:
         self.config = cast(Any, SimpleNamespace(name="test"))
         self.me = cast(Any, SimpleNamespace(name="g0/0", data=folder))
-        self.metrics = cast(Any, SimpleNamespace(committed=lambda seconds: None))
+        self.metrics = cast(Any, SimpleNamespace(commits=SimpleNamespace(observe=lambda seconds: None)))
         self.seen: list[str] = []
         self.errors: list[BaseException] = []
         self.disk = Durability(self)

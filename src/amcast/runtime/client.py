@@ -1,9 +1,4 @@
-"""The client of a cluster: multicasts to any set of groups, and reads of any group's ordered log.
-
-A multicast ends in one of three ways: it is delivered (the answers of its groups), it failed (MulticastFailed: it was
-refused, nobody delivers it), or its outcome is unknown by its deadline (OutcomeUnknown). It is sent again for as long
-as the client lives, also after its deadline, and never delivered twice.
-"""
+"""The client of a cluster: multicasts to any set of groups, and reads of any group's ordered log."""
 
 import asyncio
 import concurrent.futures
@@ -66,7 +61,8 @@ class Client:
     """A client of a cluster, made by `amcast.connect`. One connection to each replica that it needs carries everything.
 
     A multicast ends in one of three ways. It returns: every replica of its groups delivers it. MulticastFailed: nobody
-    does. OutcomeUnknown: its deadline passed first, and `error.message` is the id under which it may be delivered.
+    does. OutcomeUnknown: its deadline passed first, and `error.message` is the id under which it may be delivered. It
+    is sent again for as long as the client lives, also after its deadline, and never delivered twice.
     """
 
     def __init__(
@@ -104,9 +100,7 @@ class Client:
         self._refusals: dict[int, str] = {}  # by replicas
         self._loop: asyncio.AbstractEventLoop
         self._sweep: asyncio.TimerHandle | None = None
-        self._trace: TraceWriter | None = None
-        if trace is not None:
-            self._trace = TraceWriter(trace, config.name, self.sender, None)
+        self._trace = TraceWriter(trace, config.name, self.sender, None) if trace is not None else None
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -453,8 +447,7 @@ class SyncClient:
 
     def read(self, group: str, position: int, wait_ms: int = 0, replica: int = 0, most_bytes: int = MOST_READ) -> Rows:
         """Return a stretch of a group's log, as one replica has it. Raises TimeoutError if it does not answer."""
-        work = self._client.read(group, position, wait_ms=wait_ms, replica=replica, most_bytes=most_bytes)
-        return self._run(work)
+        return self._run(self._client.read(group, position, wait_ms=wait_ms, replica=replica, most_bytes=most_bytes))
 
     def multicast_batches(self, batches: Iterable[tuple[tuple[int, ...], list[bytes]]], most_open: int = 8) -> int:
         """Multicast each as one client batch, in this order, so many at a time; return how many messages they were."""

@@ -1,9 +1,10 @@
 """Runs the process of a client for a driver that moves bytes: multicasts in, batches for replicas out, answers in.
 
-Multicasts to the same groups in one turn travel as one client batch. No I/O, as in `engine.py`.
+No I/O, as in `engine.py`.
 """
 
 import math
+from collections import defaultdict
 from typing import Final, final
 
 from librt.strings import BytesWriter
@@ -65,7 +66,7 @@ class ClientEngine:
         self._group_of = topology.group_of
         self._requests = Codec(protocol.requests, self._groups)
         self._answers = Codec(ANSWERS, self._groups)
-        self._writers: dict[int, BytesWriter] = {}
+        self._writers: defaultdict[int, BytesWriter] = defaultdict(BytesWriter)
         self._scratch = BytesWriter()
         self._session = session
         self._next = first  # number of the next message
@@ -164,11 +165,7 @@ class ClientEngine:
             self._requests.write(self._scratch, msg)
             encoded = self._scratch.getvalue()
             for pid in to:
-                w = self._writers.get(pid)
-                if w is None:
-                    w = BytesWriter()
-                    self._writers[pid] = w
-                w.write(encoded)
+                self._writers[pid].write(encoded)
         batches: list[tuple[int, bytes]] = []
         for pid, w in self._writers.items():
             if len(w):

@@ -144,7 +144,6 @@ class ClusterConfig:
     tls: Tls | None
 
     def member(self, name: str) -> Member:
-        """Return the replica with this name."""
         for member in self.members:
             if member.name == name:
                 return member
@@ -314,8 +313,7 @@ def read_members(document: Table, folder: Path, plaintext: bool) -> tuple[Topolo
         read_member(tables[group, rank], pid, group, rank, folder)
         for pid, (group, rank) in enumerate(zip(topology.group_of, topology.rank_of, strict=True))
     )
-    refuse_shared(document.where, members)
-    refuse_unreachable(document.where, members, plaintext)
+    refuse_addresses(document.where, members, plaintext)
     return topology, members
 
 
@@ -351,13 +349,20 @@ def read_member(table: Table, pid: int, group: int, rank: int, folder: Path) -> 
     )
 
 
-def refuse_shared(where: str, members: tuple[Member, ...]) -> None:
-    """Refuse two listeners at one address, and two replicas in one data folder."""
+def refuse_addresses(where: str, members: tuple[Member, ...], plaintext: bool) -> None:
+    """Refuse what others cannot reach or read on the way, and two in one place: listeners, and data folders."""
     owners: dict[object, str] = {}
     for member in members:
         for key in ADDRESSES:
             address: Address = getattr(member, key)
             what = f"{key} of {member.name}"
+            if plaintext and not address.loopback:
+                raise UsageError(
+                    f"{where}: {what} is {address}, and there is no [tls]: plaintext is for loopback "
+                    "only; add [tls] with ca and folder ('amcast certs' makes certificates), or use 127.0.0.1"
+                )
+            if address.wildcard:
+                raise UsageError(f"{where}: {what} is {address}, which others cannot reach; expected its own address")
             host = "127.0.0.1" if address.host == "localhost" else address.host
             other = owners.setdefault((host, address.port), what)
             if other != what:
@@ -365,21 +370,6 @@ def refuse_shared(where: str, members: tuple[Member, ...]) -> None:
         other = owners.setdefault(os.path.normpath(member.data), member.name)
         if other != member.name:
             raise UsageError(f"{where}: data folder {member.data} is of {other} and {member.name}; give each its own")
-
-
-def refuse_unreachable(where: str, members: tuple[Member, ...], plaintext: bool) -> None:
-    for member in members:
-        for key in ADDRESSES:
-            address: Address = getattr(member, key)
-            if plaintext and not address.loopback:
-                raise UsageError(
-                    f"{where}: {key} of {member.name} is {address}, and there is no [tls]: plaintext is for loopback "
-                    "only; add [tls] with ca and folder ('amcast certs' makes certificates), or use 127.0.0.1"
-                )
-            if address.wildcard:
-                raise UsageError(
-                    f"{where}: {key} of {member.name} is {address}, which others cannot reach; expected its own address"
-                )
 
 
 def read_clients(document: Table, groups: int) -> dict[str, Grant]:

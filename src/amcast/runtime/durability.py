@@ -185,7 +185,7 @@ class Durability:
         if error is not None:
             self._host.fail(error)
             return
-        self._host.metrics.committed(time.monotonic() - began)
+        self._host.metrics.commits.observe(time.monotonic() - began)
         try:
             self._host.delivered_for_good(deliveries)
             for tick in ticks:

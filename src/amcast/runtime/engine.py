@@ -4,6 +4,7 @@ It owns the outbox, sorts what a step sends by destination, encodes each message
 to itself. No I/O: the driver reads and writes, keeps the clock, and makes records durable before it releases anything.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, final
 
@@ -87,12 +88,9 @@ class Engine:
 
     def encode_answers(self, answers: list[tuple[int, Message]], results: dict[Mid, bytes]) -> list[tuple[int, bytes]]:
         """Return batches for clients: each answer, followed by what the application said to it."""
-        writers: dict[int, BytesWriter] = {}
+        writers: defaultdict[int, BytesWriter] = defaultdict(BytesWriter)
         for client, msg in answers:
-            w = writers.get(client)
-            if w is None:
-                w = BytesWriter()
-                writers[client] = w
+            w = writers[client]
             self._answers.write(w, msg)
             pack_blob(w, results.get(msg.mid, b"") if isinstance(msg, Reply) else b"")
         return [(client, w.getvalue()) for client, w in writers.items()]

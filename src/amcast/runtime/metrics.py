@@ -20,14 +20,11 @@ class Metrics(Collector):
         self.deliveries = 0
         self.elections = 0
         self._registry = CollectorRegistry()
-        self._commits = Histogram(
+        self.commits = Histogram(
             "amcast_commit_seconds", "Time to make a batch of records durable", registry=self._registry,
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2),
         )  # fmt: skip
         self._registry.register(self)
-
-    def committed(self, seconds: float) -> None:
-        self._commits.observe(seconds)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

@@ -109,8 +109,6 @@ class Serving:
 
 
 class _Served(AcceptedConnection):
-    """A connection of a client."""
-
     host: ServingHost
 
     def __init__(self, serving: Serving) -> None:

@@ -55,13 +55,16 @@ def decode_frame(data: memoryview, at: int) -> tuple[int, memoryview, int] | Non
     return number, data[at + HEADER.size : end], end
 
 
-def records_of(body: memoryview) -> Iterator[bytes]:
+def records_of(path: Path, body: memoryview) -> Iterator[bytes]:
     at = 0
     while at < len(body):
         start = at + LENGTH.size
         at = start + LENGTH.unpack(bytes(body[at:start]).ljust(LENGTH.size, b"\xff"))[0]
         if at > len(body):
-            raise StorageCorrupt(f"a record of {at - start} bytes where {max(0, len(body) - start)} follow")
+            follow = max(0, len(body) - start)
+            raise StorageCorrupt(
+                f"{path}: a record of {at - start} bytes where {follow} follow; repair this node from its peers"
+            )
         yield bytes(body[start:at])
 
 
@@ -138,13 +141,7 @@ class Storage:
         frame = decode_frame(data, 0)
         if frame is None or frame[0] != n or frame[2] != len(data):
             raise StorageCorrupt(f"{path}: damaged snapshot; repair this node from its peers")
-        return b"".join(self._records(path, frame[1]))
-
-    def _records(self, path: Path, body: memoryview) -> list[bytes]:
-        try:
-            return list(records_of(body))
-        except StorageCorrupt as error:
-            raise StorageCorrupt(f"{path}: {error}; repair this node from its peers") from None
+        return b"".join(records_of(path, frame[1]))
 
     def _read_segment(self, n: int, records: list[bytes], last: bool) -> int:
         path = self.folder / f"log-{n}"
@@ -165,7 +162,7 @@ class Storage:
                     raise StorageCorrupt(
                         f"{path}: frames {self.next_frame} to {number - 1} are missing; repair this node"
                     )
-                records.extend(self._records(path, body))
+                records.extend(records_of(path, body))
                 self.next_frame = number + 1
         return 0
 

@@ -148,21 +148,10 @@ class Gateway:
                 task.cancel()
 
 
-async def serve(
-    client: ClusterClient,
-    host: str,
-    port: int,
-    *,
-    ready: Callable[[int], None] | None = None,
-    largest_request: int = LARGEST_REQUEST,
-    two_rounds: bool = False,
-) -> None:
+async def serve(gateway: Gateway, host: str, port: int, ready: Callable[[int], None]) -> None:
     """Serve until cancelled; then answer what is under way and close. `ready` is told the port."""
-    gateway = Gateway(client, largest_request=largest_request, two_rounds=two_rounds)
     try:
-        chosen = await gateway.listen(host, port)
-        if ready is not None:
-            ready(chosen)
+        ready(await gateway.listen(host, port))
         await asyncio.get_running_loop().create_future()
     finally:
         await gateway.close()
@@ -178,11 +167,10 @@ def run(client: Client, host: str, port: int, *, two_rounds: bool, ready: Callab
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
         largest = min(LARGEST_REQUEST, client.config.largest_message - 1024)
+        gateway = Gateway(client, largest_request=largest, two_rounds=two_rounds)
         async with client:
             with suppress(asyncio.CancelledError):
-                await serve(
-                    client, host, port, ready=partial(ready, host), largest_request=largest, two_rounds=two_rounds
-                )
+                await serve(gateway, host, port, partial(ready, host))
 
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:

@@ -147,11 +147,9 @@ class Registers(Workload):
         self.values: dict[str, Raw] = {}
 
     def check(self, request: Any) -> None:
-        same(request.key)
-        if isinstance(request, Write):
-            same(request.value)
-        elif isinstance(request, Cas):
-            same(request.old), same(request.new)
+        for value in msgspec.structs.astuple(request):
+            if isinstance(value, Raw):
+                same(value)
 
     def execute(self, request: Any) -> Body:
         key = same(request.key)
