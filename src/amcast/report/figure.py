@@ -16,7 +16,7 @@
   its "max" or "min" if `how` says so, over the rows that have the values in `where` ("most" and "least" are extremes).
   With `over` it is the ratio to another selection, point by point (of `over_column` there, if that is another one).
   A claim with `cases` stands for one claim per case. A case adds to what they share; a shared `what` stands before its
-  own.
+  own. Where the paper says nothing, `paper` is left out.
 
 A claim is met by a value near `expected`, which is a number of the paper or of a model, or by a value between
 `at_least` and `at_most`. `within` is how far beyond still counts as met, relatively. A claim that is known not to be
@@ -170,7 +170,7 @@ def cases_of(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the claims for which an entry of a figure's file stands: itself, or one per case."""
     shared = {key: value for key, value in entry.items() if key != "cases"}
     for case in entry.get("cases", [{}]):
-        claim = {**shared, **case}
+        claim = {"paper": "", **shared, **case}
         for selection in {"where", "over"} & shared.keys() & case.keys():
             claim[selection] = {**shared[selection], **case[selection]}
         if "what" in shared and "what" in case:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -197,8 +197,8 @@ def _by_whom(seen: Evidence) -> str:
 
 def sections(material: Material, pictures: list[Picture], folder: str) -> list[Section]:
     """Return all sections that have something to say. Their plots are added to `pictures`."""
-    makers = {
-        "Verdicts": _verdicts,
+    makers: dict[str, Callable[[Material, list[Picture], str], Iterator[str]]] = {
+        "Verdicts": lambda material, pictures, folder: report_verdicts.section(material.judged),
         "Failures": _failures,
         "Latency": _latency,
         "Over time": _over_time,
@@ -214,10 +214,6 @@ def sections(material: Material, pictures: list[Picture], folder: str) -> list[S
         if body:
             found.append(Section(heading, body, heading.lower().replace(" ", "-")))
     return found
-
-
-def _verdicts(material: Material, pictures: list[Picture], folder: str) -> Iterator[str]:
-    return report_verdicts.section(material.judged)
 
 
 def _failures(material: Material, pictures: list[Picture], folder: str) -> Iterator[str]:

@@ -263,7 +263,8 @@ def timeline_table(facts: Facts) -> DataFrame:
     )
     places = facts.census.where("`group` is not null").select("run", "group").distinct()
     grid = facts.union(places, facts.runs.select("run", _all_groups())).join(F.broadcast(facts.runs), "run")
-    empty = grid.select("run", "group", F.explode(F.expr("sequence(0, bins - 1)")).alias("bin"), *map(_none, _COUNTS))
+    nothing = [F.lit(0).cast("bigint").alias(name) for name in _COUNTS]
+    empty = grid.select("run", "group", F.explode(F.expr("sequence(0, bins - 1)")).alias("bin"), *nothing)
     marks = facts.union(in_groups, in_all, deliveries).where("mark.at is not null")
     in_bins = marks.join(F.broadcast(facts.runs), "run").select(
         *("run", "group", F.expr("(mark.at - origin) div width").alias("bin")), *(f"mark.{name}" for name in _COUNTS)
@@ -297,10 +298,6 @@ def _mark(at: Column | str, **counts: int) -> Column:
 
 def _all_groups() -> Column:
     return F.lit(None).cast("string").alias("group")
-
-
-def _none(name: str) -> Column:
-    return F.lit(0).cast("bigint").alias(name)
 
 
 def incidents_table(facts: Facts) -> DataFrame:

@@ -12,12 +12,12 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from amcast.spark.metric_tables import MILLISECOND, SECOND
+
 CLIENTS: Final = "clients"
 LAST: Final = 7  # bins at the end of a run that show whether and where it has settled
 STEADY: Final = 1.5  # times that latency is still steady
 OTHER: Final = 3.0  # times the latency before the crash is too much to have settled
-SECOND: Final = 1e9
-MILLISECOND: Final = 1e6
 
 Rows = Sequence[Mapping[str, Any]]
 

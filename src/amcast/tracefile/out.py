@@ -53,22 +53,14 @@ def usable_folder(folder: Path, what: str) -> Iterator[list[Path]]:
 
 
 def _not_of_a_trace(entries: list[Path]) -> Iterator[Path]:
+    written_by_a_recorder = (".parquet", ".parquet.tmp", ".parquet.crc")
     for entry in entries:
-        if entry.is_symlink():
-            yield entry
-        elif entry.is_file():
-            if entry.name not in RUN_FILES:
-                yield entry
-        elif not entry.name.startswith("kind="):
-            yield entry
-        else:
+        if entry.is_dir() and not entry.is_symlink() and entry.name.startswith("kind="):
             for file in sorted(entry.iterdir()):
-                if file.is_symlink() or not file.is_file() or not _is_written_by_a_recorder(file.name):
+                if file.is_symlink() or not file.is_file() or not file.name.endswith(written_by_a_recorder):
                     yield file
-
-
-def _is_written_by_a_recorder(name: str) -> bool:
-    return name.endswith((".parquet", ".parquet.tmp", ".parquet.crc"))
+        elif entry.is_symlink() or not entry.is_file() or entry.name not in RUN_FILES:
+            yield entry
 
 
 @contextmanager

@@ -92,12 +92,11 @@ class ParquetRecorder(Recorder):
             return
         with self._write_errors():
             if kind not in self._files:
-                self._files[kind] = _PartFile(self._folder / f"kind={kind}", self._file_name())
-            self._files[kind].write(_table(events))
+                number = f"-{self._published}" if self._published else ""
+                self._files[kind] = _PartFile(self._folder / f"kind={kind}", f"{self._part}{number}.parquet")
+            table = pa.table([_column(field, events) for field in FILE_SCHEMA], schema=FILE_SCHEMA)
+            self._files[kind].write(table)
         self._waiting[kind] = []
-
-    def _file_name(self) -> str:
-        return f"{self._part}.parquet" if self._published == 0 else f"{self._part}-{self._published}.parquet"
 
     @contextmanager
     def _write_errors(self) -> Iterator[None]:
@@ -132,10 +131,6 @@ class _PartFile:
 
     def publish(self) -> None:
         os.replace(self._unfinished, self._final)
-
-
-def _table(events: list[Event]) -> pa.Table:
-    return pa.Table.from_arrays([_column(field, events) for field in FILE_SCHEMA], schema=FILE_SCHEMA)
 
 
 def _column(field: pa.Field, events: list[Event]) -> pa.Array:

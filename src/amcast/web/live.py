@@ -8,7 +8,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -163,7 +163,8 @@ class Watch:
             position_of(other.samples[-1]) for other in self.nodes if other.group == node.group and other.latest()
         )
         peers = sample.status.get("peers") or {}
-        commits = commits_since(node.samples)
+        before = node.samples[0].commits
+        commits = {bound: number - before.get(bound, 0.0) for bound, number in sample.commits.items()}
         return {
             **row,
             "state": sample.not_ready or "ready",
@@ -184,11 +185,6 @@ def number_of(sample: Sample, name: str) -> int:
 
 def position_of(sample: Sample) -> int:
     return number_of(sample, "position")
-
-
-def commits_since(samples: Sequence[Sample]) -> Buckets:
-    first, last = samples[0].commits, samples[-1].commits
-    return {bound: number - first.get(bound, 0.0) for bound, number in last.items()}
 
 
 def percentile(buckets: Buckets, share: float) -> float | None:

@@ -17,16 +17,13 @@ def write_perfetto(run: DrawnRun, file: IO[bytes]) -> None:
     builder: Any = StreamingTraceProtoBuilder(file)
     groups: dict[str, int] = {}
     tracks: dict[str, int] = {}
-    number = 0
     for name, group in zip(run.processes, run.groups, strict=True):
         title = "clients" if group is None else f"group {group}"
         if title not in groups:
-            number += 1
-            groups[title] = number
-            _add_track(builder, number, title, rank=len(groups))
-        number += 1
-        tracks[name] = number
-        _add_track(builder, number, name, parent=groups[title], rank=len(tracks))
+            groups[title] = len(groups) + len(tracks) + 1
+            _add_track(builder, groups[title], title, rank=len(groups))
+        tracks[name] = len(groups) + len(tracks) + 1
+        _add_track(builder, tracks[name], name, parent=groups[title], rank=len(tracks))
     flows: dict[int, tuple[list[int], list[int]]] = {}  # per event: those that begin, those that end
     for flow, (start, end) in enumerate(run.arrows, start=1):
         if end != LOST:

@@ -151,10 +151,12 @@ def natural(name: str) -> list[tuple[int, str]]:
 def arrows_of(events: Sequence[Event], timed: bool) -> tuple[list[tuple[int, int]], bool]:
     """Return the arrows, ordered by their start, and whether they are abstract. They are places in these events."""
     sent: defaultdict[tuple[object, ...], deque[int]] = defaultdict(deque)
-    lives = lives_of(events) if timed else {}
+    came_back: defaultdict[str | None, list[int]] = defaultdict(list)  # process -> times
     arrows: dict[int, int] = {}
     for place, event in enumerate(events):
-        if event.kind == "send":
+        if event.kind == "restart" and timed:
+            came_back[event.process].append(event.time or 0)
+        elif event.kind == "send":
             sent[event.process, event.peer, event.type, event.about, event.size].append(place)
             arrows[place] = LOST
     if not arrows:
@@ -165,25 +167,14 @@ def arrows_of(events: Sequence[Event], timed: bool) -> tuple[list[tuple[int, int
         queue = sent.get((event.peer, event.process, event.type, event.about, event.size))
         while queue:
             send = queue.popleft()
-            if not lost_by_then(lives.get(event.peer or ""), events[send], event):
+            if not lost_by_then(came_back[event.peer], events[send], event):
                 arrows[send] = place
                 break
     return list(arrows.items()), False
 
 
-def lives_of(events: Iterable[Event]) -> dict[str, list[int]]:
-    """Return the times at which each process came back."""
-    found: defaultdict[str, list[int]] = defaultdict(list)
-    for event in events:
-        if event.kind == "restart":
-            found[event.process].append(event.time or 0)
-    return dict(found)
-
-
-def lost_by_then(restarts: list[int] | None, send: Event, receive: Event) -> bool:
+def lost_by_then(restarts: list[int], send: Event, receive: Event) -> bool:
     """Return whether the sender came back after a crash between the two times."""
-    if restarts is None:
-        return False
     return bisect_right(restarts, send.time or 0) != bisect_right(restarts, receive.time or 0)
 
 

@@ -45,12 +45,8 @@ class ShownTrace:
         return {"/runs": self._send_runs, "/data": self._send_data, "/verdicts": self._send_verdicts}
 
     async def _send_runs(self, query: Query) -> tuple[str, bytes]:
-        return as_json(
-            {
-                "trace": str(self.trace),
-                "runs": [{"name": name, "events": len(rows.events)} for name, rows in self.runs.items()],
-            }
-        )
+        runs = [{"name": name, "events": len(rows.events)} for name, rows in self.runs.items()]
+        return as_json({"trace": str(self.trace), "runs": runs})
 
     async def _send_data(self, query: Query) -> tuple[str, bytes]:
         async with self._one_at_a_time:

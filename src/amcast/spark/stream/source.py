@@ -130,12 +130,8 @@ class Part(InputPartition):
 
 
 def read(w: Wanted, part: Part) -> Iterator[pa.RecordBatch]:
-    if not w.merge:
-        for group, end in part.end.items():
-            yield from w.log.batches(group, part.start[group], end)
-        return
-    found = [b for group, end in part.end.items() for b in w.log.batches(group, part.start[group], end)]
-    yield from merged(found).to_batches(max_chunksize=BATCH_ROWS)
+    found = (batch for group, end in part.end.items() for batch in w.log.batches(group, part.start[group], end))
+    yield from merged(list(found)).to_batches(max_chunksize=BATCH_ROWS) if w.merge else found
 
 
 class BatchReader(DataSourceReader):
