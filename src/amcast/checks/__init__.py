@@ -39,7 +39,7 @@ PROPERTIES: Final[dict[str, Callable[[History], Verdict]]] = {
     "optimistic": check_optimistic,
 }
 
-_ALWAYS: Final = ("integrity", "validity", "order", "agreement", "termination")
+ALWAYS: Final = ("integrity", "validity", "order", "agreement", "termination")  # judged unless others are asked for
 
 
 def check(events: Iterable[Event], properties: Sequence[str] | None = None) -> list[Verdict]:
@@ -70,7 +70,7 @@ def known_properties(names: Sequence[str]) -> list[str]:
 
 
 def _default_properties(history: History) -> list[str]:
-    names = list(_ALWAYS)
+    names = list(ALWAYS)
     if history.traffic.rows_about_messages:
         names.append("genuine")
     if any(len(log.messages) for log in history.optimistic):

@@ -10,8 +10,7 @@ from amcast.checks.verdict import Verdict
 def check_genuine(history: History) -> Verdict:
     traffic = history.traffic
     if traffic.rows == 0:
-        reason = "the run has no send or receive rows: record it with --trace full"
-        return history.unknown("genuine", reason)
+        return history.unknown("genuine", "the run has no send or receive rows: record it with --trace full")
     if traffic.rows_about_messages == 0:
         reason = "no send or receive row says in `about` which messages it helps to order"
         return history.unknown("genuine", reason)

@@ -172,13 +172,8 @@ def _path(reached_by: dict[int, Edge], source: int) -> list[Edge]:
 def _sentence(history: History, cycle: list[Edge]) -> str:
     parts = []
     for edge in cycle:
-        first, second, who = (
-            history.messages[edge.first],
-            history.messages[edge.second],
-            history.processes[edge.process],
-        )
-        if history.is_down(edge.process):
-            who += " (crashed)"
+        first, second = history.messages[edge.first], history.messages[edge.second]
+        who = f"{history.processes[edge.process]}{' (crashed)' if history.is_down(edge.process) else ''}"
         if edge.gap:
             parts.append(f"{who} delivered {first} and never {second}, which is addressed to its group")
         else:

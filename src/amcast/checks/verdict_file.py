@@ -12,12 +12,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from amcast.checks import known_properties
+from amcast.checks import ALWAYS, known_properties
 from amcast.checks.evidence import NOTHING, Evidence
 from amcast.errors import UsageError
 
 STATUSES: Final = ("ok", "unknown", "violated")  # the worst last
-ALWAYS: Final = ("integrity", "validity", "order", "agreement", "termination")  # judged unless others were asked for
 WRITTEN: Final = ("verdicts.json", "violation.svg")  # by 'amcast verify --out', perhaps into the trace's folder
 OTHER_TRACE: Final = "these verdicts are of another trace: verify again"
 NO_TRACE: Final = "these verdicts do not say of which trace they are: verify again"

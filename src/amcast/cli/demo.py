@@ -44,7 +44,6 @@ def demo(
     out: Annotated[Path, typer.Option(metavar="DIR", help="For cluster, trace and report; replaced.")] = Path("demo"),
 ) -> int:
     """Run a bank on a cluster, kill a leader, check the books, verify on Spark. Exit code 0 if all is well."""
-
     from amcast.apps import teller
     from amcast.local.trial import Trial
     from amcast.tracefile import read_events
@@ -89,7 +88,6 @@ def demo(
 
 def check_books(console: "Console", trial: "Trial", takings: "Takings", events: "list[Event]") -> list[str]:
     """Print whether the replicas delivered what the transfers imply, and return all that is wrong."""
-
     from amcast.apps import teller
     from amcast.local.trial import problems_of
 
@@ -134,7 +132,6 @@ def clear(out: Path) -> None:
 
 
 def show(console: "Console", takings: "Takings", happened: list[tuple[float, str]]) -> None:
-
     title = "White-Box: 3 groups of 3 processes on loopback, mutual TLS, every record synced to disk"
     console.print(title, style="bold")
     latencies = sorted(took for _, took in takings.latencies) or [math.nan]
@@ -159,7 +156,6 @@ def show(console: "Console", takings: "Takings", happened: list[tuple[float, str
 
 def verify_and_report(console: "Console", trace: Path) -> "list[Verdict]":
     """Verify on Spark; where it cannot run, verify in this process and write no report."""
-
     from amcast.cli.verify import judge, print_verdicts
 
     try:

@@ -106,8 +106,7 @@ def keep(table: "Protocol", result: "Exploration", folder: Path) -> Path:
         result.violation.write(path)
     except OSError as error:
         raise UsageError(f"{folder}: {error.strerror}; expected a folder that can be written") from None
-    recorder = ParquetRecorder(prepare_out(folder / "trace", force=True), full=True)
-    with recorder:
+    with ParquetRecorder(prepare_out(folder / "trace", force=True), full=True) as recorder:
         retell(table, result.violation, recorder)
     return path
 

@@ -91,7 +91,6 @@ def document(trace: str, out: Path | None, found: "Collected") -> dict[str, obje
 
 
 def print_metrics(console: "Console", out: Path | None, found: "Collected") -> None:
-
     runs = found.tables["runs"].to_pylist()
     latency = {(row["run"], row["role"]): row for row in found.tables["latency"].to_pylist() if row["group"] is None}
     for run in runs[:MOST_RUNS]:

@@ -1,15 +1,14 @@
 """`amcast node`: one replica of a cluster, until it is told to stop."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from amcast.cli.naming import Cluster, ReplicaId, cluster_at
 from amcast.cli.output import refuse_file
-from amcast.errors import UsageError
 
-LEVELS = ("debug", "info", "warning", "error")
+Level = Literal["debug", "info", "warning", "error"]
 
 
 def node(
@@ -20,15 +19,13 @@ def node(
         bool, typer.Option("--rejoin", help="Its disk is lost or damaged: start from what its group knows.")
     ] = False,
     trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Record what it delivers, in DIR/ID.jsonl.")] = None,
-    level: Annotated[str, typer.Option(help=f"What to log: {', '.join(LEVELS)}, and what is worse.")] = "info",
+    level: Annotated[Level, typer.Option(help="What to log: this, and what is worse.")] = "info",
 ) -> None:
     """Run one replica of a cluster: it serves until SIGTERM or Ctrl-C."""
     from amcast.apps import application
     from amcast.runtime.config import file_name
     from amcast.service import run_node
 
-    if level not in LEVELS:
-        raise UsageError(f"--level {level}: expected one of {', '.join(LEVELS)}")
     refuse_file(trace)
     file = trace / f"{file_name(name)}.jsonl" if trace is not None else None
     config = cluster_at(cluster)

@@ -16,22 +16,8 @@ def protocols(
     from amcast.protocols import PROTOCOLS
 
     if as_json:
-        print_json(
-            {
-                "protocols": [
-                    {
-                        "name": p.name,
-                        "title": p.title,
-                        "order": p.order,
-                        "tolerates": p.tolerates,
-                        "latency": p.latency,
-                        "durable": p.durable,
-                        "joins": p.joins,
-                    }
-                    for p in PROTOCOLS.values()
-                ]
-            }
-        )
+        names = ("name", "title", "order", "tolerates", "latency", "durable", "joins")
+        print_json({"protocols": [{name: getattr(p, name) for name in names} for p in PROTOCOLS.values()]})
         return complain_of_plugins(PROTOCOLS.broken)
     table = plain_table("name", "order", "tolerates", "leader / follower", "restart")
     for p in PROTOCOLS.values():

@@ -52,7 +52,7 @@ def replay(
         console.print(f"written because {schedule.property} did not hold: {schedule.problem}", soft_wrap=True)
     asked = to is not None or bool(state) or message is not None
     if step or (not asked and sys.stdin.isatty()):
-        return Stepping(console, replay).run()
+        return step_through(console, replay)
     last = len(replay) if to is None else to
     print_moves(console, replay, last, message)
     for process in state or ():
@@ -69,61 +69,55 @@ def print_verdict(console: "Console", replay: "Replay") -> int:
     return {"ok": 0, "violated": 1, "unknown": 3}[status]
 
 
-class Stepping:
-    """Commands, one per line."""
+def step_through(console: "Console", replay: "Replay") -> int:
+    """Obey commands, one per line."""
+    at = 0
+    console.print(HELP)
+    print_begin(console, replay)
+    while True:
+        try:
+            line = input(f"{at}/{len(replay)}> ")
+        except EOFError:
+            return 0
+        command, _, argument = line.strip().partition(" ")
+        if command in ("q", "quit"):
+            return 0
+        try:
+            at = obey(console, replay, at, command, argument.strip())
+        except UsageError as error:
+            console.print(str(error), soft_wrap=True)
 
-    def __init__(self, console: "Console", replay: "Replay") -> None:
-        self.console = console
-        self.replay = replay
-        self.at = 0
 
-    def run(self) -> int:
-        self.console.print(HELP)
-        print_begin(self.console, self.replay)
-        while True:
-            try:
-                line = input(f"{self.at}/{len(self.replay)}> ")
-            except EOFError:
-                return 0
-            command, _, argument = line.strip().partition(" ")
-            if command in ("q", "quit"):
-                return 0
-            try:
-                self.obey(command, argument.strip())
-            except UsageError as error:
-                self.console.print(str(error), soft_wrap=True)
+def obey(console: "Console", replay: "Replay", at: int, command: str, argument: str) -> int:
+    """Do what a command asks for, and return the number of the move that was reached."""
+    steps = {"": at + 1, "n": at + 1, "b": at - 1}
+    if command in steps or command.isdigit():
+        return go(console, replay, steps[command] if command in steps else int(command))
+    if command == "m":
+        found = replay.next_about(at, argument)
+        if found is None:
+            raise UsageError(f"no later move is about {argument!r}")
+        return go(console, replay, found)
+    if command == "s":
+        print_state(console, replay, at, argument)
+    elif command == "c":
+        print_changes(console, replay, at)
+    elif command == "l":
+        print_moves(console, replay, len(replay), None, here=at)
+    else:
+        console.print(HELP)
+    return at
 
-    def obey(self, command: str, argument: str) -> None:
-        replay = self.replay
-        if command in ("", "n"):
-            self.go(self.at + 1)
-        elif command == "b":
-            self.go(self.at - 1)
-        elif command.isdigit():
-            self.go(int(command))
-        elif command == "m":
-            found = replay.next_about(self.at, argument)
-            if found is None:
-                raise UsageError(f"no later move is about {argument!r}")
-            self.go(found)
-        elif command == "s":
-            print_state(self.console, replay, self.at, argument)
-        elif command == "c":
-            print_changes(self.console, replay, self.at)
-        elif command == "l":
-            print_moves(self.console, replay, len(replay), None, here=self.at)
-        else:
-            self.console.print(HELP)
 
-    def go(self, number: int) -> None:
-        if not 0 <= number <= len(self.replay):
-            raise UsageError(f"move {number}: there are {len(self.replay)}")
-        self.at = number
-        if number == 0:
-            print_begin(self.console, self.replay)
-        else:
-            print_move(self.console, self.replay, number)
-            print_changes(self.console, self.replay, number)
+def go(console: "Console", replay: "Replay", number: int) -> int:
+    if not 0 <= number <= len(replay):
+        raise UsageError(f"move {number}: there are {len(replay)}")
+    if number == 0:
+        print_begin(console, replay)
+    else:
+        print_move(console, replay, number)
+        print_changes(console, replay, number)
+    return number
 
 
 def print_begin(console: "Console", replay: "Replay") -> None:

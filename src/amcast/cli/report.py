@@ -26,7 +26,6 @@ def report(
 
     Exit code: 0, or 3 if there is nothing to see, or the verdicts are not about it. It judges nothing itself.
     """
-
     from amcast.report.report import report as write_report
     from amcast.spark.session import settings_of
     from amcast.tracefile.columns import parse_columns

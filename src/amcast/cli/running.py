@@ -6,18 +6,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from amcast.cli.output import progress_bar
-from amcast.errors import UsageError
 from amcast.sim.network import SECOND
 from amcast.sim.simulation import Simulation
 from amcast.sim.summary import Summary, SummaryRecorder
 from amcast.sim.unfinished import is_done
 from amcast.sim.world import World
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
 
 EVENTS_PER_LOOK = 2_000  # between two looks at the progress and at Ctrl-C
 
@@ -30,28 +26,6 @@ class Run:
     summary: Summary
     outcome: Literal["quiescent", "stalled", "interrupted"]
     exit_code: int
-
-
-@dataclass
-class Stop:
-    """The signal that ended the run, or 0."""
-
-    signal: int = 0
-
-
-def ready_world(simulation: Simulation, recorder: SummaryRecorder) -> World:
-    """Return the world of this description; raise UsageError for what cannot be."""
-    with nothing_too_large():
-        return simulation.world(recorder)
-
-
-@contextmanager
-def nothing_too_large() -> Iterator[None]:
-    """Take a number that does not fit for the user's mistake."""
-    try:
-        yield
-    except OverflowError:
-        raise UsageError("a number or a time of this simulation is too large: expected a smaller one") from None
 
 
 def run_world(
@@ -68,8 +42,8 @@ def run_world(
                 recorder.forward_to = writer
                 drive(world, simulation)
     summary = recorder.summary(world.network.delta)
-    if stop.signal:
-        return Run(world, summary, "interrupted", 128 + stop.signal)
+    if stop:
+        return Run(world, summary, "interrupted", 128 + stop[0])
     return Run(world, summary, "quiescent", 0) if is_done(world) else Run(world, summary, "stalled", 3)
 
 
@@ -78,28 +52,24 @@ def drive(world: World, simulation: Simulation) -> None:
         task = bar.add_task("simulating", total=100)
         world.begin()
         while not world.stopped and world.run_for(EVENTS_PER_LOOK):
-            show_progress(world, simulation, bar, task)
+            share = 0.0
+            if simulation.messages is not None:
+                share = (world.multicasts - len(world.pending)) / simulation.messages
+            elif simulation.duration is not None:
+                share = world.now / simulation.duration
+            bar.update(task, completed=min(100, 100 * share), description=f"{world.now / SECOND:,.2f} s")
         world.end()
 
 
-def show_progress(world: World, simulation: Simulation, bar: "Progress", task: "TaskID") -> None:
-    share = 0.0
-    if simulation.messages is not None:
-        share = (world.multicasts - len(world.pending)) / simulation.messages
-    elif simulation.duration is not None:
-        share = world.now / simulation.duration
-    bar.update(task, completed=min(100, 100 * share), description=f"{world.now / SECOND:,.2f} s")
-
-
 @contextmanager
-def stopped_by_signals(world: World) -> Iterator[Stop]:
-    """Let the run end in order at the first Ctrl-C or SIGTERM; a second one is what it always is."""
-    stop = Stop()
+def stopped_by_signals(world: World) -> Iterator[list[int]]:
+    """Let the run end in order at the first Ctrl-C or SIGTERM, and list it; a second one is what it always is."""
+    seen: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = {number: handler for number, handler in before.items() if handler not in (None, signal.SIG_IGN)}
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        stop.signal = number
+        seen.append(number)
         world.stop()
         for each, handler in before.items():
             signal.signal(each, handler)
@@ -107,7 +77,7 @@ def stopped_by_signals(world: World) -> Iterator[Stop]:
     for number in before:
         signal.signal(number, on_signal)
     try:
-        yield stop
+        yield seen
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -37,15 +37,17 @@ def sim(
     Exit code 3 if the run stalls: something was not delivered, and never will be.
     """
     name = protocol_named(protocol).name
-    from amcast.cli.running import nothing_too_large, ready_world, run_world
+    from amcast.cli.running import run_world
     from amcast.cli.sim_report import command_line, print_report, run_document, unfinished
     from amcast.sim.summary import SummaryRecorder
     from amcast.sim.unfinished import too_many_crashes
 
-    with nothing_too_large():
-        simulation = simulation_of(name, setup, settings)
     recorder = SummaryRecorder(full=trace == "full" and out is not None)
-    world = ready_world(simulation, recorder)
+    try:
+        simulation = simulation_of(name, setup, settings)
+        world = simulation.world(recorder)
+    except OverflowError:
+        raise UsageError("a number or a time of this simulation is too large: expected a smaller one") from None
     for warning in too_many_crashes(simulation):
         complain(warning)
     try:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +14,6 @@ from amcast.core.plural import count
 from amcast.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from amcast.swarm.seeds import Outcome
     from amcast.swarm.tally import Failure, Tally
 
@@ -48,8 +46,9 @@ def swarm(
             if result.problem:
                 tally.failures.append(failure_of(name, result, out if len(tally.failures) < MOST_TRACES else None))
                 if not as_json:
-                    with paused(bar):
-                        console.print(describe(tally.failures[-1]), soft_wrap=True)
+                    bar.stop()  # what is printed now stays
+                    console.print(describe(tally.failures[-1]), soft_wrap=True)
+                    bar.start()
             found = f"{count(len(tally.failures), 'failure')}, {tally.per_minute:,.0f} seeds/min"
             bar.update(task, completed=tally.done, found=found)
     if tally.interrupted:
@@ -96,11 +95,3 @@ def keep_trace(protocol: str, seed: int, folder: Path) -> None:
         raise
     except Exception as error:  # how the seed failed in the first place: the trace up to there is what is wanted
         complain(f"the trace of seed {seed} ends with {type(error).__name__}: {error}")
-
-
-@contextmanager
-def paused(bar: "Progress") -> Iterator[None]:
-    """Take the bar away while something is printed that stays."""
-    bar.stop()
-    yield
-    bar.start()

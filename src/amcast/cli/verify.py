@@ -48,14 +48,11 @@ def verify(
     """
     from amcast.checks import exit_code, known_properties
     from amcast.checks.verdict_file import digest_of
+    from amcast.tracefile.columns import parse_columns
     from amcast.tracefile.size import is_large
 
     asked = None if properties is None else known_properties([name.strip() for name in properties.split(",")])
-    theirs = None
-    if columns is not None:
-        from amcast.tracefile.columns import parse_columns
-
-        theirs = parse_columns(columns)
+    theirs = None if columns is None else parse_columns(columns)
     refuse_file(out)
     # Taken before it is judged: verdicts on a trace that changes meanwhile are then of another one.
     digest = digest_of(trace, theirs) if as_json or out is not None else None

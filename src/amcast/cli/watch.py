@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -29,7 +29,7 @@ SOURCE = "A running cluster: its folder or its cluster.toml. Or a folder in whic
 def watch(
     source: Annotated[Path, typer.Argument(metavar="CLUSTER|DIR", help=SOURCE, autocompletion=clusters_like)],
     client: Annotated[str | None, typer.Option(help="Which client of cluster.toml to be.")] = None,
-    start: Annotated[str, typer.Option(help="Where to begin: earliest or latest.")] = "earliest",
+    start: Annotated[Literal["earliest", "latest"], typer.Option(help="Where to begin.")] = "earliest",
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between looks.")] = 2.0,
     seconds: Annotated[
         float | None, typer.Option(min=0, help="Stop after so many seconds. Default: at Ctrl-C.")
@@ -43,8 +43,6 @@ def watch(
     Exit code: 0 all ok, 1 some violated, 2 unusable input, 3 none violated but some unknown, for example because a
     replica does not answer or nothing was delivered.
     """
-    if start not in ("earliest", "latest"):
-        raise UsageError(f"--start {start!r}: expected earliest or latest")
     refuse_file(checkpoint)
     from amcast.checks.verdict import exit_code
     from amcast.spark.session import open_session
@@ -134,9 +132,7 @@ class View:
         self.batches += 1
         for row in report.rows:
             run = row.run or ""
-            if run not in self.runs:
-                self.runs[run] = Seen(run)
-            self.runs[run].add(row, time.monotonic())
+            self.runs.setdefault(run, Seen(run)).add(row, time.monotonic())
             if row.kind == "violation":
                 self.out.print(f"{row.name} VIOLATED in batch {report.batch}: {row.text}", style="bold red")
                 self.out.print(f"  {row.rows}", soft_wrap=True)

@@ -53,9 +53,6 @@ class Setting:
         name = self.topology.names[pid]
         return tuple(dest for who, dest in self.scope.multicasts if who == name)
 
-    def allowed(self, names: tuple[str, ...], pid: int) -> int:
-        return names.count(self.topology.names[pid])
-
 
 BUGS = (AmcastError, AssertionError, KeyError, IndexError, ValueError, TypeError, AttributeError, NotImplementedError)
 
@@ -94,16 +91,16 @@ class Actor:
         self.unsynced: list[bytes] = []
         self.unsure: list[LogEntry] = []  # delivered, with a record that a crash would lose
         scope = setting.scope
-        self.restarts = setting.allowed(scope.restarts, pid)
-        self.may_restart = self.restarts > 0
-        self.elections = setting.allowed(scope.elections, pid)
-        self.timers = setting.allowed(scope.timers, pid)
         name = setting.topology.names[pid]
+        self.restarts = scope.restarts.count(name)
+        self.may_restart = self.restarts > 0
+        self.elections = scope.elections.count(name)
+        self.timers = scope.timers.count(name)
         self.changes = [(what, group) for who, what, group in scope.reconfigurations if who == name]
-        self.may_crash = pid in [setting.topology.pid(name) for name in scope.crashes]
+        self.may_crash = name in scope.crashes
         self.may_falter = name in scope.falters
         self.falters = -1  # how many of the next step's messages it sends before it crashes
-        self.snapshots = setting.allowed(scope.snapshots, pid)
+        self.snapshots = scope.snapshots.count(name)
         self.detections = [setting.topology.pid(other) for who, other in scope.detections if who == name]
         self.suspects: list[int] = []  # those that it suspects because of a move
 
@@ -129,15 +126,13 @@ class Actor:
             _, sender, msg = happening
             assert isinstance(sender, int) and isinstance(msg, Message)
             process.receive(self.now, sender, msg)
-            self.drain(step)
         elif what == "timer":
             self.timers -= 1
-            self.fire(str(happening[1]), step)
+            self.fire(str(happening[1]))
         elif what == "suspect":
             self.elections -= 1
             if isinstance(process, Electing):
                 process.suspect(self.now)
-            self.drain(step)
         elif what == "reconfigure":
             wish, group = self.changes.pop(0)
             if wish == "members":
@@ -147,10 +142,8 @@ class Actor:
             else:
                 assert isinstance(process, Reconfigurable), "a scope of groups that join and leave"
                 process.reconfigure(self.now, wish == "join", int(group[1:]))
-            self.drain(step)
         elif what == "detect" or what == "trust":
             self.detect(what == "detect", happening[1])
-            self.drain(step)
         elif what == "crash":
             self.crash(step)
         elif what == "falter":
@@ -165,6 +158,7 @@ class Actor:
             self.durable = process.snapshot()
         elif what == "restart":
             self.restart(step)
+        self.drain(step)
         self.hear_oneself(step)
         return step if self.falters < 0 or self.crashed else self.fall(step)
 
@@ -194,13 +188,12 @@ class Actor:
             self.process.receive(self.now, self.pid, self.inbox.popleft())
             self.drain(step)
 
-    def fire(self, name: str, step: Step) -> None:
+    def fire(self, name: str) -> None:
         """Fire a timer at its latest time."""
         timer = min([timer for timer in self.due if timer[0] == name], key=lambda timer: timer[2])
         self.due.remove(timer)
         self.now = max(self.now, timer[2])
         self.process.timer(self.now, name)
-        self.drain(step)
 
     def ready(self) -> list[str]:
         """Return the timers that may fire next: those that need not come after another one."""
@@ -224,7 +217,6 @@ class Actor:
         assert isinstance(self.process, Durable), "a scope with restarts"
         self.process.recover(self.now, list(self.durable))
         self.out.deliveries.clear()  # made before the crash, and written then
-        self.drain(step)
 
     def sync(self, step: Step) -> None:
         """Make durable what was recorded."""

@@ -37,9 +37,9 @@ def attributes(value: object) -> list[str]:
     return sorted({*names, *own}) if own else list(names)
 
 
-def plain(value: object, skip: tuple[type, ...] = SURROUNDINGS, seen: dict[int, int] | None = None) -> object:
+def plain(value: object, skip: tuple[type, ...] = SURROUNDINGS) -> object:
     """Return an object as nested lists of atoms. Objects of the types in `skip` are left out."""
-    return _plain(value, skip, {} if seen is None else seen)
+    return _plain(value, skip, {})
 
 
 def _plain(value: object, skip: tuple[type, ...], seen: dict[int, int]) -> object:

@@ -79,7 +79,8 @@ class Model:
         self.setting = setting
         self.look = look
         self.size = setting.topology.size
-        self.monitor_types = self.skipped()
+        monitor = setting.protocol.monitor
+        self.monitor_types = (*SURROUNDINGS, monitor) if isinstance(monitor, type) else SURROUNDINGS
         self.locals: list[Local] = []
         self.messages: list[Message] = []
         self.logs: list[tuple[LogEntry, ...]] = []
@@ -109,10 +110,6 @@ class Model:
         self.past: tuple[Move, ...] = ()  # the moves that led to `initial`
         self.faults = 0  # how often a move was made that is one
 
-    def skipped(self) -> tuple[type, ...]:
-        made = self.setting.protocol.monitor
-        return (*SURROUNDINGS, made) if isinstance(made, type) else SURROUNDINGS
-
     # Numbers
 
     def number(self, move: Move) -> int:
@@ -129,9 +126,8 @@ class Model:
                 self.detections.append((bit, home, move[2]))
             clash = bit
             for other, place in enumerate(self.home):
-                kinds = (move[0], self.moves[other][0])
-                falls = move[0] in ("crash", "falter") and self.moves[other][0] in ("crash", "falter")
-                if place == home or falls or "restart" in kinds:
+                kinds = {move[0], self.moves[other][0]}
+                if place == home or kinds <= {"crash", "falter"} or "restart" in kinds:
                     clash |= 1 << other
                     self.dependent[other] |= bit
             self.moves.append(move)
@@ -176,13 +172,11 @@ class Model:
             log_number = self._log_of.setdefault(log, len(self.logs))
             if log_number == len(self.logs):
                 self.logs.append(log)
-            self.locals.append(Local(actor, before, happening, log_number, self.own_moves(actor)))
+            moves = sum(1 << self.number(move) for move in own_moves(actor))
+            self.locals.append(Local(actor, before, happening, log_number, moves))
         if not actor.crashed and len(self._live) < SPARE:
             self._live[found] = actor
         return found
-
-    def own_moves(self, actor: Actor) -> int:
-        return sum(1 << self.number(move) for move in own_moves(actor))
 
     # Steps
 

@@ -53,9 +53,9 @@ class Properties:
             return
         self._judged.add(key)
         logs = [self.model.logs[log] for log in key]
-        self.notice(logs)
+        self.sometimes |= dict.fromkeys(self.sometimes.keys() & self.seen(logs), True)
         self.count(logs)
-        self.judge_logs(logs)
+        self.judge(self.events(logs), self.safety)
 
     def count(self, logs: Sequence[Sequence[LogEntry]]) -> None:
         self._histories += 1
@@ -80,10 +80,7 @@ class Properties:
         )
 
     def at_moment(self, actors: Sequence[Actor]) -> None:
-        self.judge_logs([actor.log for actor in actors])
-
-    def judge_logs(self, logs: Sequence[Sequence[LogEntry]]) -> None:
-        self.judge(self.events(logs), self.safety)
+        self.judge(self.events([actor.log for actor in actors]), self.safety)
 
     def at_rest(self, state: State) -> None:
         """Judge a state without messages under way: if nothing goes wrong any more, everything must be delivered."""
@@ -110,9 +107,8 @@ class Properties:
         for actor in actors:
             if actor.left and not self.setting.scope.whenever:
                 who = self.topology.names[actor.pid]
-                raise PropertyViolation(
-                    "completion", f"{who} never learns that its {actor.seq}. multicast is delivered"
-                )
+                problem = f"{who} never learns that its {actor.seq}. multicast is delivered"
+                raise PropertyViolation("completion", problem)
 
     def look(self, pid: int, step: Step) -> None:
         """Judge whether only senders and destinations of a message have work with it."""
@@ -180,11 +176,6 @@ class Properties:
         """Return the pairs of messages of different senders with a common destination."""
         dests = self.dests
         return [(a, b) for a in dests for b in dests if sender_of(a) != sender_of(b) and set(dests[a]) & set(dests[b])]
-
-    def notice(self, logs: Sequence[Sequence[LogEntry]]) -> None:
-        for what in self.seen(logs):
-            if what in self.sometimes:
-                self.sometimes[what] = True
 
     def seen(self, logs: Sequence[Sequence[LogEntry]]) -> list[str]:
         name = self.topology.message_name
