@@ -277,7 +277,7 @@ def test_destinations_that_never_become_known_are_bounded() -> None:
     for process in ("g0/0", "g0/1", "g1/0"):
         watcher.take(delivers(process, "".join(names), dict.fromkeys(names)))
         watcher.settle()
-    assert watcher.guessed >= 40 and watcher.apart
+    assert watcher.guessed >= 40 and watcher.state.apart
     assert not watcher.unresolved() and not watcher.violations and not any(watcher.behind().values())
 
 

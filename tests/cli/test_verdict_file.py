@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from amcast.checks import check
-from amcast.checks.verdict_file import ALWAYS, NO_TRACE, OTHER_TRACE, digest_of, read_verdicts
+from amcast.checks import ALWAYS, check
+from amcast.checks.verdict_file import NO_TRACE, OTHER_TRACE, digest_of, read_verdicts
 from amcast.cli import run
 from amcast.errors import UsageError
 from amcast.tracefile import read_events

@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 from statistics import fmean
 from typing import Any
 
+from amcast.checks import ALWAYS
 from amcast.checks.evidence import Evidence, total
-from amcast.checks.verdict_file import ALWAYS
 
 Row = Mapping[str, Any]
 

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from amcast.checks.verdict_file import ALWAYS, OTHER_TRACE, Verdicts
+from amcast.checks import ALWAYS
+from amcast.checks.verdict_file import OTHER_TRACE, Verdicts
 from amcast.cli import run
 from amcast.report import page
 from amcast.report import report as report_module

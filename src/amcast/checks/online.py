@@ -90,12 +90,12 @@ class WatcherState(msgspec.Struct, array_like=True):
     passed: dict[str, Passed]
     next_index: int
     newest: int
-    broken: bool
+    broken: bool  # the order is no longer compared: a cycle was found, or what came before is not known
     oldest: int = 0
     sizes: dict[str, int] = msgspec.field(default_factory=dict)  # of groups, where rows say it
     counts: dict[str, int] = msgspec.field(default_factory=dict)  # messages passed, by group
     unsent: dict[str, bool] = msgspec.field(default_factory=dict)  # delivered, multicast not seen: is `dest` known
-    apart: bool = False  # each group is judged by itself
+    apart: bool = False  # each group is judged by itself, since too many destinations were not known
 
 
 class Watcher:
@@ -106,7 +106,7 @@ class Watcher:
         self._window = window
         self._most_silence = most_silence
         self._gapless = gapless
-        self._state = WatcherState({}, {}, {}, 0, 0, False)
+        self.state = WatcherState({}, {}, {}, 0, 0, False)
         self._by_group: dict[str, list[Chain]] = {}
         self.violations: list[Violation] = []
         self.spreads: dict[str, list[int]] = {}  # nanoseconds from the first delivery anywhere to the last in a group
@@ -117,49 +117,29 @@ class Watcher:
         self.lost: list[str] = []  # processes of which rows are missing, since the last `load`
 
     def load(self, data: bytes) -> None:
-        self._state = msgspec.msgpack.decode(data, type=WatcherState)
+        self.state = msgspec.msgpack.decode(data, type=WatcherState)
         self._by_group = {}
-        for chain in self._state.chains.values():
+        for chain in self.state.chains.values():
             self._by_group.setdefault(chain.group, []).append(chain)
 
     def save(self) -> bytes:
-        return msgspec.msgpack.encode(self._state)
-
-    @property
-    def broken(self) -> bool:
-        """True if the order is no longer compared: a cycle was found, or what came before is not known."""
-        return self._state.broken
-
-    @property
-    def apart(self) -> bool:
-        """True if each group is judged by itself, since too many destinations were not known."""
-        return self._state.apart
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The sizes of the groups, where rows say them."""
-        return self._state.sizes
-
-    @property
-    def unsent(self) -> dict[str, bool]:
-        """The delivered messages whose multicast was not seen. The value is True if their destinations are known."""
-        return self._state.unsent
+        return msgspec.msgpack.encode(self.state)
 
     def processes(self) -> list[tuple[str, str, int]]:
         """Return every known process with its group and the last place that was seen, -1 if there is none."""
-        return [(chain.process, chain.group, chain.last) for chain in self._state.chains.values()]
+        return [(chain.process, chain.group, chain.last) for chain in self.state.chains.values()]
 
     def absent(self) -> list[str]:
         """Return the groups that messages wait for although no process of theirs is known."""
-        return sorted({group for m in self._state.pending.values() for group in m.groups()} - set(self._by_group))
+        return sorted({group for m in self.state.pending.values() for group in m.groups()} - set(self._by_group))
 
     def unresolved(self) -> list[str]:
         """Return the messages that wait because their destinations are not known, oldest first."""
-        return [message for message, pending in self._state.pending.items() if pending.dest is None]
+        return [message for message, pending in self.state.pending.items() if pending.dest is None]
 
     def expect(self, process: str, group: str, members: int = 0) -> None:
         """Note that this process takes part, in a group of so many members. 0 means that the size is not said."""
-        state = self._state
+        state = self.state
         if members > state.sizes.get(group, 0):
             state.sizes[group] = members
         if process not in state.chains:
@@ -172,11 +152,11 @@ class Watcher:
     def take(self, rows: Iterable[Row]) -> None:
         for row in rows:
             self.expect(row.process, row.group)
-            self._take(self._state.chains[row.process], _in_its_group(row) if self._state.apart else row)
+            self._take(self.state.chains[row.process], _in_its_group(row) if self.state.apart else row)
 
     def tell(self, message: str, dest: tuple[str, ...]) -> None:
         """Note that this message was multicast to these groups."""
-        state = self._state
+        state = self.state
         state.unsent.pop(message, None)
         pending = state.pending.get(message)
         if pending is None or pending.dest is not None:
@@ -199,15 +179,15 @@ class Watcher:
 
     def behind(self) -> dict[str, int]:
         """Return for each process how many of its messages wait for another process."""
-        return {chain.process: len(chain.queue) - chain.at for chain in self._state.chains.values()}
+        return {chain.process: len(chain.queue) - chain.at for chain in self.state.chains.values()}
 
     def heads(self) -> dict[str, Row]:
         """Return for each process the first of its rows that wait."""
-        found = ((chain.process, chain.head()) for chain in self._state.chains.values())
+        found = ((chain.process, chain.head()) for chain in self.state.chains.values())
         return {process: row for process, row in found if row is not None}
 
     def _take(self, chain: Chain, row: Row) -> None:
-        state = self._state
+        state = self.state
         if row.message is None:
             chain.waits, chain.lost = False, True
             chain.last = chain.nth = -1
@@ -255,9 +235,9 @@ class Watcher:
         """
         row = chain.head()
         while row is not None and row.message is not None:
-            known = self._state.passed.get(row.message)
+            known = self.state.passed.get(row.message)
             if known is None:
-                if row.message in self._state.pending or chain.index >= self._state.next_index - self._window:
+                if row.message in self.state.pending or chain.index >= self.state.next_index - self._window:
                     return  # to be passed
                 self.unchecked += 1
                 chain.nth = -1
@@ -276,7 +256,7 @@ class Watcher:
                 chain.index, chain.before, chain.nth = known.index, row.message, nth
             chain.drop()
             row = chain.head()
-        if row is None and chain.nth >= self._state.counts.get(chain.group, 0):
+        if row is None and chain.nth >= self.state.counts.get(chain.group, 0):
             chain.waits, chain.lost = True, False
 
     def settle(self, wait: bool = True) -> None:
@@ -284,7 +264,7 @@ class Watcher:
 
         `wait`: a process that has nothing more to compare may have it later. Without it the others go on at once.
         """
-        state = self._state
+        state = self.state
         for chain in state.chains.values():
             chain.time = chain.time or state.oldest  # who gave nothing yet is waited for from the first row on
             if chain.waits and chain.head() is None and state.newest - chain.time > self._most_silence:
@@ -313,7 +293,7 @@ class Watcher:
             self._pass_all()
 
     def _pass_all(self) -> None:
-        ready = [chain for chain in self._state.chains.values() if chain.waits]
+        ready = [chain for chain in self.state.chains.values() if chain.waits]
         while ready:
             row = ready.pop().head()
             if row is not None:
@@ -334,17 +314,17 @@ class Watcher:
     def _is_ahead(self, chain: Chain) -> bool:
         """Return whether a process that was left behind has by now all that its group passed, and more."""
         row = chain.head()
-        if chain.waits or chain.lost or row is None or row.message in self._state.passed:
+        if chain.waits or chain.lost or row is None or row.message in self.state.passed:
             return False
-        return chain.nth >= self._state.counts.get(chain.group, 0)
+        return chain.nth >= self.state.counts.get(chain.group, 0)
 
     def _wake(self, chains: list[Chain]) -> None:
         """Wait again for silent processes: no other one is in their group, or they are ahead."""
         for chain in chains:
             row = chain.head()
-            if row is None or row.message in self._state.passed:
+            if row is None or row.message in self.state.passed:
                 continue
-            self._state.broken = self._state.broken or chain.lost  # nobody knows what came before
+            self.state.broken = self.state.broken or chain.lost  # nobody knows what came before
             chain.waits, chain.lost = True, False
             self._take_again(chain)
 
@@ -356,7 +336,7 @@ class Watcher:
 
     def _take_apart(self) -> None:
         """Judge each group by itself from now on, because too many destinations are not known."""
-        state = self._state
+        state = self.state
         state.apart = True
         state.pending.clear()
         state.passed = {
@@ -374,7 +354,7 @@ class Watcher:
 
     def _pass(self, row: Row) -> list[Chain]:
         """Pass this message if it is next wherever it must be, and return the processes that move on."""
-        state = self._state
+        state = self.state
         assert row.message is not None
         pending = state.pending[row.message]
         if pending.dest is None:
@@ -406,7 +386,7 @@ class Watcher:
         Such a process can deliver the rest only behind what it has, so it is in no cycle. What cannot be passed is in
         one.
         """
-        state = self._state
+        state = self.state
         left = {chain.process: deque(chain.queue[chain.at :]) for chain in state.chains.values() if chain.waits}
 
         def blockers(message: str) -> list[Row]:

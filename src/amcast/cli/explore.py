@@ -125,7 +125,9 @@ def report(console: "Console", result: "Exploration", written: Path | None, walk
         complain(f"never seen in this {where}: {'; '.join(result.unseen)}")
     violation = result.violation
     if violation is None:
-        told = f"{conclusion(result)}; {rests_on(result)}"
+        status, reason = result.verdict
+        found = "no violation" if result.complete else "no violation in a part of the schedules"
+        told = f"{found if status == 'ok' else f'unknown: {reason}'}; {rests_on(result)}"
         if result.schedules < result.ways:  # every state was judged, but a monitor has to see how it came about
             told += f"; invariants were asserted along {result.schedules:,} of {count(result.ways, 'schedule')}"
         console.print(told, soft_wrap=True)
@@ -139,13 +141,6 @@ def report(console: "Console", result: "Exploration", written: Path | None, walk
     if written is not None:
         console.print(f"replay: amcast replay {written}", soft_wrap=True)
         console.print(f"trace:  {written.parent / 'trace'}", soft_wrap=True)
-
-
-def conclusion(result: "Exploration") -> str:
-    status, reason = result.verdict
-    if status == "unknown":
-        return f"unknown: {reason}"
-    return "no violation" if result.complete else "no violation in a part of the schedules"
 
 
 def rests_on(result: "Exploration") -> str:

@@ -76,15 +76,12 @@ def results(protocol: str, seeds: range, jobs: int, tally: "Tally") -> "Iterator
 def failure_of(protocol: str, result: "Outcome", out: Path | None) -> "Failure":
     from amcast.swarm.tally import Failure
 
-    trace = None
-    if out is not None:
-        trace = out / f"{protocol}-{result.seed}"
-        keep_trace(protocol, result.seed, trace)
+    trace = None if out is None else keep_trace(protocol, result.seed, out / f"{protocol}-{result.seed}")
     replay = f"amcast swarm {protocol} --seeds 1 --first-seed {result.seed}"
-    return Failure(result.seed, result.problem, result.config, replay, None if trace is None else str(trace))
+    return Failure(result.seed, result.problem, result.config, replay, trace)
 
 
-def keep_trace(protocol: str, seed: int, folder: Path) -> None:
+def keep_trace(protocol: str, seed: int, folder: Path) -> str:
     from amcast.swarm.seeds import write_trace
     from amcast.tracefile import prepare_out
 
@@ -95,3 +92,4 @@ def keep_trace(protocol: str, seed: int, folder: Path) -> None:
         raise
     except Exception as error:  # how the seed failed in the first place: the trace up to there is what is wanted
         complain(f"the trace of seed {seed} ends with {type(error).__name__}: {error}")
+    return str(folder)

@@ -54,36 +54,25 @@ def verify(
     asked = None if properties is None else known_properties([name.strip() for name in properties.split(",")])
     theirs = None if columns is None else parse_columns(columns)
     refuse_file(out)
-    # Taken before it is judged: verdicts on a trace that changes meanwhile are then of another one.
+    # Tells later whether the verdicts are still about what the trace holds. It is taken before that is judged: verdicts
+    # on a trace that changes meanwhile are then of another one.
     digest = digest_of(trace, theirs) if as_json or out is not None else None
     if engine == "spark" or (engine == "auto" and is_large(trace)):
         verdicts = judge_on_spark(trace, asked, theirs, black_box, master, spark_conf or [])
     else:
         verdicts = judge(Path(trace), asked, theirs)
+    rows = [verdict.as_dict() for verdict in verdicts]
+    document = {"trace": trace, "digest": digest, "properties": asked, "verdicts": rows}
     if out is not None:
-        keep(out, trace, verdicts, theirs, document(trace, digest, verdicts, asked))
+        keep(out, trace, verdicts, theirs, document)
     if as_json:
-        print_json(document(trace, digest, verdicts, asked))
+        print_json(document)
     else:
         print_verdicts(report_console(), verdicts)
     return exit_code(verdicts)
 
 
-def document(
-    trace: str, digest: str | None, verdicts: "Sequence[Verdict]", asked: Sequence[str] | None
-) -> dict[str, object]:
-    """Return the verdicts for JSON. The digest tells later whether they are still about what the trace holds."""
-    return {
-        "trace": trace,
-        "digest": digest,
-        "properties": asked,
-        "verdicts": [verdict.as_dict() for verdict in verdicts],
-    }
-
-
-def keep(
-    out: Path, trace: str, verdicts: "Sequence[Verdict]", columns: "Columns | None", said: dict[str, object]
-) -> None:
+def keep(out: Path, trace: str, verdicts: "Sequence[Verdict]", columns: "Columns | None", said: object) -> None:
     """Write the verdicts and, if there is a violation, its picture; that of an earlier time is removed."""
     from amcast.tracefile import read_events
     from amcast.tracefile.size import is_large

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from amcast.core.protocol import Protocol
-from amcast.core.topology import Mid
 from amcast.errors import PropertyViolation
 from amcast.explorer.actor import Setting, Step
 from amcast.explorer.run import RealRun, parse_move
@@ -48,8 +47,10 @@ class Replay:
     def moment(self, run: RealRun, text: str) -> Moment:
         if text == CALM:
             problem = make(run.calm)
-            left = [f"{self.topology.names[a.pid]} delivered {' '.join(self.delivered(a.log)) or 'nothing'}"
-                    for a in run.actors if a.pid < self.topology.replicas]  # fmt: skip
+            left = []
+            for actor in run.actors[: self.topology.replicas]:
+                had = [self.topology.message_name(mid) for kind, mid, _ in actor.log if kind == "deliver"]
+                left.append(f"{self.topology.names[actor.pid]} delivered {' '.join(had) or 'nothing'}")
             return Moment(text, "nothing goes wrong any more", tuple(left), (), -1, problem)
         move = parse_move(self.setting, text)
         message = run.message(move)
@@ -60,9 +61,6 @@ class Replay:
         assert isinstance(pid, int)
         told = show("", message, self.topology) if message is not None else ""
         return Moment(text, told, self.effects(pid, step[0]) if step else (), about, pid, problem)
-
-    def delivered(self, log: list[tuple[str, Mid, object]]) -> list[str]:
-        return [self.topology.message_name(mid) for kind, mid, _ in log if kind == "deliver"]
 
     def effects(self, pid: int, step: Step, named: bool = False) -> tuple[str, ...]:
         who = f"{self.topology.names[pid]} " if named else ""

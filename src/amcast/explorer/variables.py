@@ -72,16 +72,14 @@ def show(name: str, value: object, topology: Topology) -> str:
         return show_number(name, value, topology)
     if isinstance(value, AppMessage):
         return topology.message_name(value.mid)
-    if isinstance(value, Message):
-        parts = [f"{field}={show(field, getattr(value, field), topology)}" for field in wire_of(type(value))]
-        return f"{type(value).__name__}({', '.join(parts)})"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{show('', k, topology)}: {show(name, v, topology)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(show(name, item, topology) for item in value) + "]"
     if type(value) in ATOMS:
         return str(value)
-    parts = [f"{field}={show(field, getattr(value, field, None), topology)}" for field in attributes(value)]
+    fields = wire_of(type(value)) if isinstance(value, Message) else attributes(value)
+    parts = [f"{field}={show(field, getattr(value, field, None), topology)}" for field in fields]
     return f"{type(value).__name__}({', '.join(parts)})"
 
 

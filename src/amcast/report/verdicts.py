@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from amcast.checks import ALWAYS
 from amcast.checks.evidence import Evidence, total
-from amcast.checks.verdict_file import ALWAYS, STATUSES, Verdicts, evidence_in
+from amcast.checks.verdict_file import STATUSES, Verdicts, evidence_in
 from amcast.core.plural import count
 from amcast.report.page import paragraph, table
 from amcast.spark.seen import named

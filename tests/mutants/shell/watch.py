@@ -122,7 +122,7 @@ MUTANTS = [
     ),
     shell_mutant(
         "online_check_waits_too_soon_for_who_is_back", ONLINE,
-        ("if row is None and chain.nth >= self._state.counts.get(chain.group, 0):", "if row is None:"),
+        ("if row is None and chain.nth >= self.state.counts.get(chain.group, 0):", "if row is None:"),
         caught_by=f"{CHECKS}::test_who_is_back_in_pieces_is_waited_for_when_it_is_level",
     ),
     shell_mutant(

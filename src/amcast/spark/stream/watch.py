@@ -148,10 +148,10 @@ class Judge:
         rows = pd.concat(list(frames)).sort_values(["process", "seq"], kind="stable")
         unreadable = take(watcher, rows, sent, latencies)
         if self._gapless:
-            watcher.unsent.clear()  # a cluster's replicas tell only of deliveries
+            watcher.state.unsent.clear()  # a cluster's replicas tell only of deliveries
         watcher.settle(wait=not self.once)
         forget(sent)
-        forgotten = forget(watcher.unsent)
+        forgotten = forget(watcher.state.unsent)
         state.update((watcher.save(), msgspec.msgpack.encode(sent)))
         multicasts = int((rows["kind"] == "multicast").sum())
         counts = {"multicasts": multicasts, "unreadable": unreadable, "guessed": watcher.guessed}
@@ -196,7 +196,7 @@ def take(watcher: Watcher, rows: "pd.DataFrame", sent: Sent, latencies: dict[str
             if asked is not None:
                 latencies.setdefault(group, []).append(when - asked)
             else:
-                watcher.unsent[message] = groups is not None
+                watcher.state.unsent[message] = groups is not None
         elif kind == "lost":
             watcher.take([Row(process, group, int(seq), None, None, when)])
     return unreadable
@@ -226,12 +226,12 @@ def said(
         if process in heads:
             more |= {"head": heads[process].place, "since": heads[process].time}
         say("process", process, watcher.delivered.get(process, 0), group, **more)
-    for group, size in sorted(watcher.sizes.items()):
+    for group, size in sorted(watcher.state.sizes.items()):
         say("members", group, size)
     say("absent", text=json.dumps(watcher.absent()))
     for kind, names in (
         ("unresolved", watcher.unresolved()),
-        ("unsent", [name for name, told in watcher.unsent.items() if multicast or not told]),
+        ("unsent", [name for name, told in watcher.state.unsent.items() if multicast or not told]),
     ):
         say(kind, names[0] if names else "", len(names), "multicasts" if multicast else None)
     for kind, values in (("latency", latencies), ("spread", watcher.spreads)):
@@ -246,9 +246,9 @@ def said(
     for name, amount in {"pairs": watcher.pairs, "unchecked": watcher.unchecked, **counts}.items():
         if amount:
             say("count", name, amount)
-    if watcher.apart:
+    if watcher.state.apart:
         say("apart")
-    if watcher.broken:
+    if watcher.state.broken:
         say("broken")
     return found
 
