@@ -221,7 +221,7 @@ def test_who_has_nothing_more_is_left_behind_if_nothing_more_comes() -> None:
     assert run(False).behind()["a/1"] == 2, "x is passed"
     for waiting in (True, False):
         (violation,) = run(waiting).violations
-        assert {row.process for row in violation.rows} == {"a/1", "a/2"} and run(waiting).broken
+        assert {row.process for row in violation.rows} == {"a/1", "a/2"} and run(waiting).state.broken
     assert run(False).sizes == {"a": 5}
 
 

@@ -35,7 +35,7 @@ def fifo_fault(history: History, kind: str) -> Fault | None:
 def _overtaking(history: History, kind: str, process: int, earlier: int, later: int) -> Fault:
     who, sender = history.processes[process], history.processes[history.sender[later]]
     first, second, verb = history.messages[earlier], history.messages[later], VERBS[kind]
-    rows = [history.multicast_row(earlier), history.multicast_row(later), history.delivery_row(kind, process, later)]
+    rows = [history.multicast_row(earlier), history.multicast_row(later), history.deliver_row(process, later, kind)]
     if earlier in history.logs(kind)[process].messages:
-        rows.append(history.delivery_row(kind, process, earlier))
+        rows.append(history.deliver_row(process, earlier, kind))
     return f"{who} {verb} {second} without having {verb} {first}, which {sender} had multicast before", tuple(rows)

@@ -290,9 +290,6 @@ class History:
         """Return what each process delivered, for good (`deliver`) or optimistically (`optdeliver`)."""
         return self.delivered if kind == "deliver" else self.optimistic
 
-    def is_client(self, process: int) -> bool:
-        return self.group_of[process] == NO_GROUP
-
     def is_down(self, process: int) -> bool:
         """Return whether the process crashed and did not restart since."""
         crashes = self.crash_seqs[process]
@@ -333,10 +330,7 @@ class History:
 
     # -- rows of a counter-example
 
-    def deliver_row(self, process: int, message: int) -> Event:
-        return self.delivery_row("deliver", process, message)
-
-    def delivery_row(self, kind: str, process: int, message: int, nth: int = 0) -> Event:
+    def deliver_row(self, process: int, message: int, kind: str = "deliver", nth: int = 0) -> Event:
         """Return the row of the nth delivery of this kind, counted from 0."""
         log = self.logs(kind)[process]
         index = -1

@@ -19,10 +19,10 @@ def integrity_fault(history: History, kind: str) -> Fault | None:
         for message in dict.fromkeys(log.messages):
             if history.sender[message] == NOBODY:
                 reason = f"{does} {history.messages[message]}, which nobody multicast"
-                return reason, (history.delivery_row(kind, process, message),)
+                return reason, (history.deliver_row(process, message, kind),)
         for message in log.messages:
             if message in seen:
-                rows = tuple(history.delivery_row(kind, process, message, nth) for nth in (0, 1))
+                rows = tuple(history.deliver_row(process, message, kind, nth) for nth in (0, 1))
                 return f"{does} {history.messages[message]} twice", rows
             seen.add(message)
     return None

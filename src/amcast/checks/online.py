@@ -301,15 +301,12 @@ class Watcher:
 
     def _leave_behind(self) -> bool:
         """Stop waiting for a process that has nothing more while another one of its group has."""
-        found = False
-        for chains in self._by_group.values():
-            waiting = [chain for chain in chains if chain.waits]
-            if any(chain.head() is not None for chain in waiting):
-                for chain in waiting:
-                    if chain.head() is None:
-                        chain.waits = False
-                        found = True
-        return found
+        groups = [[chain for chain in chains if chain.waits] for chains in self._by_group.values()]
+        busy = [waiting for waiting in groups if any(chain.head() is not None for chain in waiting)]
+        idle = [chain for waiting in busy for chain in waiting if chain.head() is None]
+        for chain in idle:
+            chain.waits = False
+        return bool(idle)
 
     def _is_ahead(self, chain: Chain) -> bool:
         """Return whether a process that was left behind has by now all that its group passed, and more."""

@@ -3,7 +3,7 @@
 A message that nobody multicast has no destinations to compare with: that is integrity's business.
 """
 
-from amcast.checks.history import NOWHERE, VERBS, Fault, History
+from amcast.checks.history import NO_GROUP, NOWHERE, VERBS, Fault, History
 from amcast.checks.verdict import Verdict
 
 
@@ -23,10 +23,10 @@ def validity_fault(history: History, kind: str) -> Fault | None:
             dest = history.dest[message]
             if dest != NOWHERE and group not in history.dest_sets[dest]:
                 name = history.messages[message]
-                where = "is a client" if history.is_client(process) else f"is in {history.group_name(process)}"
+                where = "is a client" if group == NO_GROUP else f"is in {history.group_name(process)}"
                 reason = (
                     f"{history.processes[process]} {VERBS[kind]} {name}, but the process {where} and {name} is "
                     f"addressed to {history.dest_names(message)}"
                 )
-                return reason, (history.multicast_row(message), history.delivery_row(kind, process, message))
+                return reason, (history.multicast_row(message), history.deliver_row(process, message, kind))
     return None

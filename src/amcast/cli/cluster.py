@@ -208,7 +208,10 @@ def kill(
     send: Annotated[str, Option("--signal", metavar="NAME", help="KILL, TERM, STOP, CONT, …")] = "KILL",
 ) -> int:
     """Send a signal to a node, SIGKILL unless told otherwise."""
-    wanted = signal_named(send)
+    try:
+        wanted = signal.Signals[f"SIG{send.upper().removeprefix('SIG')}"]
+    except KeyError:
+        raise UsageError(f"there is no signal {send!r}; expected a name such as KILL, TERM, STOP or CONT") from None
     processes = processes_of(cluster)
     member = processes.config.member(name)
     with processes.alone():
@@ -219,13 +222,6 @@ def kill(
             processes.wait_until_gone([member], seconds=5.0)
     print(f"{name}: {wanted.name} to {pid}")
     return 0
-
-
-def signal_named(name: str) -> signal.Signals:
-    try:
-        return signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
-    except KeyError:
-        raise UsageError(f"there is no signal {name!r}; expected a name such as KILL, TERM, STOP or CONT") from None
 
 
 @cluster_commands.command()

@@ -62,7 +62,9 @@ def explore(
 
             def show(seen: "Exploration") -> None:
                 done = seen.schedules if walks else min(seen.states, states or seen.states)
-                bar.update(task, completed=done, found=f"{seen.phase}: {describe(seen)}")  # noqa: B023
+                rate = seen.states / max(seen.seconds, 1e-9)
+                told = f"{seen.phase}: {count(seen.states, 'state')}, depth {seen.depth}, {rate:,.0f} states/s"
+                bar.update(task, completed=done, found=told)  # noqa: B023
 
             limits = Limits(states, depth, seconds)
             result = explored(table, one, limits, walks, seed, follow=follow, after=past, progress=show)
@@ -87,11 +89,6 @@ def past_of(path: Path, table: "Protocol", scopes: "list[Scope]") -> tuple[str, 
         wanted = f"{table.name}, scope {scopes[0].name if len(scopes) == 1 else 'all'}"
         raise UsageError(f"{path}: of {schedule.protocol}, scope {schedule.scope.name}; expected {wanted} as it is now")
     return schedule.moves
-
-
-def describe(seen: "Exploration") -> str:
-    rate = seen.states / max(seen.seconds, 1e-9)
-    return f"{count(seen.states, 'state')}, depth {seen.depth}, {rate:,.0f} states/s"
 
 
 def keep(table: "Protocol", result: "Exploration", folder: Path) -> Path:

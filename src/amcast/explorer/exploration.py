@@ -183,7 +183,7 @@ def check_liveness(properties: Properties, search: Search, result: Exploration) 
 
 def shrunk(setting: Setting, properties: Properties | None, found: Found) -> Schedule:
     if properties is not None:
-        found = shrink(setting, found, properties.at_moment, properties.at_end)
+        found = shrink(properties, found)
     moves = tuple(spell(setting, move) for move in found.moves)
     return Schedule(setting.protocol.name, found.property, found.problem, setting.scope, moves, found.calm)
 
@@ -194,7 +194,7 @@ def judge_again(table: Protocol, schedule: Schedule) -> tuple[Status, str]:
     try:
         properties = Properties(setting)
         moves = [parse_move(setting, move) for move in schedule.moves]
-        found = retrace(setting, moves, schedule.calm, properties.at_moment, properties.at_end)
+        found = retrace(properties, moves, schedule.calm)
     except PropertyViolation as violation:
         found = Found(violation.property, violation.problem, ())
     if found is not None:

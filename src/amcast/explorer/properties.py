@@ -1,6 +1,7 @@
 """What must hold in every state of an exploration, and what has to be seen in some."""
 
 from collections.abc import Sequence
+from itertools import permutations
 
 from amcast.checks import check
 from amcast.checks.evidence import Evidence
@@ -163,19 +164,14 @@ class Properties:
     def expected(self) -> list[str]:
         name = self.topology.message_name
         found = [EVERYTHING]
-        if self.setting.scope.orders:
-            for a, b in self.conflicts():
+        for a, b in permutations(self.dests, 2) if self.setting.scope.orders else ():
+            if sender_of(a) != sender_of(b) and set(self.dests[a]) & set(self.dests[b]):
                 found.append(f"{name(a)} is delivered before {name(b)}")
         if self.setting.scope.elections:
             found += ["a new leader takes over", "a new leader delivers"]
         if self.setting.scope.crashes or self.setting.scope.falters:
             found.append("a message is delivered although a process crashed")
         return found
-
-    def conflicts(self) -> list[tuple[Mid, Mid]]:
-        """Return the pairs of messages of different senders with a common destination."""
-        dests = self.dests
-        return [(a, b) for a in dests for b in dests if sender_of(a) != sender_of(b) and set(dests[a]) & set(dests[b])]
 
     def seen(self, logs: Sequence[Sequence[LogEntry]]) -> list[str]:
         name = self.topology.message_name

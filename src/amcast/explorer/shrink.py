@@ -1,42 +1,40 @@
 """Shrinks a schedule: leaves out moves until none can be left out without losing the violation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from amcast.errors import PropertyViolation
-from amcast.explorer.actor import Actor, Setting
 from amcast.explorer.model import Move
+from amcast.explorer.properties import Properties
 from amcast.explorer.run import RealRun
 from amcast.explorer.search import Found
 
-Judge = Callable[[Sequence[Actor]], None]
 
-
-def retrace(setting: Setting, moves: Sequence[Move], calm: bool, at_state: Judge, at_end: Judge) -> Found | None:
+def retrace(properties: Properties, moves: Sequence[Move], calm: bool) -> Found | None:
     """Make the possible ones of these moves on real processes. Return what goes wrong, and after which of them."""
     try:
-        run = RealRun(setting)
+        run = RealRun(properties.setting)
     except PropertyViolation as violation:
         return Found(violation.property, violation.problem, (), False)
     at_rest = False
     try:
         for move in moves:
             if move in run.possible() and run.make(move).rows:
-                at_state(run.actors)
+                properties.at_moment(run.actors)
         if calm:
             at_rest = True
             run.calm()
-            at_end(run.actors)
+            properties.at_end(run.actors)
     except PropertyViolation as violation:
         return Found(violation.property, violation.problem, tuple(run.moves), at_rest)
     return None
 
 
-def shrink(setting: Setting, found: Found, at_state: Judge, at_end: Judge) -> Found:
+def shrink(properties: Properties, found: Found) -> Found:
     """Leave out pieces of the schedule, large ones first, as long as the same property is still violated.
 
     On real processes an invariant may be violated earlier than what was found. Then that is what is shown.
     """
-    shown = retrace(setting, found.moves, found.calm, at_state, at_end)
+    shown = retrace(properties, found.moves, found.calm)
     if shown is None and found.property == "genuine":  # of a message, and not of the logs that are judged here
         return found
     assert shown is not None, f"real processes do not show this after {len(found.moves)} moves: {found.problem}"
@@ -44,7 +42,7 @@ def shrink(setting: Setting, found: Found, at_state: Judge, at_end: Judge) -> Fo
     property, calm = best.property, best.calm
 
     def attempt(moves: Sequence[Move]) -> Found | None:
-        shorter = retrace(setting, moves, calm, at_state, at_end)
+        shorter = retrace(properties, moves, calm)
         return shorter if shorter is not None and shorter.property == property else None
 
     size = max(1, len(best.moves) // 2)
