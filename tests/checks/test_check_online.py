@@ -222,7 +222,7 @@ def test_who_has_nothing_more_is_left_behind_if_nothing_more_comes() -> None:
     for waiting in (True, False):
         (violation,) = run(waiting).violations
         assert {row.process for row in violation.rows} == {"a/1", "a/2"} and run(waiting).state.broken
-    assert run(False).sizes == {"a": 5}
+    assert run(False).state.sizes == {"a": 5}
 
 
 def delivers(process: str, messages: str, dest: dict[str, tuple[str, ...] | None], first: int = 0) -> list[Row]:

@@ -147,7 +147,9 @@ def test_a_trace_of_several_groups() -> None:
     watcher = judged(events)
     assert not watcher.violations and set(watcher.behind().values()) == {0}
     alone = judged([event for event in events if event["kind"] != "multicast"])
-    assert not alone.violations and alone.unresolved() and len(alone.unsent) == 60, "what the groups deliver agrees"
+    assert not alone.violations and alone.unresolved() and len(alone.state.unsent) == 60, (
+        "what the groups deliver agrees"
+    )
     by_message: dict[str, set[str]] = {}
     for event in events:
         if event["kind"] == "deliver":
