@@ -41,6 +41,7 @@ MOST_LETTERS: Final = 56  # of a label
 LETTERS_OF_A_LEGEND: Final = 105  # in a row of it
 DASHES: Final = ("-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))  # for those who do not see colours
 MARKERS: Final = "osD^vP*X"
+Draw = Callable[["Figure", Mapping[str, str]], None]  # in these colours
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,10 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Picture:
-    """A plot. `svg` stands in a page as it is, and `alt` says what is to be seen."""
+    """A plot. `svg` stands in a page as it is, and says what is to be seen."""
 
     name: str
     title: str
-    alt: str
     svg: str
     png: bytes
 
@@ -200,21 +200,13 @@ def message_counts(sends: Mapping[str, float]) -> Picture:
     )
 
 
-def _picture(
-    name: str, title: str, alt: str, height: float, draw: Callable[["Figure", Mapping[str, str]], None]
-) -> Picture:
+def _picture(name: str, title: str, alt: str, height: float, draw: Draw) -> Picture:
     placeholders = {variable: f"#0{number:02x}a5b" for number, variable in enumerate(COLOURS, 1)}
     svg = _saved(name, height, draw, placeholders, "svg").decode()
-    return Picture(name, title, alt, _for_page(svg, alt, placeholders), _saved(name, height, draw, COLOURS, "png"))
+    return Picture(name, title, _for_page(svg, alt, placeholders), _saved(name, height, draw, COLOURS, "png"))
 
 
-def _saved(
-    name: str,
-    height: float,
-    draw: Callable[["Figure", Mapping[str, str]], None],
-    colour: Mapping[str, str],
-    form: str,
-) -> bytes:
+def _saved(name: str, height: float, draw: Draw, colour: Mapping[str, str], form: str) -> bytes:
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of the fonts that it looks through
     import matplotlib
     from matplotlib.figure import Figure

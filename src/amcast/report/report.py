@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -25,8 +25,6 @@ from amcast.report.sections import Material, lead, sections, subtitle, title
 from amcast.report.verdicts import summary
 from amcast.tracefile.columns import Columns
 from amcast.tracefile.out import usable_folder, whole_folder, write_whole
-
-TABLES_OF_A_SWEEP: Final = ("sweep",)
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ def is_ours(entry: Path) -> bool:
 
     if entry.is_symlink() or not entry.is_file():
         return False
-    return entry.suffix == ".png" or (entry.suffix == ".csv" and entry.stem in (*TABLES, *TABLES_OF_A_SWEEP))
+    return entry.suffix == ".png" or (entry.suffix == ".csv" and entry.stem in (*TABLES, "sweep"))
 
 
 def write(place: Path, folder: Path, text: str, tables: Mapping[str, pa.Table], pictures: Sequence[Picture]) -> None:

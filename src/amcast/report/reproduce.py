@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from amcast.checks.evidence import NOTHING, Evidence
 from amcast.errors import UsageError
 from amcast.report import allconcur, drawing
+from amcast.report.allconcur import Drawn, Rows
 from amcast.report.figure import Figure, FigureClaim, load_figure
 from amcast.sim.network import SECOND, nanoseconds
 from amcast.spark.recovery import CLIENTS, crashes, delivery_bins, settled_s, with_empty_bins
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 HOW: Final[Mapping[str, Callable[[list[float]], float]]] = {"mean": fmean, "max": max, "min": min}
 EXTREMES: Final[Mapping[str, Callable[[Any], Any]]] = {"most": max, "least": min}
-
-Rows = Sequence[Mapping[str, Any]]
 
 MET: Final = "met"
 NOT_MET: Final = "not met"
@@ -142,9 +141,7 @@ def reproduce_figure(
 # What is drawn, and the rows that claims are measured on, by the name of their sweep
 
 
-def draw_curves(
-    session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]
-) -> tuple[Rows, Mapping[str, Rows]]:
+def draw_curves(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
     plot = figure.plot
     columns = dict.fromkeys((plot.panel, *plot.line, plot.along, "seed", "status", plot.x, plot.y, "first_ms_mean"))
     if plot.y in drawing.GUESSES:
@@ -157,9 +154,7 @@ def draw_curves(
     return rows, runs
 
 
-def draw_timeline(
-    session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]
-) -> tuple[Rows, Mapping[str, Rows]]:
+def draw_timeline(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
     name = figure.plot.sweep or only(figure)
     bin_ns = nanoseconds(figure.plot.bin)
     trace = session.read.parquet(str((folder / name / "trace").absolute()))
@@ -177,7 +172,7 @@ def draw_timeline(
     return drawn, {name: found}
 
 
-KINDS: Final[Mapping[str, Callable[..., tuple[Rows, Mapping[str, Rows]]]]] = {
+KINDS: Final[Mapping[str, Callable[..., Drawn]]] = {
     "curves": draw_curves,
     "timeline": draw_timeline,
     "grid": allconcur.draw_runs,

@@ -147,13 +147,10 @@ def all_settings(app: str, master: str, asked: Mapping[str, str], scratch: Path,
     options = f"-Dlog4j2.configurationFile={quiet.as_uri()} -Dderby.system.home={scratch} -XX:+UseParallelGC"
     if brief:
         options += " -XX:TieredStopAtLevel=1"  # halves the CPU time of the first ten seconds
-    if on_this_machine(master):
-        ours["spark.executor.extraJavaOptions"] = options
-    ours["spark.driver.extraJavaOptions"] = options
     merged = {**ours, **asked}
-    for name in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
-        if name in ours and name in asked:
-            merged[name] = f"{ours[name]} {asked[name]}"
+    for jvm in ("driver", "executor") if on_this_machine(master) else ("driver",):
+        name = f"spark.{jvm}.extraJavaOptions"
+        merged[name] = f"{options} {asked[name]}" if name in asked else options
     return merged
 
 

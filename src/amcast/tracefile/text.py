@@ -86,7 +86,13 @@ def event_of_json(line: bytes) -> Event | None:
         raise LineFault(f"is not JSON ({error}); expected one JSON object per line; correct the line") from None
     if row.group is msgspec.UNSET and row.kind in ("deliver", "optdeliver"):
         raise LineFault(f"column 'group' is missing in a {row.kind} row; expected a group; add it")
-    return _checked(_event_of(row))
+    ts = (row.ts.time, row.ts.tie) if isinstance(row.ts, TsRow) else row.ts
+    group = None if row.group is msgspec.UNSET else row.group
+    event = Event(
+        row.run, row.kind, row.process, group, row.seq, row.time, row.message, row.sender, row.dest, ts,
+        row.peer, row.type, row.size, row.about, row.detail,
+    )  # fmt: skip
+    return _checked(event)
 
 
 def write_jsonl(path: str | Path, events: Iterable[Event]) -> None:
@@ -98,15 +104,6 @@ def write_jsonl(path: str | Path, events: Iterable[Event]) -> None:
             if event.ts is not None:
                 row["ts"] = {"time": event.ts[0], "tie": event.ts[1]}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-def _event_of(row: JsonRow) -> Event:
-    ts = (row.ts.time, row.ts.tie) if isinstance(row.ts, TsRow) else row.ts
-    group = None if row.group is msgspec.UNSET else row.group
-    return Event(
-        row.run, row.kind, row.process, group, row.seq, row.time, row.message, row.sender, row.dest, ts,
-        row.peer, row.type, row.size, row.about, row.detail,
-    )  # fmt: skip
 
 
 def _explained(error: msgspec.ValidationError) -> str:
