@@ -8,6 +8,7 @@ likes. A driver acts on effects in this order: make `records` durable, transmit 
 process itself.
 """
 
+from dataclasses import dataclass, field
 from typing import final
 
 from mypy_extensions import mypyc_attr
@@ -19,30 +20,23 @@ from amcast.core.wire import AppMessage, Message
 
 
 @final
+@dataclass
 class Params:
     """The time scale of a run, in nanoseconds. `delta` bounds the delay of a message once the network behaves."""
 
-    def __init__(
-        self,
-        delta: int,
-        heartbeat: int = 0,
-        suspect_after: int = 0,
-        checked: bool = False,
-        durable: bool = False,
-        spare: int = 0,
-        clock_offset: int = 0,
-        clock_tick: int = 1,
-        grace: int = 0,
-    ) -> None:
-        self.delta = delta
-        self.heartbeat = heartbeat or max(5 * delta, 1_000_000)
-        self.suspect_after = suspect_after or 4 * self.heartbeat
-        self.checked = checked  # assert the paper's invariants at run time
-        self.durable = durable  # emit records, so that a crashed process can come back
-        self.spare = spare  # how many of the last replicas are no members at first and may join
-        self.clock_offset = clock_offset  # from the driver's clock to one that all processes share, roughly
-        self.clock_tick = clock_tick  # nanoseconds per unit of timestamps that are taken from it
-        self.grace = grace  # more patience with a process that was never heard: it may not have started yet
+    delta: int
+    heartbeat: int = 0  # 0: as follows from delta
+    suspect_after: int = 0  # 0: as follows from the heartbeat
+    checked: bool = False  # assert the paper's invariants at run time
+    durable: bool = False  # emit records, so that a crashed process can come back
+    spare: int = 0  # how many of the last replicas are no members at first and may join
+    clock_offset: int = 0  # from the driver's clock to one that all processes share, roughly
+    clock_tick: int = 1  # nanoseconds per unit of timestamps that are taken from it
+    grace: int = 0  # more patience with a process that was never heard: it may not have started yet
+
+    def __post_init__(self) -> None:
+        self.heartbeat = self.heartbeat or max(5 * self.delta, 1_000_000)
+        self.suspect_after = self.suspect_after or 4 * self.heartbeat
 
     def stamp(self, now: int) -> int:
         """The time as it stands in timestamps."""
@@ -50,20 +44,20 @@ class Params:
 
 
 @final
+@dataclass
 class Effects:
     """What a step wants done, in the order in which a driver must act on it."""
 
-    def __init__(self) -> None:
-        self.records: list[bytes] = []
-        self.urgent = False  # what is sent depends on the records so far; else they may be made durable later
-        self.sends: list[tuple[tuple[int, ...], Message]] = []
-        self.timers: list[tuple[str, int, int]] = []  # name, earliest and latest, from now
-        self.optimistic: list[AppMessage] = []
-        self.deliveries: list[tuple[AppMessage, int]] = []  # with the final timestamp, or BOTTOM
-        self.completed: list[Mid] = []  # at a client: this multicast is known to be delivered
-        self.refused: list[Mid] = []  # this multicast will never be delivered
-        self.notes: list[Note] = []  # facts for the trace
-        self.halted = False  # this process must stop for good: the others went on without it
+    records: list[bytes] = field(default_factory=list)
+    urgent: bool = False  # what is sent depends on the records so far; else they may be made durable later
+    sends: list[tuple[tuple[int, ...], Message]] = field(default_factory=list)
+    timers: list[tuple[str, int, int]] = field(default_factory=list)  # name, earliest and latest, from now
+    optimistic: list[AppMessage] = field(default_factory=list)
+    deliveries: list[tuple[AppMessage, int]] = field(default_factory=list)  # with the final timestamp, or BOTTOM
+    completed: list[Mid] = field(default_factory=list)  # at a client: this multicast is known to be delivered
+    refused: list[Mid] = field(default_factory=list)  # this multicast will never be delivered
+    notes: list[Note] = field(default_factory=list)  # facts for the trace
+    halted: bool = False  # this process must stop for good: the others went on without it
 
     def clear(self) -> None:
         self.records.clear()
@@ -76,26 +70,6 @@ class Effects:
         self.refused.clear()
         self.notes.clear()
         self.halted = False
-
-    def parts(self) -> tuple[object, ...]:
-        return (
-            self.records,
-            self.urgent,
-            self.sends,
-            self.timers,
-            self.optimistic,
-            self.deliveries,
-            self.completed,
-            self.refused,
-            self.notes,
-            self.halted,
-        )
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Effects) and self.parts() == other.parts()
-
-    def __repr__(self) -> str:
-        return f"Effects{self.parts()!r}"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

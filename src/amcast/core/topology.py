@@ -69,8 +69,7 @@ class Topology:
         """Return all processes of these groups, in order."""
         known = self._members.get(dest)
         if known is None:
-            known = tuple([p for g in dest for p in self.groups[g]])
-            self._members[dest] = known
+            known = self._members[dest] = tuple([p for g in dest for p in self.groups[g]])
         return known
 
     def name(self, pid: int) -> str:

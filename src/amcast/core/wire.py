@@ -73,12 +73,8 @@ class AppMessage:
         if self.count == 1:
             return [self]
         sender = sender_of(self.mid)
-        seq = seq_of(self.mid)
-        found: list[AppMessage] = []
-        for payload in split(self.payload, self.count):
-            found.append(AppMessage(message_id(sender, seq), self.dest, payload, self.done))
-            seq += 1
-        return found
+        payloads = enumerate(split(self.payload, self.count), seq_of(self.mid))
+        return [AppMessage(message_id(sender, seq), self.dest, payload, self.done) for seq, payload in payloads]
 
 
 def joined(parts: list[bytes]) -> bytes:
@@ -92,10 +88,8 @@ def joined(parts: list[bytes]) -> bytes:
 def split(data: bytes, count: int) -> list[bytes]:
     """Return the payloads that `joined` has put together. Raises WireError."""
     r = Reader(data, 0)
-    found: list[bytes] = []
     try:
-        for _ in range(count):
-            found.append(r.blob())
+        found = [r.blob() for _ in range(count)]
     except (ValueError, IndexError) as error:
         raise WireError(f"malformed client batch of {count}: {error}") from None
     if r.at != r.size:

@@ -20,8 +20,7 @@ class Disk:
         """Make all records so far durable; return the deliveries that count from now on."""
         self.durable.extend(self.unsynced)
         self.unsynced.clear()
-        sure = self.unsure
-        self.unsure = []
+        sure, self.unsure = self.unsure, []
         return sure
 
     def replace(self, records: list[bytes]) -> None:

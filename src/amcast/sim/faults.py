@@ -4,6 +4,7 @@
 slow down and partitions come and go; at that moment the network heals for good.
 """
 
+from dataclasses import dataclass
 from typing import final
 
 from amcast.core.capabilities import Detecting, Durable, Reconfigurable
@@ -231,17 +232,15 @@ class CalmDown(Action):
 
 
 @final
+@dataclass
 class Storm:
     """How hard a plan drawn by chance may be."""
 
-    def __init__(
-        self, replicas_crash: bool, clients_crash: bool, elections: bool, disturbances: bool, restarts: bool
-    ) -> None:
-        self.restarts = restarts
-        self.replicas_crash = replicas_crash
-        self.clients_crash = clients_crash
-        self.elections = elections
-        self.disturbances = disturbances
+    replicas_crash: bool
+    clients_crash: bool
+    elections: bool
+    disturbances: bool
+    restarts: bool
 
 
 def storm(topology: Topology, choices: Choices, calm_at: int, delta: int, kinds: Storm) -> list[tuple[int, Action]]:

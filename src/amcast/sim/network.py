@@ -5,6 +5,7 @@ LogGP-like model of the machines: CPU time per message received and sent, with q
 serialises what it transmits.
 """
 
+from collections import Counter
 from math import log
 from typing import Final, final
 
@@ -178,13 +179,8 @@ def cut_sends(
     sends: list[tuple[tuple[int, ...], Message]], pid: int, choices: Choices
 ) -> list[tuple[tuple[int, ...], Message]]:
     """Return what leaves a process that crashes in the middle of these: a prefix of them, chosen anew per channel."""
-    kept: dict[int, int] = {}
-    total: dict[int, int] = {}
-    for to, _ in sends:
-        for dest in to:
-            total[dest] = total.get(dest, 0) + 1
-    for dest, count in total.items():
-        kept[dest] = choices.below(count + 1)
+    total = Counter([dest for to, _ in sends for dest in to])
+    kept = {dest: choices.below(count + 1) for dest, count in total.items()}
     left: list[tuple[tuple[int, ...], Message]] = []
     for to, msg in sends:
         reached: list[int] = []

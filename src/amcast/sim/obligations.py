@@ -43,8 +43,7 @@ class Obligations:
 
     def multicast(self, m: AppMessage, up: int) -> None:
         """Note a multicast of which so many destinations are up."""
-        pending = Pending(m, up)
-        self.pending[m.mid] = pending
+        pending = self.pending[m.mid] = Pending(m, up)
         self.update(pending)
         for pid, missed in self.missed.items():
             if self.topology.group_of[pid] in m.dest:

@@ -101,9 +101,7 @@ class Setting:
         return found
 
     def as_json(self, value: Any) -> Any:
-        if self.kind is not Kind.CRASHES:
-            return value
-        return [f"{crash.process}@{crash.time}ns" for crash in value]
+        return [f"{crash.process}@{crash.time}ns" for crash in value] if self.kind is Kind.CRASHES else value
 
 
 # What is written in a file or typed, by its kind
@@ -172,9 +170,7 @@ READERS: Final[dict[Kind, Callable[[object, Setting], Any]]] = {
 
 def setting(kind: Kind, title: str, help: str, default: Any = dataclasses.MISSING, **more: Any) -> Any:
     """Return a field of `Settings` that holds an entry of the table."""
-    of_kind: dict[str, Any] = {}
-    if kind is Kind.TIME:
-        of_kind = {"unit": "ms", "most": LONGEST}
+    of_kind = {"unit": "ms", "most": LONGEST} if kind is Kind.TIME else {}
     return field(default=default, metadata={"kind": kind, "title": title, "help": help, **of_kind, **more})
 
 

@@ -10,43 +10,26 @@ from amcast.core.topology import Mid
 from amcast.core.wire import AppMessage
 from amcast.errors import TopologyError, UsageError
 from amcast.sim.network import SECOND
-from amcast.sim.world import Action, Workload, World
+from amcast.sim.world import Workload, World
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Destinations:
-    """How a client chooses the groups of a message: always the same ones, or a random set of a given size."""
+    """How a client chooses the groups of a message: a random set of a given size."""
 
-    def __init__(self, groups: int, count: int, fixed: tuple[int, ...] | None = None) -> None:
+    def __init__(self, groups: int, count: int) -> None:
         if not 1 <= count <= groups:
             raise TopologyError(f"{count} destination groups of {groups}: expected from 1 to {groups}")
-        if fixed is not None and (not fixed or min(fixed) < 0 or max(fixed) >= groups):
-            raise TopologyError(f"destination groups {list(fixed)}: expected numbers from 0 to {groups - 1}")
         self.groups = groups
         self.count = count
-        self.fixed = fixed
 
     def choose_for(self, world: World, client: int) -> tuple[int, ...]:
         return self.choose(world)
 
     def choose(self, world: World) -> tuple[int, ...]:
-        if self.fixed is not None:
-            return self.fixed
         if self.count == self.groups:
             return tuple(range(self.groups))
         return world.choices.sample(self.groups, self.count)
-
-
-@final
-class Issue(Action):
-    """A client of an open loop multicasts now and plans its next message."""
-
-    def __init__(self, workload: "OpenLoop", client: int) -> None:
-        self.workload = workload
-        self.client = client
-
-    def act(self, world: World) -> None:
-        self.workload.next(world, self.client)
 
 
 class Clients(Workload):
@@ -110,7 +93,8 @@ class OpenLoop(Clients):
 
     def plan(self, world: World, client: int) -> None:
         mean = self.gap * len(world.senders)
-        world.at(int(world.now) + world.choices.between(0, 2 * mean), Issue(self, client))
+        wait = world.choices.between(0, 2 * mean)
+        world.call(int(world.now) + wait, lambda world: self.next(world, client))
 
     def next(self, world: World, client: int) -> None:
         if self.issue(world, client):
@@ -160,10 +144,7 @@ class Servers(Workload):
         self.issue(world, client)
 
     def finished(self, world: World) -> bool:
-        for server in range(world.topology.replicas):
-            if self.may(world, server):
-                return False
-        return True
+        return not any(self.may(world, server) for server in range(world.topology.replicas))
 
 
 @final

@@ -228,7 +228,7 @@ class World:
             return self.step_many()
         elif kind == TIMER:
             self.background -= 1
-            if now - self.last_progress > self.stall and self.pending_actions() == 0:
+            if now - self.last_progress > self.stall and len(self.calendar) == self.background:
                 self.stalled = True
                 return False
             if self.incarnation[dest] == code & PID_MASK:
@@ -284,16 +284,10 @@ class World:
         """Return the multicasts that somebody who is up must deliver and has not."""
         return {mid: p for mid, p in self.obligations.pending.items() if p.counted}
 
-    def pending_actions(self) -> int:
-        return len(self.calendar) - int(self.background)
-
     def quiescent(self) -> bool:
         if self.obligations.open > 0 or len(self.calendar) > self.background or not self.workload.finished(self):
             return False
-        for pid in range(self.topology.size):
-            if self.state[pid] != CRASHED and not self.processes[pid].idle():
-                return False
-        return True
+        return not any(self.up(pid) and not self.processes[pid].idle() for pid in range(self.topology.size))
 
     def stop(self) -> None:
         self.stopped = True
@@ -592,23 +586,20 @@ class World:
         """Hold back what is sent on a channel from now on."""
         if self.is_channel(sender, dest):
             self.blocked[int(self.channel(sender, dest))] = True
-        self.disturbed = True
-        self.need_fifo()
+        self.disturb()
 
     def slow(self, sender: int, dest: int, extra: int) -> None:
         """Let every message on this channel take so much longer; 0 makes it normal again."""
         if self.is_channel(sender, dest):
             self.extra_delay[int(self.channel(sender, dest))] = extra
-        self.disturbed = True
-        self.need_fifo()
+        self.disturb()
 
     def heal(self) -> None:
         """Let all channels work again; what was held back goes out in order."""
         self.blocked.clear()
         self.extra_delay.clear()
         self.disturbed = False
-        held = self.held
-        self.held = []
+        held, self.held = self.held, []
         for sender, dest, incarnation, msg in held:
             channel = int(self.channel(sender, dest))
             crashed = self.state[sender] == CRASHED
@@ -633,8 +624,9 @@ class World:
     def is_channel(self, sender: int, dest: int) -> bool:
         return sender < self.topology.replicas or dest < self.topology.replicas
 
-    def need_fifo(self) -> None:
+    def disturb(self) -> None:
         """Clamp each channel, for delays differ from now on."""
+        self.disturbed = True
         if not self.fifo:
             self.fifo = True
             longest: i64 = self.now + self.network.delta

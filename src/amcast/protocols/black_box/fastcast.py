@@ -19,10 +19,9 @@ from amcast.core.order import BOTTOM
 from amcast.core.protocol import Protocol
 from amcast.core.wire import Message, Reader
 from amcast.protocols.black_box.ft_skeen import MESSAGES as FT_SKEEN_MESSAGES
+from amcast.protocols.black_box.ft_skeen import ROW as FT_SKEEN_ROW
 from amcast.protocols.black_box.ft_skeen import FtSkeen, Hard, Known, LocalTimestamp
-from amcast.protocols.black_box.invariants import LogMonitor
 from amcast.protocols.parts.leader_candidate import LEADER
-from amcast.protocols.white_box.client import WhiteBoxClient
 
 
 @final
@@ -92,16 +91,13 @@ class EagerFastCast(FastCast):
     eager_clock = True
 
 
-ROW: Final[Protocol] = Protocol(
+ROW: Final[Protocol] = replace(
+    FT_SKEEN_ROW,
     name="fastcast",
     title="FastCast",
     replica=FastCast,
-    client=WhiteBoxClient,
-    tolerates="crash of a minority in each group, any client",
     latency="4δ / 5δ, worst 8δ / 9δ",
     messages=MESSAGES,
-    monitor=LogMonitor,
-    least_delivered=94,
 )
 EAGER_ROW: Final[Protocol] = replace(
     ROW,

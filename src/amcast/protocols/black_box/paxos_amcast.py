@@ -9,11 +9,12 @@ Every member of the first group is an acceptor, all processes of all groups lear
 and each delivers what is addressed to its group. Simple and without convoys, but not genuine: all load is on one group.
 """
 
+from dataclasses import replace
 from typing import Final, final
 
 from amcast.core.protocol import Protocol
-from amcast.protocols.black_box.invariants import LogMonitor
-from amcast.protocols.black_box.multi_paxos import MESSAGES, SEQUENCER, MultiPaxos, SequencerClient
+from amcast.protocols.black_box.multi_paxos import ROW as MULTI_PAXOS_ROW
+from amcast.protocols.black_box.multi_paxos import SEQUENCER, MultiPaxos
 
 
 @final
@@ -22,15 +23,13 @@ class PaxosAmcast(MultiPaxos):
         return self.topology.groups[SEQUENCER]
 
 
-ROW: Final[Protocol] = Protocol(
+ROW: Final[Protocol] = replace(
+    MULTI_PAXOS_ROW,
     name="paxos_amcast",
     title="Paxos amcast",
     replica=PaxosAmcast,
-    client=SequencerClient,
     tolerates="crash of a minority in group 0, any client",
-    latency="3δ",
-    messages=MESSAGES,
+    single_group=False,
     genuine=False,
-    monitor=LogMonitor,
     least_delivered=94,
 )

@@ -188,16 +188,11 @@ class Fifo(Process, Detecting):
     def on_message(self, sender: int, msg: Message) -> None:
         if isinstance(msg, Ok):
             self.on_ok(sender, msg)
-        elif isinstance(msg, Again):
-            entry = self.introduce(msg.m, msg.seqs, msg.past)
-            if entry is not None:
-                self.f_deliver_next(sender)
-            elif self.is_delivered(sender, msg.seqs[msg.m.dest.index(self.g0)]):
-                self.send_one(sender, Reply(msg.m.mid, self.g0, self.pid))
-        elif isinstance(msg, Cast):
-            entry = self.introduce(msg.m, msg.seqs, msg.past)
-            if entry is not None:
+        elif isinstance(msg, Numbered):  # Cast or Again
+            if self.introduce(msg.m, msg.seqs, msg.past) is not None:
                 self.f_deliver_next(sender_of(msg.m.mid))
+            elif isinstance(msg, Again) and self.is_delivered(sender, msg.seqs[msg.m.dest.index(self.g0)]):
+                self.send_one(sender, Reply(msg.m.mid, self.g0, self.pid))
         elif isinstance(msg, Alive):
             if self.detector.heard(sender, self.now):
                 self.note(Suspicion(self.topology.name(sender), False))
