@@ -71,16 +71,12 @@ class _Past:
                         next_of[earlier] = later
                         found.append(earlier)
                         if is_wanted(earlier):
-                            return _follow(next_of, earlier)
+                            chain = [earlier]
+                            while chain[-1] != message:
+                                chain.append(next_of[chain[-1]])
+                            return chain
             level = found
         raise AssertionError("the message has nothing wanted in its past")
-
-
-def _follow(next_of: dict[int, int], first: int) -> list[int]:
-    chain = [first]
-    while next_of[chain[-1]] != NOBODY:
-        chain.append(next_of[chain[-1]])
-    return chain
 
 
 def check_causal(history: History) -> Verdict:

@@ -12,8 +12,7 @@ def check_genuine(history: History) -> Verdict:
     if traffic.rows == 0:
         return history.unknown("genuine", "the run has no send or receive rows: record it with --trace full")
     if traffic.rows_about_messages == 0:
-        reason = "no send or receive row says in `about` which messages it helps to order"
-        return history.unknown("genuine", reason)
+        return history.unknown("genuine", "no send or receive row says in `about` which messages it helps to order")
     if traffic.proof is not None:
         return _violated(history, *traffic.proof[:2])
     for process, message in traffic.suspects:

@@ -156,17 +156,13 @@ class _Relation:
                                 reached_by[target] = Edge(message, target, process, gap)
                                 found.append(target)
             if source in reached_by:
-                return _path(reached_by, source)
+                edges = [reached_by[source]]
+                while edges[-1].first != source:
+                    edges.append(reached_by[edges[-1].first])
+                return edges[::-1]
             level = found
             length += 1
         return None
-
-
-def _path(reached_by: dict[int, Edge], source: int) -> list[Edge]:
-    edges = [reached_by[source]]
-    while edges[-1].first != source:
-        edges.append(reached_by[edges[-1].first])
-    return edges[::-1]
 
 
 def _sentence(history: History, cycle: list[Edge]) -> str:

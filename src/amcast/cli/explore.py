@@ -151,31 +151,20 @@ def rests_on(result: "Exploration") -> str:
 
 def document(result: "Exploration", written: Path | None) -> dict[str, object]:
     """Return the result for JSON. Invariants were asserted along `schedules` of the `ways` that lead to all states."""
-    violation = result.violation
+    same = ("protocol", "complete", "states", "schedules", "ways", "rests", "depth", "ended", "sometimes")
+    violation: dict[str, object] | None = None
+    if result.violation is not None:
+        shown = ("property", "problem", "moves", "calm")
+        violation = {name: getattr(result.violation, name) for name in shown}
+        violation["replay"] = str(written) if written is not None else None
     return {
-        "protocol": result.protocol,
+        **{name: getattr(result, name) for name in same},
         "scope": result.scope.name,
-        "complete": result.complete,
-        "states": result.states,
         "moves": result.transitions,
-        "schedules": result.schedules,
-        "ways": result.ways,
-        "rests": result.rests,
-        "depth": result.depth,
         "seconds": round(result.seconds, 3),
         "states_per_second": round(result.states / max(result.seconds, 1e-9), 1),
-        "ended": result.ended,
         "verdict": result.verdict[0],
         "reason": result.verdict[1],
         "evidence": result.evidence.as_dict(),
-        "sometimes": result.sometimes,
-        "violation": None
-        if violation is None
-        else {
-            "property": violation.property,
-            "problem": violation.problem,
-            "moves": list(violation.moves),
-            "calm": violation.calm,
-            "replay": str(written) if written is not None else None,
-        },
+        "violation": violation,
     }

@@ -39,20 +39,14 @@ def shrink(properties: Properties, found: Found) -> Found:
         return found
     assert shown is not None, f"real processes do not show this after {len(found.moves)} moves: {found.problem}"
     best = shown
-    property, calm = best.property, best.calm
-
-    def attempt(moves: Sequence[Move]) -> Found | None:
-        shorter = retrace(properties, moves, calm)
-        return shorter if shorter is not None and shorter.property == property else None
-
     size = max(1, len(best.moves) // 2)
     while True:
         at = 0
         before = len(best.moves)
         while at < len(best.moves):
-            shorter = attempt(best.moves[:at] + best.moves[at + size :])
-            if shorter is not None and len(shorter.moves) < len(best.moves):
-                best = shorter
+            tried = retrace(properties, best.moves[:at] + best.moves[at + size :], shown.calm)
+            if tried is not None and tried.property == shown.property and len(tried.moves) < len(best.moves):
+                best = tried
             else:
                 at += size
         if size > 1:
