@@ -359,10 +359,8 @@ class Watcher:
         needed = self._needed(pending.dest)
         if {chain.group for chain in needed} != set(pending.dest):
             return []  # nobody of some group is there
-        for chain in needed:
-            head = chain.head()
-            if head is None or head.message != row.message:
-                return []
+        if any((head := chain.head()) is None or head.message != row.message for chain in needed):
+            return []
         if len(needed) > 1:
             self.pairs += len(needed)
         nth = {group: state.counts.get(group, 0) + 1 for group in pending.dest}

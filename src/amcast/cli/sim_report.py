@@ -32,9 +32,7 @@ def print_report(console: Console, simulation: Simulation, run: Run, out: Path |
     console.print(in_all(run.summary))
     console.print()
     console.print(latency_table(run.summary))
-    lines = list(incidents(run.summary))
-    if out is not None:
-        lines.append(f"trace in {out}")
+    lines = [*incidents(run.summary), *([] if out is None else [f"trace in {out}"])]
     if lines:
         console.print()
     for line in lines:

@@ -69,7 +69,6 @@ class Exploration:
         return "ok", ""
 
 
-Progress = Callable[[Exploration], None]
 ENDS = 100  # states at the edge of a search that was cut, from which it goes on in calm
 
 
@@ -82,7 +81,7 @@ def explore(
     sleeping: bool = True,
     follow: int | None = None,
     after: Sequence[str] = (),
-    progress: Progress | None = None,
+    progress: Callable[[Exploration], None] | None = None,
 ) -> Exploration:
     """See every state within the limits, or make so many random walks: from the start, or after these moves.
 

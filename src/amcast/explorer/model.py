@@ -304,9 +304,6 @@ class Model:
 
     # What people and properties look at
 
-    def logs_of(self, state: State) -> tuple[int, ...]:
-        return tuple(self.locals[local].log for local in state[: self.size])
-
     def under_way(self, state: State) -> dict[tuple[int, int], deque[Message]]:
         """Return the content of the channels."""
         n = self.size

@@ -49,7 +49,7 @@ class Properties:
     # Always
 
     def at_state(self, state: State) -> None:
-        key = self.model.logs_of(state)
+        key = tuple(self.model.locals[local].log for local in state[: self.model.size])
         if key in self._judged:
             return
         self._judged.add(key)
