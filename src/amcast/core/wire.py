@@ -207,15 +207,11 @@ def pack_mid(w: BytesWriter, mid: Mid) -> None:
     write_i64_le(w, i64(seq_of(mid)))
 
 
-def pack_dest(w: BytesWriter, dest: tuple[int, ...]) -> None:
-    write_i16_le(w, i16(len(dest)))
-    for g in dest:
-        write_i16_le(w, i16(g))
-
-
 def pack_app(w: BytesWriter, m: AppMessage) -> None:
     pack_mid(w, m.mid)
-    pack_dest(w, m.dest)
+    write_i16_le(w, i16(len(m.dest)))
+    for g in m.dest:
+        write_i16_le(w, i16(g))
     pack_blob(w, m.payload)
     write_i64_le(w, i64(m.done))
     write_i16_le(w, i16(m.count))

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from amcast.protocols import PROTOCOLS
-from amcast.sim.obligations import Pending
 from amcast.sim.simulation import Simulation
 from amcast.sim.world import World
 
@@ -21,16 +20,12 @@ def restless(world: World) -> list[str]:
 def missing(world: World) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yield each message that somebody who is up has not delivered: its name, its groups, those processes."""
     for mid, pending in world.pending.items():
+        members = world.topology.members_of(pending.m.dest)
         yield (
             world.topology.message_name(mid),
             [world.topology.group_name(g) for g in pending.m.dest],
-            [world.topology.name(p) for p in without(world, pending)],
+            [world.topology.name(p) for p in members if world.up(p) and p not in pending.delivered_by],
         )
-
-
-def without(world: World, pending: Pending) -> list[int]:
-    members = world.topology.members_of(pending.m.dest)
-    return [p for p in members if world.up(p) and p not in pending.delivered_by]
 
 
 def too_many_crashes(simulation: Simulation) -> Iterator[str]:
