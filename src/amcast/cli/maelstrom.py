@@ -1,6 +1,7 @@
 """`amcast maelstrom`: one node of a Maelstrom test, between stdin and stdout."""
 
 import sys
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -13,8 +14,4 @@ def maelstrom(
     """Be one node of a Maelstrom test: its messages on stdin and stdout, a log on stderr."""
     from amcast.apps.maelstrom import serve
 
-    serve(workload, delta, sys.stdin.fileno(), sys.stdout.buffer, note)
-
-
-def note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    serve(workload, delta, sys.stdin.fileno(), sys.stdout.buffer, partial(print, file=sys.stderr, flush=True))
