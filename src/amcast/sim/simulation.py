@@ -75,7 +75,7 @@ class Simulation(Settings):
             source,
             params=self.params(network, costs),
             costs=costs,
-            workload=self.workload(relation or self.destinations()),
+            workload=self.workload(relation or Destinations(self.groups, self.dest_groups or min(2, self.groups))),
             recorder=recorder,
             run=run or f"{self.protocol}-{self.seed}",
             config=self.describe(network.delta),
@@ -126,10 +126,6 @@ class Simulation(Settings):
         if relation is not None:
             return configured(table, Options(senders_to=relation.senders_to(), window=self.window))
         return configured(table, Options(window=self.window)) if self.window >= 0 else table
-
-    def destinations(self) -> Destinations:
-        dest_groups = self.dest_groups if self.dest_groups is not None else min(2, self.groups)
-        return Destinations(self.groups, dest_groups)
 
     def workload(self, destinations: Destinations) -> Workload:
         payload = b"x" * (self.payload * self.batch)
