@@ -31,6 +31,9 @@ MISTAKES = {
     "sim white_box --crash g0/0@soon": "time 'soon'",
     "sim white_box --crash g0/0@-5ms": "time '-5ms'",
     "sim white_box --crash g0/0@1e400s": "",
+    "sim white_box --crash g0/0@10000000000s": "at most ten days",
+    "sim white_box --network constant:9223372036s": "at most ten days",
+    "sim white_box --duration 10000000000s": "at most ten days",
     "sim white_box --network foo": "network 'foo'",
     "sim white_box --network constant": "network 'constant'",
     "sim white_box --network constant:1": "time '1'",
@@ -40,7 +43,7 @@ MISTAKES = {
     "sim white_box --messages 0": "--messages",
     "sim white_box --messages ten": "--messages ten: expected a whole number of at least 1",
     "sim white_box --messages 5 --duration 1s": "exclude each other",
-    "sim white_box --duration 0s": "--duration: '0s': expected a time of at least 1 ns",
+    "sim white_box --duration 0s": "--duration: '0s': expected a time from 1 ns to ten days",
     "sim white_box --duration 10": "time '10'",
     "sim white_box --duration 1e400s": "",
     "sim white_box --seed -1": "--seed",
@@ -120,3 +123,11 @@ def test_a_truncated_parquet_file_is_one_line(amcast: Amcast, tmp_path: Path) ->
     file.write_bytes(file.read_bytes()[:-100])
     done = amcast("verify", tmp_path / "trace")
     assert done.code == 2 and done.out == "" and done.err.count("\n") == 1 and "cannot be read" in done.err
+
+
+def test_an_empty_name_is_no_cluster(amcast: Amcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in ("init", "up", "down", "status"):
+        typed = amcast("cluster", command, "")
+        assert (typed.code, typed.out) == (2, "") and typed.err.startswith("amcast: '' is no folder: expected")
+    assert not list(tmp_path.iterdir())

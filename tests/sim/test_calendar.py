@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amcast.sim.calendar import Calendar
+from amcast.sim.settings import LONGEST
 
 
 @settings(max_examples=200, deadline=None)
@@ -53,3 +54,14 @@ def test_many_events_in_one_bucket_are_sorted() -> None:
     while calendar.pop():
         popped.append((int(calendar.now), int(calendar.code)))
     assert popped == sorted((time, i) for i, time in enumerate(times))
+
+
+def test_the_longest_delays_keep_their_order() -> None:
+    calendar = Calendar(LONGEST // 512)
+    times = [LONGEST // 3, LONGEST, 7, LONGEST - 1, 7, LONGEST // 512 - 1]
+    for number, time in enumerate(times):
+        calendar.push(time, number, None)
+    found = []
+    while calendar.pop():
+        found.append((int(calendar.now), int(calendar.code)))
+    assert found == sorted((time, number) for number, time in enumerate(times))

@@ -69,8 +69,15 @@ def replicas_like(context: Context, start: str) -> Iterator[str]:
     yield from (member.name for member in members if member.name.startswith(start))
 
 
+def folder_named(name: str) -> Path:
+    """Return the path that was typed. An empty one, as from an unset variable, would mean the current folder."""
+    if not name:
+        raise UsageError("'' is no folder: expected the name of a cluster's folder, or . for the current one")
+    return Path(name)
+
+
 ProtocolName = Annotated[
     str, Argument(metavar="PROTOCOL", help="See 'amcast protocols'.", autocompletion=protocols_like)
 ]
-Cluster = Annotated[Path, Argument(metavar="CLUSTER", help=CLUSTER, autocompletion=clusters_like)]
+Cluster = Annotated[Path, Argument(metavar="CLUSTER", help=CLUSTER, autocompletion=clusters_like, parser=folder_named)]
 ReplicaId = Annotated[str, Argument(metavar="ID", help="A replica, such as g0/1.", autocompletion=replicas_like)]

@@ -7,6 +7,7 @@ Entry points are looked for once, when the table is first asked for something. A
 brings: its names raise UsageError with one line that names the package, and `broken` lists these lines.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -26,7 +27,7 @@ OURS = "amcast"
 
 
 class Table(Mapping[str, Row], Generic[Row]):
-    """Rows by name, ours first. A name that two packages claim belongs to neither."""
+    """Rows by name. Ours are always there; a name that two other packages claim belongs to neither."""
 
     def __init__(self, group: str, kind: type[Row], own: Sequence[Row]) -> None:
         self.group = group
@@ -50,13 +51,13 @@ class Table(Mapping[str, Row], Generic[Row]):
 
     def __getitem__(self, name: str) -> Row:
         self._load()
-        if name in self._wrong:
+        if name in self._wrong and name not in self.own:
             raise UsageError(self._wrong[name])
         return self.own[name] if name in self.own else self._theirs[name]
 
     def __iter__(self) -> Iterator[str]:
         self._load()
-        return iter([name for name in (*self.own, *self._theirs) if name not in self._wrong])
+        return iter([*self.own, *(name for name in self._theirs if name not in self._wrong)])
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -91,6 +92,8 @@ class Table(Mapping[str, Row], Generic[Row]):
         for row in found if isinstance(found, list | tuple) else [found]:
             if not isinstance(row, self.kind):
                 raise UsageError(f"{type(row).__name__} found, expected a {self.kind.__name__} or a list of them")
+            if not re.fullmatch(r"[a-z][a-z0-9_-]*", row.name):
+                raise UsageError(f"name {row.name!r}: expected a-z, 0-9, _ and -, beginning with a letter")
             rows.append(row)
         return rows
 

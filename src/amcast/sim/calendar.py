@@ -76,7 +76,7 @@ class Calendar:
     """After `pop`, the event is in `now`, `code` and `payload`."""
 
     def __init__(self, width: int) -> None:
-        self.width: i64 = max(1, width)
+        self.width: i64 = min(max(1, width), 1 << 38)  # so that a place in a bucket and an index fit into one key
         self.now: i64 = 0
         self.code: i64 = 0
         self.payload: object = None

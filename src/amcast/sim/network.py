@@ -16,6 +16,7 @@ from amcast.core.topology import Topology
 from amcast.core.wire import Codec, Message
 from amcast.errors import UsageError
 from amcast.sim.choices import Choices
+from amcast.sim.settings import LONGEST
 
 MICROSECOND: Final = 1_000
 MILLISECOND: Final = 1_000_000
@@ -35,9 +36,9 @@ def nanoseconds(text: str) -> int:
                 value = round(float(number) * UNITS[unit])
             except (ValueError, OverflowError):
                 break
-            if value >= 0:
+            if 0 <= value <= LONGEST:
                 return value
-    raise UsageError(f"time {text!r}: expected a number and a unit, such as 50ms, 1.5s or 200us")
+    raise UsageError(f"time {text!r}: expected a number and a unit, such as 50ms, 1.5s or 200us, and at most ten days")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

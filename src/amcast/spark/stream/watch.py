@@ -5,6 +5,7 @@ far one process is behind another. Spark's state store (RocksDB) keeps it, so a 
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -79,9 +80,9 @@ def unread(folder: Path, parquet: bool) -> str:
     """Name the files that look like traces and are not read from this folder; empty if there are none."""
     wanted = set(folder.glob("kind=*/*.parquet" if parquet else "*.jsonl"))
     others = []
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(Path(at, file) for at, _, files in os.walk(folder) for file in files):
         hidden = path.name.startswith(("_", "."))  # Spark passes over these
-        if path.is_file() and {part.lower() for part in path.suffixes} & {*TRACES} and (hidden or path not in wanted):
+        if {part.lower() for part in path.suffixes} & {*TRACES} and (hidden or path not in wanted):
             others.append(str(path.relative_to(folder)))
     if not others:
         return ""
