@@ -59,7 +59,8 @@ class Storm:
         shutil.rmtree(member.data)
         self.trial.injected["lost disk"] += 1
         self.trial.start(member, rejoin=True)
-        assert until(lambda: self.trial.takes_part(member), 30), f"{member.name} did not join"
+        there = {"rejoining": False}
+        assert until(lambda: there.items() <= self.trial.statuses().get(member.name, {}).items(), 30), member.name
 
     def kill_group(self) -> None:
         g = self.chance.randrange(len(self.trial.config.topology.groups))

@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from amcast.cli.naming import (
-    Cluster,
-    ReplicaId,
-    apps_like,
-    cluster_at,
-    folder_named,
-    protocol_named,
-    protocols_like,
-    replicas_like,
-)
+from amcast.cli import naming
+from amcast.cli.naming import Cluster, ReplicaId, apps_like, cluster_at, protocol_named, protocols_like, replicas_like
 from amcast.cli.output import complain, plain_table, print_json, report_console
 from amcast.core.plural import count
 from amcast.errors import UsageError
@@ -46,7 +38,7 @@ def processes_of(cluster: Path) -> "Processes":
 
 @cluster_commands.command()
 def init(
-    folder: Annotated[Path, Argument(metavar="DIR", help="A folder that has no cluster yet.", parser=folder_named)],
+    folder: Annotated[Path, Argument(metavar="DIR", help="A folder without a cluster.", parser=naming.folder_named)],
     groups: Annotated[int, Option(min=1, max=1000, help="Number of groups.")] = 3,
     replicas: Annotated[int, Option(min=1, max=99, help="Replicas per group, odd.")] = 3,
     protocol: Annotated[str, Option(help="See 'amcast protocols'.", autocompletion=protocols_like)] = "white_box",

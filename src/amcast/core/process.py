@@ -32,7 +32,7 @@ class Params:
     spare: int = 0  # how many of the last replicas are no members at first and may join
     clock_offset: int = 0  # from the driver's clock to one that all processes share, roughly
     clock_tick: int = 1  # nanoseconds per unit of timestamps that are taken from it
-    grace: int = 0  # more patience with a process that was never heard: it may not have started yet
+    grace: int = 0  # extra time for a process never heard: it may not have started yet
 
     def __post_init__(self) -> None:
         self.heartbeat = self.heartbeat or max(5 * self.delta, 1_000_000)

@@ -96,10 +96,6 @@ class Trial:
         name = leading[0]["id"] if leading else found[0]["id"] if found else f"g{g}/0"
         return self.config.member(str(name))
 
-    def takes_part(self, member: Member) -> bool:
-        """Return whether a replica answers and has not only begun to rejoin its group."""
-        return self.statuses().get(member.name, {}).get("rejoining") is False
-
     def kill(self, *members: Member) -> None:
         for member in members:
             self.injected["kill"] += self.processes.signal(member, signal.SIGKILL)

@@ -139,11 +139,11 @@ class Simulation(Settings):
     def params(self, network: Network, costs: Costs | None) -> Params:
         if isinstance(network, DataCentres):
             # Heartbeats as in the AllConcur+ paper, §V-B, where somebody fails; none where nobody does.
-            heartbeat, patience = (MILLISECOND, 10 * MILLISECOND) if self.crashes else (NEVER, NEVER)
-            return Params(network.delta, heartbeat, patience, checked=self.checked)
+            heartbeat, silence = (MILLISECOND, 10 * MILLISECOND) if self.crashes else (NEVER, NEVER)
+            return Params(network.delta, heartbeat, silence, checked=self.checked)
         # On machines that queue, a message takes much longer than the wire: time-outs must not count on δ alone.
-        patience = max(network.delta, 10 * MILLISECOND) if costs is not None else network.delta
-        return Params(patience, checked=self.checked)
+        delta = max(network.delta, 10 * MILLISECOND) if costs is not None else network.delta
+        return Params(delta, checked=self.checked)
 
 
 def simulation_with(fields: dict[str, Any]) -> Simulation:

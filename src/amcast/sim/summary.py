@@ -164,11 +164,6 @@ class SummaryRecorder(Recorder):
         if consume is not None:
             consume(event)
 
-    @property
-    def in_flight(self) -> int:
-        """Return how many messages are remembered."""
-        return len(self._in_flight)
-
     def summary(self, delta: int) -> Summary:
         """Return the figures so far; `delta` is the bound of a message delay, in nanoseconds."""
         span = 0 if self._first_multicast is None else self._last_delivery - self._first_multicast

@@ -112,8 +112,8 @@ def broadcast_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Tr
     if weather.crashes and not uniform:
         clients = 0  # what a server replies to a client before it crashes binds nobody
     topology = Topology((n + spare,), clients)
-    patience = (6 + choices.below(20) if weather.wild else 2 * LONGEST + 6) * DELTA
-    params = Params(DELTA, heartbeat=5 * DELTA, suspect_after=patience, checked=True, spare=spare)
+    silence = (6 + choices.below(20) if weather.wild else 2 * LONGEST + 6) * DELTA
+    params = Params(DELTA, heartbeat=5 * DELTA, suspect_after=silence, checked=True, spare=spare)
     workload = Chatter(messages, calm_at if choices.chance(60) else 20 * DELTA)
     world = draw_world(table, seed, topology, network, choices, params, workload, recorder)
     plan = faults(topology, n, choices, calm_at, weather)
