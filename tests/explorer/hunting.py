@@ -6,7 +6,7 @@ from functools import partial
 from amcast.core.protocol import Protocol
 from amcast.explorer.actor import Setting
 from amcast.explorer.exploration import Exploration, explore
-from amcast.explorer.run import RealRun, parse_move
+from amcast.explorer.run import RealRun, parse_move, spell
 from amcast.explorer.scope import Scope
 from amcast.explorer.scopes import scopes_of
 from amcast.explorer.search import Limits
@@ -280,7 +280,7 @@ def moves_before(name: str) -> tuple[str, ...]:
                 run.make(ready[0])
         else:
             run.move(parse_move(setting, text))
-    return tuple(run.describe(move) for move in run.moves)
+    return tuple(spell(setting, move) for move in run.moves)
 
 
 def hunt(name: str, scope: str) -> Exploration:
