@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from amcast.sim.simulation import Crash
 
 LARGEST: Final = 2**31 - 1
-LONGEST: Final = 10 * 86_400 * 10**9  # nanoseconds: ten days, so that no sum of times overflows
+LONGEST: Final = 30 * 86_400 * 10**9  # nanoseconds: thirty days, so that no sum of times overflows
 MESSAGES: Final = 1000  # where nothing says when a run ends
 AS_THE_PROTOCOL: Final = "Default: 3, or 1 where the protocol says so."
 NETWORKS: Final = (
@@ -85,7 +85,7 @@ class Setting:
         return {
             Kind.COUNT: f"a whole number from {self.least} to {self.most}",
             Kind.RATE: f"messages per second, from {self.least} to {self.most:.0f}",
-            Kind.TIME: f"a time from {self.least} ns to ten days",
+            Kind.TIME: f"a time from {self.least} ns to thirty days",
         }[self.kind]
 
     def check(self, value: Any) -> None:
