@@ -38,7 +38,7 @@ def nanoseconds(text: str) -> int:
                 break
             if 0 <= value <= LONGEST:
                 return value
-    raise UsageError(f"time {text!r}: expected a number and a unit, such as 50ms, 1.5s or 200us, and at most thirty days")
+    raise UsageError(f"time {text!r}: expected a number and a unit, such as 50ms, 1.5s or 200us, at most thirty days")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
