@@ -1,0 +1,183 @@
+"""The machine that a process runs on: its clock, chance, files, listeners, and the limits that go with its size.
+
+Nodes, clients and gateways reach the world by this object and by their event loop, and by nothing else: whoever gives
+them another machine and another loop decides what they see. `tests/test_tidy.py` keeps the other ways closed.
+"""
+
+import os
+import socket
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random, SystemRandom
+from socket import socket as Socket
+from typing import Final
+
+
+class Clock:
+    """The time, in nanoseconds."""
+
+    def monotonic_ns(self) -> int:
+        """Return a time that never goes back, and means nothing to other machines."""
+        return time.monotonic_ns()
+
+    def wall_ns(self) -> int:
+        """Return the time since 1970. Somebody may set it to anything at any moment."""
+        return time.time_ns()
+
+
+class Files:
+    """The file system, one method per system call, so that a machine may stop between any two of them.
+
+    All raise OSError with the number and the name that the system gives. Files belong to their owner alone.
+    """
+
+    def make_folder(self, path: Path) -> None:
+        """Make a folder, and those above it, where they are missing."""
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def names(self, folder: Path) -> list[str]:
+        """Return the names of the files and folders in a folder, in order."""
+        return sorted(os.listdir(folder))
+
+    def exists(self, path: Path) -> bool:
+        """Return whether there is a file or a folder of this name."""
+        return os.path.exists(path)
+
+    def open(self, path: Path, *, append: bool = False, new: bool = False) -> int:
+        """Open a file for writing, made if it is missing; return its descriptor.
+
+        Writes go to its end with `append`, else from its beginning on. With `new` it is emptied.
+        """
+        how = os.O_APPEND if append else 0
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | how | (os.O_TRUNC if new else 0), 0o600)
+
+    def close(self, fd: int) -> None:
+        """Close a descriptor, and give up the lock that it holds."""
+        os.close(fd)
+
+    def lock(self, fd: int) -> None:
+        """Lock a file. Raises OSError at once if another process has it; a process that ends gives it up."""
+        os.lockf(fd, os.F_TLOCK, 0)
+
+    def read(self, path: Path) -> bytes:
+        """Return a whole file."""
+        return path.read_bytes()
+
+    def read_at(self, path: Path, at: int, length: int) -> bytes:
+        """Return so many bytes from this place on; fewer where the file ends before."""
+        with open(path, "rb", buffering=0) as file:
+            return os.pread(file.fileno(), length, at)
+
+    def size(self, fd: int) -> int:
+        """Return how many bytes a file has."""
+        return os.fstat(fd).st_size
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        """Write the first bytes of these; return how many were written. They may be lost until `sync`."""
+        return os.write(fd, data)
+
+    def sync(self, fd: int) -> None:
+        """Wait until the content of a file, and its length, are on disk. Its name may still be lost."""
+        os.fdatasync(fd)
+
+    def truncate(self, fd: int, length: int) -> None:
+        """Cut a file behind this length."""
+        os.ftruncate(fd, length)
+
+    def replace(self, old: Path, new: Path) -> None:
+        """Give a file or a folder another name, and drop the file that has it, in one step."""
+        os.replace(old, new)
+
+    def remove(self, path: Path) -> None:
+        """Remove the name of a file."""
+        os.unlink(path)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Wait until the names in a folder are on disk."""
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def free(self, path: Path) -> int:
+        """Return how many bytes this process may still write where this file or folder is."""
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much, how many and for how long. Whoever changes one looks at its neighbours: they are chosen together."""
+
+    # A node
+    congested: int = 16 * 2**20  # bytes kept for members above which clients must wait; well below `most_kept`
+    hold: float = 0.001  # how long a message that may wait is held for the next batch, in seconds
+    seconds_to_stop: float = 5.0
+    seconds_to_fetch: float = 60.0  # the state of another member
+    rows_at_once: int = 16 * 2**20  # bytes of rows, in what a member without a disk is sent
+
+    # Its connections to members
+    most_kept: int = 64 * 2**20  # bytes for one member that does not acknowledge
+    seconds_of_silence: float = 3.0  # without an acknowledgement that is due
+    ack_every: int = 16  # batches …
+    ack_after: float = 0.03  # … or seconds
+    first_pause: float = 0.02  # before dialling again, in seconds; twice as long each time …
+    longest_pause: float = 1.0  # … up to this
+    seconds_to_greet: float = 5.0
+    seconds_to_shake: float = 5.0  # hands, where there is TLS
+    most_handshakes: int = 64  # at a time, of one listener
+
+    # Its clients
+    most_clients: int = 1000
+    most_strangers: int = 100  # connections that have not said who they are
+    most_read: int = 4 * 2**20  # bytes of rows in one answer
+    most_waiting: int = 64  # reads of one client
+    longest_wait_ms: int = 60_000  # of a read
+
+    # Its disk
+    segment_bytes: int = 64 * 2**20  # of the log
+    snapshot_every: int = 64 * 2**20  # bytes of records
+    sync_after: float = 0.1  # seconds that records may wait for others before they are committed alone
+    file_bytes: int = 64 * 2**20  # of the ordered log for readers
+    kept_in_memory: int = 16 * 2**20  # of the same
+    kept_on_disk: int = 4 * 2**30
+
+    # A client
+    read_wait_ms: int = 5_000  # that a read waits for new rows
+    sweep_every: float = 0.05  # seconds between looks at deadlines
+
+    # The gateway of the key-value store
+    gateway_batch_bytes: int = 256 * 1024
+    under_way: int = 8  # multicasts to the same groups; while there are so many, the next one grows
+    lock_seconds: float = 2.0  # a lock that is seen for longer belongs to a gateway that is gone
+    seconds_to_get_a_lock: float = 10.0
+    most_connections: int = 10_000
+    commands_read_ahead: int = 4096  # of one connection, while earlier ones are executed
+    bytes_read_ahead: int = 4 * 2**20
+    reply_bytes: int = 2**20  # at once: after more, a connection gets fewer commands executed together
+    commands_together: int = 1024
+    grace_seconds: float = 5.0  # for what is under way when it stops
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a process runs on. The real one is `REAL`, everywhere unless said otherwise."""
+
+    clock: Clock = field(default_factory=Clock)
+    # Sessions, boots and transactions need numbers that nobody else draws, also not a process forked from this one;
+    # they are no secrets. So the system is asked each time: there is no state to copy.
+    random: Random = field(default_factory=SystemRandom)
+    files: Files = field(default_factory=Files)
+    limits: Limits = Limits()
+
+    def listen_at(self, host: str, port: int) -> Socket:
+        """Listen at a numerical address; return what `sock_accept` of the event loop takes. Raises OSError."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, backlog=1024)
+        listening.setblocking(False)
+        return listening
+
+
+REAL: Final = Machine()
