@@ -85,7 +85,7 @@ def disturb(trial: Trial, network: Network, chance: random.Random, served: Membe
     time.sleep(1.25 * SUSPECT * pace)
 
 
-@pytest.mark.parametrize("name", some_now(NAMES, ("allconcur_plus", "causal")))
+@pytest.mark.parametrize("name", some_now(NAMES, ("allconcur_plus",)))
 @pytest.mark.timeout(180)
 def test_short_storm(name: str, tmp_path: Path) -> None:
     table = PROTOCOLS[name]

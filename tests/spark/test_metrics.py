@@ -457,7 +457,11 @@ MULTICAST, DELIVER, START, END = (
             "nothing was delivered (1 multicast, 0 deliveries of 0 of 1 replica)",
             marks=pytest.mark.slow,
         ),
-        ((START, DELIVER, END), "nothing was multicast (0 multicasts, 1 delivery of 1 of 1 replica)"),
+        pytest.param(
+            (START, DELIVER, END),
+            "nothing was multicast (0 multicasts, 1 delivery of 1 of 1 replica)",
+            marks=pytest.mark.slow,
+        ),
         ((START, MULTICAST, DELIVER, END), ""),
     ],
 )
