@@ -23,7 +23,8 @@ def file_with(path: Path, *verdicts: Any, **other: Any) -> Path:
 
 
 def test_what_is_always_judged() -> None:
-    assert tuple(verdict.property for verdict in check(read_events(GOOD))) == ALWAYS
+    judged = ("integrity", "validity", "order", "agreement", "termination")
+    assert tuple(verdict.property for verdict in check(read_events(GOOD))) == ALWAYS == judged
 
 
 def test_verdicts_are_of_what_was_judged_and_of_nothing_else(

@@ -24,8 +24,8 @@ from amcast.service import connect
 from amcast.study import promises
 from amcast.tracefile import read_events
 
-SECONDS_TO_START = 60.0
-SECONDS_TO_CATCH_UP = 60.0
+SECONDS_TO_START = 180.0  # ample: a busy machine starts nine processes slowly
+SECONDS_TO_CATCH_UP = 180.0
 LOOK_EVERY = 0.1
 MOST_PROBLEMS = 5  # in one line
 
