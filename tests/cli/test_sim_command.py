@@ -53,6 +53,13 @@ def test_a_zero_is_not_taken_for_nothing(amcast: Amcast) -> None:
     assert (config["seed"], config["payload"], config["skew_ns"], config["checked"]) == (0, 0, 0, False)
 
 
+def test_a_run_ends_with_its_duration_and_not_with_a_message_that_is_never_sent(amcast: Amcast) -> None:
+    done = amcast("sim", "white_box", "--clients", 3, "--rate", 0.001, "--duration", "5ms", "--json")
+    summary = json.loads(done.out)["summary"]
+    assert summary["multicasts"] == 0
+    assert summary["duration_ms"] < 1000
+
+
 def test_every_option_reaches_the_run(amcast: Amcast, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = described(monkeypatch)
     amcast(

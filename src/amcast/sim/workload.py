@@ -93,8 +93,10 @@ class OpenLoop(Clients):
 
     def plan(self, world: World, client: int) -> None:
         mean = self.gap * len(world.senders)
-        wait = world.choices.between(0, 2 * mean)
-        world.call(int(world.now) + wait, lambda world: self.next(world, client))
+        at = int(world.now) + world.choices.between(0, 2 * mean)
+        if self.duration is not None:  # the run need not last until a message that will not be sent
+            at = min(at, max(self.duration, int(world.now)))
+        world.call(at, lambda world: self.next(world, client))
 
     def next(self, world: World, client: int) -> None:
         if self.issue(world, client):

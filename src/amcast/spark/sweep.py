@@ -207,23 +207,27 @@ def run_job(session: "SparkSession", rows: Sequence[Row], place: Place, look: Ca
         results = frame.mapInArrow(partial(run_batches, place=place), RESULT_SCHEMA)
         return results.where(f"status = '{UNWRITABLE}'").collect()
 
-    try:
-        unwritable = called_in_background(collect, look)
-    except KeyboardInterrupt:
-        context.cancelJobGroup(group)
-        raise
+    unwritable = called_in_background(collect, look, lambda: context.cancelJobGroup(group))
     if unwritable:
         reason = unwritable[0]["error"]
         raise UsageError(f"{place.out}: the sweep cannot be written ({reason}); the same command resumes it")
 
 
-def called_in_background(call: Callable[[], list[Any]], look: Callable[[], None]) -> list[Any]:
+def called_in_background(
+    call: Callable[[], list[Any]], look: Callable[[], None], cancel: Callable[[], None]
+) -> list[Any]:
     """Call in another thread and return its result. This thread reports progress and hears Ctrl-C."""
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(call)
         pause = SECONDS_PER_LOOK
-        while not wait((future,), pause).done:
-            before = time.monotonic()
-            look()
-            pause = max(SECONDS_PER_LOOK, 10 * (time.monotonic() - before))
+        try:
+            while not wait((future,), pause).done:
+                before = time.monotonic()
+                look()
+                pause = max(SECONDS_PER_LOOK, 10 * (time.monotonic() - before))
+        except KeyboardInterrupt:
+            cancel()
+            while not wait((future,), SECONDS_PER_LOOK).done:  # again: the job may not have begun, and would run on
+                cancel()
+            raise
         return future.result()
