@@ -1,0 +1,147 @@
+"""The shadow of a disk: what it promised to keep, remembered where no fault of the disk reaches."""
+
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from amcast.runtime.storage import decode_frame
+from amcast.swarm.cluster.platter import Folder, Inode
+
+NUMBERED: Final = re.compile(r"(log|snapshot)-(\d+)")
+
+
+class Shadowed(Protocol):
+    """The disk, as its shadow sees it."""
+
+    harm: list[str]
+
+    def look_up(self, path: Path) -> Inode | Folder: ...
+
+
+@dataclass
+class Promise:
+    """What the disk said that it would keep of a node's folder."""
+
+    frames: dict[int, int] = field(default_factory=dict)  # number: checksum of a frame that no snapshot holds
+    snapshots: dict[int, int] = field(default_factory=dict)  # number of the next frame: checksum
+    end: int = 0  # the number of the frame after the last one
+    gone: str = ""  # what was missing when a process last started
+    end_then: int = 0
+
+    @property
+    def floor(self) -> int:
+        return max(self.snapshots, default=0)
+
+
+class Shadow:
+    """Remembers outside of the disk what was synced, so that after a start one can ask whether it was found.
+
+    It knows the names `log-N` and `snapshot-N` and what a frame looks like. A frame is promised when the sync of its
+    file has returned: whoever forgets to sync its name as well finds that out here. A snapshot is promised, and frees
+    from the promise of the frames before it, when its content and its name are synced.
+    """
+
+    def __init__(self, disk: Shadowed) -> None:
+        self.complaints: list[str] = []  # about what was written although it contradicts a promise
+        self._disk = disk
+        self._promises: dict[Path, Promise] = {}
+
+    def begin_again(self, folder: Path) -> None:
+        """Forget a folder: its node starts as a new one, or with the state of others."""
+        self._promises.pop(folder, None)
+
+    def promised(self, folder: Path) -> int:
+        """Return the number of the first frame that was not promised."""
+        return self._promises.get(folder, Promise()).end
+
+    def missing(self, folder: Path) -> str:
+        """Say what programs do not find of what was promised; nothing if all is there."""
+        promise = self._promises.get(folder, Promise())
+        there = self._numbered(folder, "snapshot")
+        newest = max(there, default=0)
+        if newest < promise.floor:
+            return f"snapshot-{promise.floor}"
+        if newest in promise.snapshots and checksum(there[newest]) != promise.snapshots[newest]:
+            return f"the content of snapshot-{newest}"
+        found: dict[int, int] = {}
+        for log in self._numbered(folder, "log").values():
+            if isinstance(log, Inode):
+                found.update((number, check) for number, check, _ in frames_of(bytes(log.seen)))
+        lost = [n for n, check in sorted(promise.frames.items()) if n >= newest and found.get(n) != check]
+        return f"frame {lost[0]} and {len(lost) - 1} more of {promise.end}" if lost else ""
+
+    def judge(self, folder: Path, found: int | None) -> str:
+        """Judge a start: `found` is the frame at which the node goes on, None if its data made it refuse.
+
+        Return a complaint, or nothing if the node did right.
+        """
+        promise = self._promises.get(folder, Promise())
+        if found is None:
+            excused = promise.gone or self._disk.harm
+            return "" if excused else f"{folder}: refused, though all that was synced is there"
+        if promise.gone:
+            return f"{folder}: started, though {promise.gone} had been synced and is gone"
+        if found < promise.end_then:
+            return f"{folder}: goes on at frame {found}, though frames up to {promise.end_then} had been synced"
+        return ""
+
+    def look(self) -> None:
+        """Take note of what is missing before a process starts: what it does then hides that."""
+        for folder, promise in self._promises.items():
+            promise.gone = self.missing(folder)
+            promise.end_then = promise.end
+
+    def file_synced(self, path: Path, inode: Inode) -> None:
+        numbered = NUMBERED.fullmatch(path.name)
+        if numbered is None or numbered[1] != "log":
+            return
+        promise = self._promises.setdefault(path.parent, Promise())
+        start = inode.read_until
+        for number, check, end in frames_of(bytes(inode.seen[start:])):
+            if number < promise.floor or promise.frames.get(number, check) != check:
+                self.complaints.append(f"{path}: frame {number} had been synced before, with other content")
+            promise.frames[number] = check
+            promise.end = max(promise.end, number + 1)
+            inode.read_until = start + end
+
+    def folder_synced(self, path: Path, folder: Folder) -> None:
+        promise = self._promises.setdefault(path, Promise())
+        for number, snapshot in self._numbered(path, "snapshot").items():
+            if number not in promise.snapshots and settled(snapshot):
+                promise.snapshots[number] = checksum(snapshot)
+                promise.end = max(promise.end, number)
+        promise.snapshots = {n: check for n, check in promise.snapshots.items() if n == promise.floor}
+        promise.frames = {n: check for n, check in promise.frames.items() if n >= promise.floor}
+
+    def _numbered(self, path: Path, kind: str) -> dict[int, Inode | Folder]:
+        try:
+            folder = self._disk.look_up(path)
+        except OSError:
+            return {}
+        names = folder.seen if isinstance(folder, Folder) else {}
+        found = ((NUMBERED.fullmatch(name), node) for name, node in names.items())
+        return {int(match[2]): node for match, node in found if match is not None and match[1] == kind}
+
+
+def frames_of(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Return number, checksum and end of each frame up to the first that is not sound."""
+    at = 0
+    while (frame := decode_frame(memoryview(data), at)) is not None:
+        yield frame[0], zlib.crc32(data[at : frame[2]]), frame[2]
+        at = frame[2]
+
+
+def settled(node: Inode | Folder) -> bool:
+    """Return whether all of this is on the platter."""
+    if isinstance(node, Inode):
+        return not node.pending and node.seen == node.kept
+    return not node.pending and all(map(settled, node.seen.values()))
+
+
+def checksum(node: Inode | Folder) -> int:
+    if isinstance(node, Inode):
+        return zlib.crc32(node.seen)
+    return zlib.crc32(repr([(name, checksum(node.seen[name])) for name in sorted(node.seen)]).encode())
