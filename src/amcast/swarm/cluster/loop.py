@@ -1,0 +1,593 @@
+"""One simulated process: an event loop of its own, which gets its turns from the calendar.
+
+A turn is what a real loop does between two looks at the world: everything that is ready runs, as if it took no time,
+and then the process is busy for a drawn time in which more may arrive. Between two turns it may be paused or killed;
+nothing in the program that it runs has to help with that. What runs in an executor does so in a stack of its own, which
+hands back to the calendar at every system call: turns of the loop fall between these calls, as with a real thread.
+
+Death is a flag. `Died` is only the way out of what runs when it is set, and asyncio swallows it; so every simulated
+call of a process looks at the flag, and what a dead process still does reaches nobody.
+"""
+
+import asyncio
+import contextvars
+import signal
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Executor
+from contextlib import suppress
+from heapq import heapify, heappop, heappush
+from random import Random
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from zlib import crc32
+
+from amcast.runtime.machine import Clock
+from amcast.swarm.cluster.calendar import MICROSECOND, MILLISECOND, Calendar
+
+if TYPE_CHECKING:
+    from amcast.swarm.cluster.network import Network
+
+try:
+    from greenlet import getcurrent, greenlet
+except ImportError:  # threads that hand a baton to each other mean the same, at twice the time
+    greenlet = None
+
+MOST_CANCELLED: Final = 64  # timers that are still in the heap
+KEPT_TASKS: Final = 256
+MILLION: Final = 1_000_000
+T = TypeVar("T")
+Context = dict[str, Any]
+
+
+class Died(BaseException):
+    """The way out of what runs in a process that is dead. Catching it is in vain: the next call raises it again."""
+
+
+class HostClock:
+    """The two clocks of a machine. The monotonic one has its own rate and beginning; the wall clock also jumps."""
+
+    def __init__(self, calendar: Calendar, start: int, parts_per_million: int, wall: int) -> None:
+        self._calendar = calendar
+        self._start = start
+        self._rate = MILLION + parts_per_million
+        self.wall = wall  # minus the monotonic clock
+
+    def monotonic_at(self, time: int) -> int:
+        return self._start + time * self._rate // MILLION
+
+    def time_of(self, monotonic: int) -> int:
+        """Return the first true time at which the monotonic clock shows so much."""
+        return -((self._start - monotonic) * MILLION // self._rate)
+
+
+class ProcessClock(Clock):
+    """The clocks of its machine, as a process reads them: they go on while it computes."""
+
+    def __init__(self, process: "ProcessLoop") -> None:
+        self._process = process
+
+    def monotonic_ns(self) -> int:
+        process = self._process
+        return process.host_clock.monotonic_at(process.calendar.now + process.spent)
+
+    def wall_ns(self) -> int:
+        return self.monotonic_ns() + self._process.host_clock.wall
+
+
+class Call(asyncio.TimerHandle):
+    """A callback of a loop, at once or at a time."""
+
+    __slots__ = ("at",)
+    _loop: "ProcessLoop"
+
+    def __init__(
+        self,
+        loop: "ProcessLoop",
+        callback: Callable[..., object],
+        arguments: tuple[Any, ...],
+        context: contextvars.Context,
+        at: int = -1,
+    ) -> None:  # everything that asyncio's own handles keep for debugging is left out
+        self._loop = loop
+        self._callback: Callable[..., object] | None = callback
+        self._args = arguments
+        self._context = context
+        self._cancelled = False
+        self.at = at
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback, self._args = None, ()  # let go of what it holds, now
+            if self.at >= 0:
+                self._loop.timer_cancelled()
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def when(self) -> float:
+        return self.at / 1e9
+
+    def __lt__(self, other: object) -> bool:
+        assert isinstance(other, Call)
+        return self.at < other.at
+
+    def __repr__(self) -> str:
+        return f"<Call {self._callback} at {self.at}>"
+
+
+class Stack:
+    """Work that can stop in the middle of any function and go on there: here a greenlet."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._greenlet = greenlet(work)
+        self.started = False
+
+    def resume(self) -> None:
+        """Let it run until it pauses or ends."""
+        self.started = True
+        self._greenlet.parent = getcurrent()
+        self._greenlet.switch()
+
+    def pause(self) -> None:
+        """Go back to whoever resumed this; called by the work."""
+        parent = self._greenlet.parent
+        assert parent is not None
+        parent.switch()
+
+
+class BatonStack:
+    """The same with a thread: whoever has the baton runs."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._mine, self._theirs = Lock(), Lock()
+        self._mine.acquire()
+        self._theirs.acquire()
+        self._thread = Thread(target=self._run, args=(work,), daemon=True)
+        self.started = False
+
+    def _run(self, work: Callable[[], None]) -> None:
+        self._mine.acquire()
+        work()
+        self._theirs.release()
+
+    def resume(self) -> None:
+        if not self.started:
+            self.started = True
+            self._thread.start()
+        self._mine.release()
+        self._theirs.acquire()
+
+    def pause(self) -> None:
+        self._theirs.release()
+        self._mine.acquire()
+
+
+class Job:
+    """A function that an executor of a process runs."""
+
+    def __init__(self, process: "ProcessLoop", work: Callable[[], Any], future: "asyncio.Future[Any]") -> None:
+        self.process = process
+        self.future = future
+        self.ended = False
+        self.in_a_hurry = False  # the loop blocks until this ends: its time is that of the loop's turn
+        self._work = work
+        self.stack: Stack | BatonStack = (Stack if greenlet is not None else BatonStack)(self._run)
+
+    def _run(self) -> None:
+        result, error = None, None
+        try:
+            result = self._work()
+        except Died:
+            pass
+        except BaseException as problem:
+            error = problem
+        self.ended = True
+        if not self.process.dead:
+            self.process.call_soon_threadsafe(self._tell, result, error)
+
+    def _tell(self, result: object, error: BaseException | None) -> None:
+        if self.future.cancelled():
+            return
+        if error is None:
+            self.future.set_result(result)
+        else:
+            self.future.set_exception(error)
+
+
+class Disposition:
+    """How a signal is taken: a handler of the program, or the way of the operating system."""
+
+    def __init__(self, callback: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        self.callback = callback
+        self.arguments = arguments
+
+
+class ProcessLoop(asyncio.AbstractEventLoop):
+    """A process from its start to its end, and the event loop in it."""
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        host: str,
+        calendar: Calendar,
+        host_clock: HostClock,
+        network: "Network",
+        random: Random,
+        turn_cost: int = 40 * MICROSECOND,
+    ) -> None:
+        self.name = name
+        self.number = number  # of this process in its run, for the digest
+        self.host = host
+        self.calendar = calendar
+        self.host_clock = host_clock
+        self.network = network
+        self.random = random
+        self.clock = ProcessClock(self)
+        self.dead = False
+        self.paused = False
+        self.spent = 0  # nanoseconds in this turn, so far
+        self.turns = 0
+        self.main: asyncio.Task[Any] | None = None
+        self.error: BaseException | None = None  # with which the program ended
+        self.complaints: list[Context] = []  # what reached the loop's handler of exceptions
+        self.at_death: list[Callable[[], None]] = []
+        self.on_end: Callable[[ProcessLoop], None] | None = None  # when the program has ended by itself
+        self._turn_cost = turn_cost
+        self._ready: deque[Call] = deque()
+        self._timers: list[tuple[int, int, Call]] = []
+        self._timer_number = 0
+        self._cancelled_timers = 0
+        self._arrived: list[Callable[[], None]] = []
+        self._context = contextvars.Context()
+        self._scheduled_at = -1  # the next turn
+        self._schedule_number = 0
+        self._busy_until = 0
+        self._in_turn = False
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._most_tasks = KEPT_TASKS
+        self._jobs: dict[Executor | None, deque[Job]] = {}
+        self._job: Job | None = None  # that runs at this moment
+        self._held: list[Job] = []  # that would have gone on while the process is paused
+        self._signals: dict[int, Disposition] = {}
+        self._leaving = False
+
+    # Life and death
+
+    def begin(self, main: Coroutine[Any, Any, Any]) -> None:
+        """Run this program."""
+        self.main = self.create_task(main)
+        self.main.add_done_callback(self._ended)
+        self.wake()
+
+    def _ended(self, main: "asyncio.Task[Any]") -> None:
+        """Cancel what the program left behind, as asyncio.Runner does; the process ends when that has ended."""
+        self.error = None if main.cancelled() else main.exception()
+        self._leaving = True
+        for task in self._tasks:
+            if not task.done():
+                task.cancel()
+
+    def kill(self) -> None:
+        """End here and now, in the middle of whatever it does. Its machine goes on, and so does what it has written."""
+        if not self.dead:
+            self.dead = True
+            self.calendar.note(self.number)
+            for act in self.at_death:
+                act()
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def go_on(self) -> None:
+        if self.paused:
+            self.paused = False
+            held, self._held = self._held, []
+            for job in held:
+                self.calendar.at(self.calendar.now, self._continue, job)
+            self.wake()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Deliver a signal: one that the program does not handle kills it."""
+        disposition = self._signals.get(number)
+        if disposition is not None:
+            self.call_soon_threadsafe(disposition.callback, *disposition.arguments)
+        else:
+            self.kill()
+
+    def bury(self) -> None:
+        """Let go of everything, while no process is alive any more: what runs now, in `finally`, reaches nobody."""
+        self.dead = True
+        for jobs in self._jobs.values():
+            for job in jobs:
+                if job.stack.started and not job.ended:
+                    job.stack.resume()  # the call in which it paused raises Died
+        for task in self._tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            if isinstance(coroutine, Coroutine):
+                with suppress(Exception, Died, GeneratorExit):
+                    coroutine.close()
+        self._tasks.clear()
+        self._ready.clear()
+        self._timers.clear()
+        self._arrived.clear()
+        self._jobs.clear()
+        self.at_death.clear()
+        self.on_end = None
+
+    def forgotten_errors(self) -> list[BaseException]:
+        """Return the errors of tasks that nobody looked at: a real loop would complain when they are collected."""
+        found: list[BaseException] = []
+        for task in self._tasks:
+            if task.done() and not task.cancelled() and task._log_traceback:
+                error = task.exception()
+                if error is not None and not isinstance(error, Died):
+                    found.append(error)
+        return found
+
+    # Time
+
+    def spend(self, what: str, nanoseconds: int) -> None:
+        """Take time in a system call; every simulated one passes here. Raises Died if there is no process any more."""
+        if self.dead:
+            raise Died
+        self.calendar.note(crc32(what.encode()) + nanoseconds)
+        job = self._job
+        if job is None or job.in_a_hurry:
+            self.spent += nanoseconds
+            return
+        self.calendar.at(self.calendar.now + nanoseconds, self._continue, job)
+        job.stack.pause()
+        self._check_alive()
+
+    def _check_alive(self) -> None:
+        if self.dead:
+            raise Died
+
+    def time(self) -> float:
+        return self.clock.monotonic_ns() / 1e9
+
+    def wake(self) -> None:
+        """Have a turn as soon as the process is free."""
+        if not self._in_turn:
+            self._schedule(max(self._busy_until, self.calendar.now))
+
+    def _schedule(self, at: int) -> None:
+        if self._scheduled_at < 0 or at < self._scheduled_at:
+            self._scheduled_at = at
+            self._schedule_number += 1
+            self.calendar.at(at, self._turn, self._schedule_number)
+
+    def _turn(self, number: int) -> None:
+        if number != self._schedule_number or self.dead:
+            return
+        self._scheduled_at = -1
+        if self.paused:
+            return
+        self._in_turn = True
+        self.turns += 1
+        self.spent = 0
+        events._set_running_loop(self)
+        try:
+            self._collect()
+            ready = self._ready
+            count = len(ready)
+            self.calendar.note(self.number << 24 | count)
+            for _ in range(count):
+                call = ready.popleft()
+                if not call._cancelled:
+                    self._run(call)
+                    if self.is_closed():
+                        break
+        finally:
+            events._set_running_loop(None)
+            self._in_turn = False
+        now = self.calendar.now
+        self._busy_until = now + self.spent + self._cost()
+        self.spent = 0
+        if self.is_closed():
+            return
+        if self._leaving and all(task.done() for task in self._tasks):
+            self.kill()
+            if self.on_end is not None:
+                self.on_end(self)
+        elif self._ready or self._arrived:
+            self._schedule(self._busy_until)
+        elif self._timers:
+            self._schedule(max(self._busy_until, self.host_clock.time_of(self._timers[0][0])))
+
+    def _cost(self) -> int:
+        """Draw how long a turn takes: mostly little, at times as long as a page fault or a busy neighbour takes."""
+        drawn = self.random.getrandbits(16)
+        if drawn & 1023 == 0:
+            return (drawn >> 10) * MILLISECOND // 2
+        return 1 + self._turn_cost * (drawn >> 10) // 32
+
+    def _collect(self) -> None:
+        """Make ready what arrived and the timers that are due, behind what is ready, as asyncio does."""
+        if self._arrived:
+            arrived, self._arrived = self._arrived, []
+            for call in arrived:
+                self._ready.append(Call(self, call, (), self._context))
+        timers = self._timers
+        if timers:
+            now = self.clock.monotonic_ns()
+            while timers and timers[0][0] <= now:
+                timer = heappop(timers)[2]
+                timer.at = -1
+                if timer._cancelled:
+                    self._cancelled_timers -= 1
+                else:
+                    self._ready.append(timer)
+
+    def _run(self, call: Call) -> None:
+        callback = call._callback
+        assert callback is not None
+        try:
+            call._context.run(callback, *call._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except Died:
+            assert self.dead
+        except BaseException as error:
+            self.call_exception_handler({"message": f"exception in {callback}", "exception": error})
+
+    # What programs ask of a loop
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return self._in_turn
+
+    def is_closed(self) -> bool:
+        return self.dead
+
+    def call_exception_handler(self, context: Context) -> None:
+        if not self.dead:
+            self.complaints.append(context)
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        call = Call(self, callback, args, contextvars.copy_context() if context is None else context)
+        self._ready.append(call)
+        if not self._in_turn:
+            self.wake()
+        return call
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self._call_at(self.clock.monotonic_ns() + round(delay * 1e9), callback, args, context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self._call_at(round(when * 1e9), callback, args, context)
+
+    def _call_at(
+        self, at: int, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
+    ) -> asyncio.TimerHandle:
+        call = Call(self, callback, args, contextvars.copy_context() if context is None else context, max(at, 0))
+        self._timer_number += 1
+        heappush(self._timers, (call.at, self._timer_number, call))
+        if not self._in_turn:
+            self._schedule(max(self._busy_until, self.host_clock.time_of(call.at)))
+        return call
+
+    def timer_cancelled(self) -> None:
+        self._cancelled_timers += 1
+        if self._cancelled_timers > MOST_CANCELLED and 2 * self._cancelled_timers > len(self._timers):
+            self._timers = [entry for entry in self._timers if not entry[2]._cancelled]
+            heapify(self._timers)
+            self._cancelled_timers = 0
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> "asyncio.Task[T]":
+        task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._tasks.append(task)  # until the end of the run: what is collected before may act in another process
+        if len(self._tasks) > self._most_tasks:
+            self._tasks = [t for t in self._tasks if not t.done() or t._log_traceback]
+            self._most_tasks = 2 * len(self._tasks) + KEPT_TASKS
+        return task
+
+    def add_signal_handler(  # type: ignore[override]
+        self, sig: int, callback: Callable[..., object], *args: Any
+    ) -> None:
+        self._signals[sig] = Disposition(callback, args)
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        return self._signals.pop(sig, None) is not None
+
+    def run_in_executor(  # type: ignore[override]  # the future is not a coroutine
+        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    ) -> "asyncio.Future[T]":
+        """Run this beside the loop, behind what the same executor runs: each has one thread."""
+        future: asyncio.Future[T] = self.create_future()
+        jobs = self._jobs.get(executor)
+        if jobs is None:
+            jobs = self._jobs[executor] = deque()
+            if executor is not None:  # no thread of it ever starts, so it could not wait for what it runs
+                setattr(executor, "shutdown", lambda *_, **__: self._finish(jobs))  # noqa: B010
+        jobs.append(Job(self, lambda: func(*args), future))
+        if len(jobs) == 1:
+            self.calendar.at(self.calendar.now + self.spent + self._cost(), self._continue, jobs[0])
+        return future
+
+    def _continue(self, job: Job) -> None:
+        """Let a job run to its next system call."""
+        if self.dead or job.ended:
+            return
+        if self.paused:
+            self._held.append(job)
+            return
+        self._job = job
+        job.stack.resume()
+        self._job = None
+        self._next_job(job)
+
+    def _next_job(self, job: Job) -> None:
+        """Begin what the same executor runs behind a job that has ended."""
+        for jobs in self._jobs.values() if job.ended else ():
+            if jobs and jobs[0] is job:
+                jobs.popleft()
+                if jobs and not self.is_closed():
+                    self.calendar.at(self.calendar.now + self._cost(), self._continue, jobs[0])
+
+    def _finish(self, jobs: deque[Job]) -> None:
+        """Block until these jobs have ended, as a turn does that joins a thread."""
+        while jobs and not self.dead:
+            job = jobs.popleft()
+            job.in_a_hurry = True
+            before, self._job = self._job, job
+            job.stack.resume()
+            self._job = before
+        self._check_alive()
+
+    # Networks; transports are in network.py
+
+    def arrived(self, call: Callable[[], None]) -> None:
+        """Have this called in the next turn, before timers: something has come from outside."""
+        self._arrived.append(call)
+        self.wake()
+
+    async def getaddrinfo(  # type: ignore[override]
+        self, host: str | None, port: int | str | None, **_: int
+    ) -> list[tuple[int, int, int, str, tuple[str, int]]]:
+        return [(2, 1, 6, "", (str(host), int(port or 0)))]
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, ssl: None = None, **_: Any
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        assert ssl is None, "TLS is not simulated: it draws chance and time of its own"
+        return await self.network.dial(self, protocol_factory, host, port)
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, ssl: None = None, **_: Any
+    ) -> asyncio.AbstractServer:
+        assert ssl is None, "TLS is not simulated: it draws chance and time of its own"
+        return self.network.serve(self, protocol_factory, host, port)
+
+    async def sock_accept(self, sock: Any) -> tuple[Any, Any]:
+        return await self.network.accept(sock)
+
+    async def connect_accepted_socket(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], sock: Any, *, ssl: None = None, **_: Any
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        assert ssl is None, "TLS is not simulated: it draws chance and time of its own"
+        return await self.network.adopt(self, protocol_factory, sock)
