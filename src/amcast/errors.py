@@ -19,6 +19,9 @@ AmcastError                     exit code 1, unless it says another
 ├── StorageCorrupt              what had been durable is damaged; starting again does not help, so exit code 2
 ├── OutOfTime                   a row of a sweep took longer than it may
 ├── PropertyViolation           a property does not hold in a schedule that was explored
+├── Anomaly                     no order of a history's calls explains every answer
+├── SearchTooLong               whether there is such an order was not found out within the budget
+├── Alarm                       an oracle of the whole-cluster simulation found what must not be
 └── InvariantViolation          a protocol broke an invariant of its paper: a bug, never the user's fault
 KeyboardInterrupt               Python's own: no `except Exception` may swallow it
 └── SweepInterrupted            Ctrl-C in a sweep, with how much is done; exit code 130
@@ -27,7 +30,7 @@ Who catches `UsageError` shows its one line to whoever made the mistake. Who cat
 and goes on. Nobody but the command line catches the others, unless it knows what to do about that one.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import ClassVar
 
 
@@ -147,6 +150,29 @@ class PropertyViolation(AmcastError):
         super().__init__(f"{property}: {problem}")
         self.property = property
         self.problem = problem
+
+
+class Anomaly(AmcastError):
+    """A history that no order of its calls explains; `kind` is the usual name, `calls` are those that show it."""
+
+    def __init__(self, kind: str, reason: str, calls: Iterable[object] = ()) -> None:
+        super().__init__(f"{kind}: {reason}")
+        self.kind = kind
+        self.reason = reason
+        self.calls = tuple(dict.fromkeys(calls))
+
+
+class SearchTooLong(AmcastError):
+    """The budget of a search was spent before it found something out."""
+
+
+class Alarm(AmcastError):
+    """What must not happen in a cluster happened in a simulated one; `kind` is the class that it is counted under."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(f"{kind}: {reason}")
+        self.kind = kind
+        self.reason = reason
 
 
 class InvariantViolation(AmcastError):
