@@ -16,6 +16,8 @@ import pytest
 from amcast.runtime.machine import Files
 from amcast.runtime.storage import encode_frame
 from amcast.swarm.cluster.disk import SYNC, SimDisk, SimFiles
+from amcast.swarm.cluster.platter import SECTOR, Folder, Inode, put
+from tests.power import FLUSH_JOURNAL, LOSE_JOURNAL, PowerDisk
 from tests.tools import examples
 
 DATA = Path("/data")
@@ -76,7 +78,8 @@ class Pair:
 
     def __init__(self, folder: Path, random: Random) -> None:
         self.real, self.folder = Files(), folder
-        self.sim = SimDisk(random).mount(Process())
+        self.disk = SimDisk(random)
+        self.sim = self.disk.mount(Process())
         self.sim.make_folder(DATA)
         self.random = random
         self.descriptors: list[tuple[int, int]] = []  # also of files that are closed
@@ -158,6 +161,88 @@ def test_same_results_and_errors_as_the_real_one() -> None:
                         os.close(real)
     missed = {"EBADF", "ENOENT", "EEXIST", "EISDIR", "ENOTDIR", "ENOTEMPTY", "EINVAL"} - seen
     assert not missed, f"never tried: {missed}"
+
+
+def names_allowed(folder: Folder, real: Path) -> bool:
+    """Return whether a power cut may leave a folder like this, in the simulation."""
+    state = dict(folder.kept)
+    for change in [{}, *folder.pending]:
+        put(state, change)
+        if set(state) == set(os.listdir(real)) and all(allowed(node, real / name) for name, node in state.items()):
+            return True
+    return False
+
+
+def allowed(node: Inode | Folder, real: Path) -> bool:
+    if isinstance(node, Folder):
+        return real.is_dir() and names_allowed(node, real)
+    lengths = [len(node.kept), *(length for _, _, length in node.pending)]
+    content = bytearray(node.kept).ljust(max(lengths), b"\0")
+    states = [bytes(content)]
+    for at, data, _ in node.pending:
+        content[at : at + len(data)] = data
+        states.append(bytes(content))
+    found = real.read_bytes() if real.is_file() else None
+    return (
+        found is not None
+        and min(lengths) <= len(found) <= max(lengths)
+        and all(
+            any(state[at : at + SECTOR].startswith(found[at : at + SECTOR]) for state in states)
+            for at in range(0, len(found), SECTOR)
+        )
+    )
+
+
+@pytest.mark.slow
+def test_real_power_cuts_do_nothing_that_the_simulation_does_not(tmp_path: Path) -> None:
+    lost = kept = 0
+    with PowerDisk(tmp_path) as real:
+        for seed in range(150):
+            folder = real.path / f"{seed}"
+            folder.mkdir()
+            Files().sync_folder(real.path)
+            random = Random(seed)
+            pair = Pair(folder, random)
+            for _ in range(100):
+                pair.step()
+            for descriptor in {descriptor for descriptor, _ in pair.descriptors}:
+                with suppress(OSError):
+                    os.close(descriptor)
+            if random.random() < 0.3:
+                subprocess.run(
+                    ["sync", "-f", folder], check=True
+                )  # a system may write out whatever it likes before the end
+            before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+            real.cut_power(random.choice((FLUSH_JOURNAL, LOSE_JOURNAL)))
+            real.power_on()
+            after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+            lost += after != before
+            kept += bool(after)
+            simulated = pair.disk.look_up(DATA)
+            assert isinstance(simulated, Folder)
+            assert names_allowed(simulated, folder), f"seed {seed}: {sorted(after)} of {sorted(before)}"
+    assert lost > 30 and kept > 30, f"of 150 cuts {lost} lost something, and after {kept} there was something"
+
+
+def test_outcomes_that_no_power_cut_may_have_are_told(tmp_path: Path) -> None:
+    disk, files = started(0)
+    fd = write_new(files, LOG, b"a" * 600)
+    files.write(fd, b"b" * 600)
+    folder = disk.look_up(DATA)
+    assert isinstance(folder, Folder)
+    for outcome, fine in (
+        (b"a" * 600, True),
+        (b"a" * 600 + b"b" * 600, True),
+        (b"a" * 600 + b"b" * 424 + bytes(100), True),
+        (b"a" * 599, False),
+        (b"a" * 599 + b"b" * 601, False),
+        (b"a" * 600 + b"b" * 300 + bytes(300), False),
+        (b"a" * 600 + b"b" * 601, False),
+    ):
+        (tmp_path / "log-0").write_bytes(outcome)
+        assert names_allowed(folder, tmp_path) is fine, outcome
+    (tmp_path / "log-0").unlink()
+    assert not names_allowed(folder, tmp_path)
 
 
 def test_lock_of_another_process_gives_the_real_error(tmp_path: Path) -> None:
