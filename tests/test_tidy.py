@@ -73,6 +73,51 @@ def no_clock_randomness_or_io(file: File) -> Complaints:
             yield line, complaint
 
 
+# What a node, a client or a gateway sees of the world, it sees by its Machine and its event loop. Constants of these
+# modules are no way out of it.
+BESIDE_THE_MACHINE = frozenset("fcntl glob mmap os random secrets shutil socket tempfile time uuid".split())
+OF_PATHS = frozenset(
+    "chmod exists glob is_dir is_file iterdir mkdir open read_bytes read_text rename replace rglob rmdir stat touch "
+    "unlink write_bytes write_text".split()
+)
+HARMLESS = frozenset({"os.strerror", "os.getpid"})  # the words for an error; what operators call this process
+
+
+def the_machine_alone(file: File) -> Complaints:
+    modules = set()
+    for node in ast.walk(file.tree):
+        match node:
+            case ast.Import(names=names):
+                modules |= {alias.asname or alias.name for alias in names if alias.name in BESIDE_THE_MACHINE}
+            case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] in BESIDE_THE_MACHINE:
+                for alias in names:
+                    if not alias.name.isupper():
+                        yield node.lineno, f"imports {alias.name} of {module}: use the Machine"
+    for node in ast.walk(file.tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=attr) if name in modules:
+                if f"{name}.{attr}" not in HARMLESS:
+                    yield node.lineno, f"uses {name}.{attr}: use the Machine"
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in OF_PATHS and names_a_path(value):
+                yield node.lineno, f"calls {attr}() of a path: use the Machine's files"
+            case ast.Call(func=ast.Name(id="open")):
+                yield node.lineno, "calls open(): use the Machine's files"
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="datetime"), attr="now" | "today" | "utcnow")):
+                yield node.lineno, "reads the clock: use the Machine's"
+
+
+def names_a_path(node: ast.expr) -> bool:
+    """Return whether this looks like a path: `folder / name`, or something called so."""
+    match node:
+        case ast.BinOp(op=ast.Div()):
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.lstrip("_") in {"path", "folder", "file", "parent", "temporary", "aside", "data", "Path"}
+        case ast.Call(func=ast.Name(id="Path")):
+            return True
+    return False
+
+
 def calls_of(file: File, banned: frozenset[str]) -> Complaints:
     for node in ast.walk(file.tree):
         match node:
@@ -380,7 +425,12 @@ def no_decision_by_name(file: File) -> Complaints:
                 yield node.lineno, f"decides by the name {part.value!r}: ask for a capability or a field of the row"
 
 
+# What only the commands run, before a node or beside it, and the machine itself.
+NOT_SIMULATED = ("runtime/machine.py", "runtime/certificates.py", "runtime/config.py", "runtime/loop.py")
+
+
 RULES: dict[Rule, Callable[[str], bool]] = {
+    the_machine_alone: lambda path: path.startswith(("runtime/", "apps/kv/")) and path not in NOT_SIMULATED,
     # Which packages are installed is looked up, but no process sees it.
     no_clock_randomness_or_io: lambda path: path.startswith(DETERMINISTIC) and path != "core/plugins.py",
     no_decision_by_name: lambda path: not path.startswith(NAMED_THERE),
@@ -469,6 +519,15 @@ SET_EXAMPLES: list[tuple[str, str]] = [
 ]
 
 EXAMPLES: list[tuple[Rule, str, str]] = [  # rule, rejected, accepted
+    (the_machine_alone, "import time\nnow = time.time()", "now = machine.clock.wall_ns()"),
+    (the_machine_alone, "import os as o\no.fsync(1)", "import os\nos.strerror(1)"),
+    (the_machine_alone, "from random import uniform", "from socket import SOCK_STREAM"),
+    (the_machine_alone, "from os.path import exists", "from os import O_RDONLY"),
+    (the_machine_alone, "open('x')", "files.open(path)"),
+    (the_machine_alone, "(folder / 'x').unlink()", "files.remove(folder / 'x')"),
+    (the_machine_alone, "self._path.read_bytes()", "self._files.exists(path)"),
+    (the_machine_alone, "Path('x').mkdir()", "text.replace('a', 'b')"),
+    (the_machine_alone, "datetime.now(UTC)", "datetime.fromtimestamp(now, UTC)"),
     (no_clock_randomness_or_io, "import time", "import math"),
     (no_decision_by_name, "if table.name == 'skeen': ...", "if table.durable: ..."),
     (no_decision_by_name, "x = name in ('baseline', 'fastcast')", "x = name in ('first', 'last')"),
@@ -551,10 +610,12 @@ def test_every_rule_has_an_example() -> None:
 
 
 def test_rules_hold_where_they_should() -> None:
-    assert [rule for rule in RULES if not RULES[rule]("core/process.py")] == []
+    assert [rule for rule in RULES if not RULES[rule]("core/process.py")] == [the_machine_alone]
     assert [rule for rule in RULES if not RULES[rule]("spark/a.py")] == [
-        no_clock_randomness_or_io, no_iteration_over_sets, no_struct_where_compiled, pyspark_only_in_spark,
+        the_machine_alone, no_clock_randomness_or_io, no_iteration_over_sets, no_struct_where_compiled,
+        pyspark_only_in_spark,
     ]  # fmt: skip
+    assert RULES[the_machine_alone]("runtime/node.py") and not RULES[the_machine_alone]("runtime/machine.py")
     assert not RULES[asyncio_only_in_runtime_apps_web]("runtime/node.py")
 
 

@@ -12,6 +12,7 @@ from amcast.apps.kv.gateway import Gateway
 from amcast.apps.kv.machine import KV
 from amcast.apps.kv.resp import LARGEST_REQUEST
 from amcast.core.application import Delivery
+from amcast.runtime.machine import REAL, Limits, Machine
 from tests.pace import allow
 
 
@@ -26,8 +27,9 @@ Multicast = tuple[tuple[int, ...], bytes, dict[int, bytes], "asyncio.Future[dict
 class InProcess:
     """The client that a gateway uses."""
 
-    def __init__(self, groups: int) -> None:
+    def __init__(self, groups: int, machine: Machine = REAL) -> None:
         self.groups = groups
+        self.machine = machine
         self.machines = [KV(group, groups) for group in range(groups)]
         self.position = 0
         self.fails: Callable[[tuple[int, ...]], Exception | None] = lambda dest: None
@@ -98,8 +100,10 @@ class Held(InProcess):
 
 
 @asynccontextmanager
-async def gateway(groups: int, largest_request: int = LARGEST_REQUEST) -> AsyncIterator[Gateway]:
-    found = Gateway(InProcess(groups), largest_request=largest_request)
+async def gateway(
+    groups: int, largest_request: int = LARGEST_REQUEST, limits: Limits = REAL.limits
+) -> AsyncIterator[Gateway]:
+    found = Gateway(InProcess(groups, Machine(limits=limits)), largest_request=largest_request)
     await found.listen("127.0.0.1", 0)
     try:
         yield found

@@ -10,11 +10,11 @@ import redis.asyncio
 from redis.exceptions import ResponseError, WatchError
 
 from amcast.apps.kv import batching
-from amcast.apps.kv import gateway as gateway_module
 from amcast.apps.kv.gateway import Gateway, serve
 from amcast.apps.kv.slots import group_of
 from amcast.apps.kv.wire import Prepare, StoreRequest, encode
 from amcast.errors import MulticastFailed, OutcomeUnknown
+from amcast.runtime.machine import Limits
 from tests.apps.in_process import Held, InProcess, Lagging, gateway, gateway_in_thread
 from tests.pace import allow
 
@@ -190,11 +190,9 @@ def test_a_large_request_is_refused_and_others_go_on() -> None:
     asyncio.run(run())
 
 
-def test_a_client_that_does_not_read_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_module, "COMMANDS_READ_AHEAD", 64)
-
+def test_a_client_that_does_not_read_is_not_read() -> None:
     async def run() -> None:
-        async with gateway(1) as found:
+        async with gateway(1, limits=Limits(commands_read_ahead=64)) as found:
             reader, writer = await asyncio.open_connection("127.0.0.1", port_of(found), limit=1024)
             await talk(port_of(found), b"SET big " + b"x" * 50_000 + b"\n")
             total = 3000
@@ -256,11 +254,9 @@ def test_what_waits_for_a_lock_is_never_called_not_executed() -> None:
     asyncio.run(run())
 
 
-def test_the_lock_of_a_gateway_that_died_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "LOCK_SECONDS", 0.02)
-
+def test_the_lock_of_a_gateway_that_died_is_broken() -> None:
     async def run() -> None:
-        async with gateway(GROUPS) as found:
+        async with gateway(GROUPS, limits=Limits(lock_seconds=0.02)) as found:
             await leave_a_lock(found.batcher.client)
             lines = f"MSET {A} 3 {B} 4\nMGET {A} {B}\n".encode()
             assert await talk(port_of(found), lines) == b"+OK\r\n*2\r\n$1\r\n3\r\n$1\r\n4\r\n"

@@ -14,10 +14,11 @@ from amcast.core.requests import REQUESTS, Multicast
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage, Codec
 from amcast.errors import AmcastError, MulticastFailed
-from amcast.runtime import frames, tls
+from amcast.runtime import frames
 from amcast.runtime.certificates import make_certificates
 from amcast.runtime.config import ClusterConfig
 from amcast.runtime.frames import Read, frame
+from amcast.runtime.machine import REAL
 from amcast.runtime.serving import session_of
 from amcast.runtime.tls import client_context
 from amcast.service import connect, load
@@ -212,10 +213,9 @@ def test_no_certificate_and_no_tls(config: ClusterConfig) -> None:
             assert raw.send(greeting(config, "client/carol", SESSION)).refusal() == "", "there is nobody to answer to"
 
 
-def test_handshakes_are_limited(config: ClusterConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls, "MOST_HANDSHAKES", 3)
+def test_handshakes_are_limited(config: ClusterConfig) -> None:
     for address in (config.members[0].client, config.members[0].peer):
-        crowd = [Raw(address) for _ in range(3)]  # accepted in this order, and silent
+        crowd = [Raw(address) for _ in range(REAL.limits.most_handshakes)]  # accepted in this order, and silent
         with Raw(address) as late:
             assert late.receive() is None, "hung up on at once"
         for one in crowd:

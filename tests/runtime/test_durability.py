@@ -8,22 +8,22 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
-import pytest
 
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
-from amcast.runtime import durability as module
 from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot
 from amcast.runtime.engine import Tick
+from amcast.runtime.machine import REAL, Limits, Machine
 from amcast.runtime.storage import Storage
 
 
 class Host:
     """A node of which only what its disk does to it is seen."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, machine: Machine = REAL) -> None:
         self.config = cast(Any, SimpleNamespace(name="test"))
         self.me = cast(Any, SimpleNamespace(name="g0/0", data=folder))
+        self.machine = machine
         self.metrics = cast(Any, SimpleNamespace(commits=SimpleNamespace(observe=lambda seconds: None)))
         self.seen: list[str] = []
         self.errors: list[BaseException] = []
@@ -69,11 +69,13 @@ class Gate:
         self._commit(records)
 
 
-def tried(folder: Path, test: Callable[[Host, Gate], Awaitable[None]]) -> tuple[NodeSnapshot | None, list[bytes]]:
+def tried(
+    folder: Path, test: Callable[[Host, Gate], Awaitable[None]], limits: Limits = REAL.limits
+) -> tuple[NodeSnapshot | None, list[bytes]]:
     """Return what a node finds on its disk after the test: the snapshot and the records behind it."""
 
     async def main() -> None:
-        host = Host(folder)
+        host = Host(folder, Machine(limits=limits))
         assert host.disk.open(new=True) == 1 and host.disk.storage is not None
         host.disk.storage.recover()
         host.disk.open_history()
@@ -116,11 +118,7 @@ def test_nothing_leaves_before_what_it_depends_on_is_on_disk(tmp_path: Path) -> 
     assert tried(tmp_path, test) == (None, [b"first", b"third"])
 
 
-def test_what_nothing_depends_on_goes_at_once_and_to_disk_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "SYNC_AFTER", 0.01)
-
+def test_what_nothing_depends_on_goes_at_once_and_to_disk_later(tmp_path: Path) -> None:
     async def test(host: Host, gate: Gate) -> None:
         gate.free.release()
         host.disk.take(step("calm", records=1, delivers=True))
@@ -128,7 +126,7 @@ def test_what_nothing_depends_on_goes_at_once_and_to_disk_later(
         await until(lambda: not host.disk.unfinished)
         assert host.seen == ["release calm", "deliver calm"]
 
-    assert tried(tmp_path, test) == (None, [b"calm"])
+    assert tried(tmp_path, test, Limits(sync_after=0.01)) == (None, [b"calm"])
 
 
 def test_without_records_nothing_waits(tmp_path: Path) -> None:
@@ -165,14 +163,12 @@ def test_a_node_that_stops_keeps_what_waited_and_a_snapshot(tmp_path: Path) -> N
     assert snapshot == NodeSnapshot(0, [b"state"], b"app", [(1, 2, b"answer")]) and records == []
 
 
-def test_a_snapshot_takes_the_place_of_many_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SNAPSHOT_EVERY", 10)
-
+def test_a_snapshot_takes_the_place_of_many_records(tmp_path: Path) -> None:
     async def test(host: Host, gate: Gate) -> None:
         gate.free.release(3)
         for name in ("more than ten bytes", "behind", "last"):
             host.disk.take(step(name, records=1, urgent=True))
             await until(lambda: not host.disk.unfinished)
 
-    snapshot, records = tried(tmp_path, test)
+    snapshot, records = tried(tmp_path, test, Limits(snapshot_every=10))
     assert snapshot is not None and records == [b"last"]

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,17 +10,12 @@ import pytest
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
 from amcast.errors import AmcastError, HistoryGone
-from amcast.runtime import history as module
-from amcast.runtime.history import History
+from amcast.runtime.history import BLOCK, History
+from amcast.runtime.machine import Limits, Machine
 from amcast.runtime.rows import unpack_rows
 
 ROWS = 300
-
-
-@pytest.fixture(autouse=True)
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FILE_BYTES", 400)
-    monkeypatch.setattr(module, "KEPT_IN_MEMORY", 300)
+TINY = Machine(limits=Limits(file_bytes=400, kept_in_memory=300))
 
 
 def message(number: int) -> AppMessage:
@@ -59,7 +55,7 @@ def expected(start: int, count: int = ROWS) -> list[tuple[int, bytes]]:
 
 @pytest.mark.parametrize("most_bytes", [1, 200, 10**6])
 def test_every_row_from_every_position(tmp_path: Path, most_bytes: int) -> None:
-    history = History(tmp_path)
+    history = History(tmp_path, machine=TINY)
     fill(history)
     assert len(list(tmp_path.glob("rows-*"))) > 10 and history.earliest == 0
     assert history._blocks[0][0] > ROWS // 2, "most of it is only on disk"
@@ -70,7 +66,7 @@ def test_every_row_from_every_position(tmp_path: Path, most_bytes: int) -> None:
 
 
 def test_in_memory_alone() -> None:
-    history = History(None)
+    history = History(None, machine=TINY)
     fill(history, written=False)
     assert 0 < history.earliest < ROWS
     for start in range(history.earliest, ROWS):
@@ -80,7 +76,7 @@ def test_in_memory_alone() -> None:
 
 
 def test_what_is_kept_on_disk_is_bounded(tmp_path: Path) -> None:
-    history = History(tmp_path, keep=5 * 400)
+    history = History(tmp_path, machine=replace(TINY, limits=replace(TINY.limits, kept_on_disk=5 * 400)))
     fill(history)
     assert len(list(tmp_path.glob("rows-*"))) == 5
     assert told(history, history.earliest) == expected(history.earliest) != []
@@ -91,12 +87,12 @@ def test_what_is_kept_on_disk_is_bounded(tmp_path: Path) -> None:
 
 def test_a_restart_goes_on_where_its_snapshot_ends(tmp_path: Path) -> None:
     """What lies behind the snapshot is delivered again, and is not there twice."""
-    history = History(tmp_path / "whole")
+    history = History(tmp_path / "whole", machine=TINY)
     fill(history)
     history.close()
     for end in [0, *starts()[-12:], ROWS]:
         shutil.copytree(tmp_path / "whole", tmp_path / str(end))
-        again = History(tmp_path / str(end), end)
+        again = History(tmp_path / str(end), end, TINY)
         assert again.end == end and again.earliest == 0
         assert told(again, 0) == expected(0, end)
         fill(again)
@@ -114,11 +110,11 @@ def starts() -> list[int]:
 
 
 def test_a_damaged_or_missing_block_is_an_error_and_not_a_gap(tmp_path: Path) -> None:
-    history = History(tmp_path)
+    history = History(tmp_path, machine=TINY)
     fill(history)
     first, second, *_ = sorted(tmp_path.glob("rows-*"), key=lambda path: int(path.name[5:]))
     data = bytearray(first.read_bytes())
-    data[module.BLOCK.size + 3] ^= 1
+    data[BLOCK.size + 3] ^= 1
     first.write_bytes(data)
     with pytest.raises(AmcastError, match="damaged at position 0; repair this node from its peers"):
         told(history, 0)

@@ -18,6 +18,7 @@ from amcast.errors import LostMessages
 from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig
 from amcast.runtime.frames import Read, frame
+from amcast.runtime.machine import Limits, Machine
 from amcast.runtime.node import Node
 from amcast.runtime.serving import session_of
 
@@ -180,7 +181,7 @@ def test_random_bytes(live: Running) -> None:
 
 def test_who_does_not_greet_in_time_is_dropped(live: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     config, nodes = live
-    monkeypatch.setattr("amcast.runtime.greeting.SECONDS_TO_GREET", 0.5)
+    monkeypatch.setattr(nodes["g0/0"], "machine", Machine(limits=Limits(seconds_to_greet=0.5)))
     for address in (config.members[0].peer, config.members[0].client):
         with Raw(address) as silent, Raw(address) as slow:
             began = time.monotonic()

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amcast.errors import StorageCorrupt, StorageFailure, UsageError
+from amcast.runtime.machine import REAL, Limits, Machine
 from amcast.runtime.storage import Storage
 
 
@@ -23,8 +24,12 @@ def recovered(folder: Path) -> list[bytes]:
         storage.close()
 
 
-def filled(folder: Path, batches: list[list[bytes]], **options: int) -> None:
-    storage = Storage(folder, "test g0/0", **options)
+def in_segments_of(size: int) -> Machine:
+    return Machine(limits=Limits(segment_bytes=size))
+
+
+def filled(folder: Path, batches: list[list[bytes]], machine: Machine = REAL) -> None:
+    storage = Storage(folder, "test g0/0", machine)
     storage.recover()
     for batch in batches:
         storage.commit(batch)
@@ -90,7 +95,7 @@ def test_snapshots_replace_the_log_before_them(tmp_path: Path) -> None:
 
 
 def test_segments_and_a_missing_one(tmp_path: Path) -> None:
-    filled(tmp_path, [[b"x" * 100] for _ in range(10)], segment_bytes=300)
+    filled(tmp_path, [[b"x" * 100] for _ in range(10)], machine=in_segments_of(300))
     segments = sorted(tmp_path.glob("log-*"), key=lambda path: int(path.name[4:]))
     assert len(segments) > 2
     assert len(recovered(tmp_path)) == 10
@@ -109,7 +114,7 @@ def test_any_history_cut_anywhere(
 ) -> None:
     """Snapshot plus records is always a prefix of what was committed, and nothing before the cut is lost."""
     folder = tmp_path_factory.mktemp("log")
-    storage = Storage(folder, "test g0/0", segment_bytes=120)
+    storage = Storage(folder, "test g0/0", in_segments_of(120))
     storage.recover()
     history: list[bytes] = []
     for step in steps:
@@ -158,7 +163,7 @@ def test_data_of_another_cluster_is_refused(tmp_path: Path) -> None:
         Storage(tmp_path, "other g0/0")
 
 
-@pytest.mark.parametrize("call", ["fdatasync", "write"])
+@pytest.mark.parametrize("call", ["sync", "write"])
 def test_a_failed_write_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     storage = Storage(tmp_path, "test g0/0")
     storage.recover()
@@ -168,7 +173,7 @@ def test_a_failed_write_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, call, fail)
+        patch.setattr(REAL.files, call, fail)
         with pytest.raises(StorageFailure, match="Input/output error"):
             storage.commit([b"lost"])
     with pytest.raises(StorageFailure, match="must stop"):
@@ -179,8 +184,9 @@ def test_a_failed_write_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 CRASH = """
 import os, sys, pathlib
+from amcast.runtime.machine import Limits, Machine
 from amcast.runtime.storage import Storage
-storage = Storage(pathlib.Path(sys.argv[1]), "test g0/0", segment_bytes=200)
+storage = Storage(pathlib.Path(sys.argv[1]), "test g0/0", Machine(limits=Limits(segment_bytes=200)))
 storage.recover()
 for i in range(100000):
     storage.commit([b"%d" % i])

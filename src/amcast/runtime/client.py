@@ -3,10 +3,7 @@
 import asyncio
 import concurrent.futures
 import itertools
-import random
-import secrets
 import threading
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
@@ -24,15 +21,13 @@ from amcast.runtime.client_engine import ClientBatch, ClientEngine
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import FrameReader, Hello, Read, Refusal, Rows, frame
 from amcast.runtime.greeting import abort_unless, dial, say_hello
-from amcast.runtime.links import FIRST_PAUSE, LONGEST_PAUSE
+from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.rows import unpack_rows
-from amcast.runtime.serving import CLIENT, MOST_READ, SESSION_BITS, session_of
+from amcast.runtime.serving import CLIENT, SESSION_BITS, session_of
 from amcast.runtime.tls import client_context
 from amcast.runtime.tracing import TraceWriter
 
 DEADLINE: Final = 30.0
-READ_WAIT: Final = 5_000  # milliseconds that a read waits for new rows
-SWEEP_EVERY: Final = 0.05  # seconds between looks at deadlines
 G = TypeVar("G")
 T = TypeVar("T")
 
@@ -74,6 +69,7 @@ class Client:
         session: int | None = None,
         trace: Path | None = None,
         first: int = 0,
+        machine: Machine = REAL,
     ) -> None:
         """Prepare a client; it begins with `async with`.
 
@@ -83,11 +79,13 @@ class Client:
             known = ", ".join(config.clients) or "none"
             raise UsageError(f"no client {name!r} in {config.path}: expected one of {known}")
         self.config = config
+        self.machine = machine
         self.name = CLIENT + name
-        self.session = session_of(self.name, secrets.randbits(SESSION_BITS) if session is None else session)
+        self.session = session_of(self.name, machine.random.getrandbits(SESSION_BITS) if session is None else session)
         self.sender = config.topology.name(self.session)  # of all its messages, in deliveries and traces
         self.groups = len(config.topology.groups)
         self.deadline = deadline
+        self._now = machine.clock.monotonic_ns
         self._protocol = protocol
         alone = session is not None  # the same numbers whenever the program runs again
         self._engine = ClientEngine(protocol, self.session, config.topology, config.params(), alone, first)
@@ -100,11 +98,11 @@ class Client:
         self._refusals: dict[int, str] = {}  # by replicas
         self._loop: asyncio.AbstractEventLoop
         self._sweep: asyncio.TimerHandle | None = None
-        self._trace = TraceWriter(trace, config.name, self.sender, None) if trace is not None else None
+        self._trace = TraceWriter(trace, config.name, self.sender, None, machine) if trace is not None else None
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._engine.process.start(time.monotonic_ns())
+        self._engine.process.start(self._now())
         self._watch_deadlines()
         return self
 
@@ -174,7 +172,7 @@ class Client:
         late = self._engine.late(self._loop.time())
         if late:
             self._give_up(late, "no answer from all its groups by its deadline")
-        self._sweep = self._loop.call_later(SWEEP_EVERY, self._watch_deadlines)
+        self._sweep = self._loop.call_later(self.machine.limits.sweep_every, self._watch_deadlines)
 
     def _give_up(self, waiting: list[tuple[object, Mid]], reason: str) -> None:
         for future, mid in waiting:
@@ -200,12 +198,12 @@ class Client:
         self._scheduled = False
         if self._closed:
             return
-        begun = self._engine.begin(time.monotonic_ns())
+        begun = self._engine.begin(self._now())
         if begun and self._trace is not None:
             self._record(self._trace, begun)
         batches, completed, timers = self._engine.drain()
         for name, earliest, latest in timers:
-            self._loop.call_later(random.uniform(earliest, latest) / 1e9, self._on_timer, name)
+            self._loop.call_later(self.machine.random.uniform(earliest, latest) / 1e9, self._on_timer, name)
         for pid, batch in batches:
             self._connection(pid).send(frame(frames.REQUESTS, batch))
         for done in completed:
@@ -218,7 +216,7 @@ class Client:
 
     def _on_timer(self, name: str) -> None:
         if not self._closed:
-            self._engine.process.timer(time.monotonic_ns(), name)
+            self._engine.process.timer(self._now(), name)
             self._schedule()
 
     def _connection(self, pid: int) -> "_Connection":
@@ -229,12 +227,12 @@ class Client:
         return connection
 
     def _answered(self, pid: int, batch: bytes) -> None:
-        self._engine.receive(time.monotonic_ns(), pid, batch)
+        self._engine.receive(self._now(), pid, batch)
         self._schedule()
 
     def _failed(self, failure: Refusal) -> None:
         mid = message_id(self.session, failure.seq)
-        _fail(self._engine.abandon(time.monotonic_ns(), mid), MulticastFailed(failure.reason))
+        _fail(self._engine.abandon(self._now(), mid), MulticastFailed(failure.reason))
 
     def _refused(self, member: Member, text: str) -> None:
         """Ask the others, unless most of the group refuse us and nothing has been sent to anybody."""
@@ -247,20 +245,20 @@ class Client:
             for connection in self._connections.values():
                 connection.backlog.clear()
             for mid in list(self._engine.open):
-                _fail(self._engine.abandon(time.monotonic_ns(), mid), MulticastFailed(text))
+                _fail(self._engine.abandon(self._now(), mid), MulticastFailed(text))
         elif self._engine.open and not self._welcome:
             self._disconnected()
 
     def _disconnected(self) -> None:
         """Ask everybody: whoever was asked may be gone."""
         if not self._closed and self._engine.open:
-            self._engine.process.disconnect(time.monotonic_ns())
+            self._engine.process.disconnect(self._now())
             self._schedule()
 
     # Reads
 
     async def read(
-        self, group: str, position: int, *, wait_ms: int = 0, replica: int = 0, most_bytes: int = MOST_READ
+        self, group: str, position: int, *, wait_ms: int = 0, replica: int = 0, most_bytes: int | None = None
     ) -> Rows:
         """Return a stretch of a group's log from the block with this position on, as one of its replicas has it."""
         g = self._group(group)
@@ -268,7 +266,8 @@ class Client:
         pid = members[replica % len(members)]
         number = next(self._reads)
         future: asyncio.Future[Rows] = self._loop.create_future()
-        read = Read(number, position, most_bytes, wait_ms)
+        most = self.machine.limits.most_read if most_bytes is None else most_bytes
+        read = Read(number, position, most, wait_ms)
         connection = self._connection(pid)
         connection.reads[number] = future
         try:
@@ -281,14 +280,14 @@ class Client:
     async def deliveries(self, group: str, start: int | str = 0) -> AsyncIterator[Delivery]:
         """Yield the ordered log of a group from a position, "earliest" or "latest" on, and all that comes."""
         position = start if isinstance(start, int) else 0
-        replica = secrets.randbelow(64)
+        replica = self.machine.random.getrandbits(6)
         if isinstance(start, str):
             if start not in ("earliest", "latest"):
                 raise UsageError(f"start {start!r}: expected a position, 'earliest' or 'latest'")
             rows = await self._read_from_any(group, 2**40, 0, replica)
             position = rows.earliest if start == "earliest" else rows.end
         while True:
-            rows = await self._read_from_any(group, position, READ_WAIT, replica)
+            rows = await self._read_from_any(group, position, self.machine.limits.read_wait_ms, replica)
             place = rows.first
             for ts, index, _, m in unpack_rows(rows.rows, self.groups):
                 if place >= position:
@@ -322,7 +321,8 @@ class _Connection(asyncio.Protocol):
         self.reader = FrameReader(frames.LARGEST_HELLO)
         self.backlog: list[bytes] = []
         self.reads: dict[int, asyncio.Future[Rows]] = {}
-        self.pause = FIRST_PAUSE
+        self.limits = client.machine.limits
+        self.pause = self.limits.first_pause
         self.dialling: asyncio.Task[None] | None = None
 
     def send(self, data: bytes) -> None:
@@ -339,12 +339,12 @@ class _Connection(asyncio.Protocol):
             while not self.client._closed:
                 self.reader = FrameReader(frames.LARGEST_HELLO)
                 try:
-                    await dial(self.member.client, self.context, self)
+                    await dial(self.member.client, self.context, self, self.limits.seconds_to_greet)
                     return
                 except (OSError, TimeoutError):
                     self.backlog.clear()
-                    await asyncio.sleep(self.pause * random.uniform(0.7, 1.3))
-                    self.pause = min(2 * self.pause, LONGEST_PAUSE)
+                    await asyncio.sleep(self.pause * self.client.machine.random.uniform(0.7, 1.3))
+                    self.pause = min(2 * self.pause, self.limits.longest_pause)
         finally:
             self.dialling = None
 
@@ -357,7 +357,7 @@ class _Connection(asyncio.Protocol):
         except PeerError as error:
             self.refused(str(error))
             return
-        abort_unless(lambda: self.welcome or self.transport is not made, made)
+        abort_unless(lambda: self.welcome or self.transport is not made, made, self.limits.seconds_to_greet)
 
     def data_received(self, data: bytes) -> None:
         assert self.transport is not None
@@ -380,7 +380,7 @@ class _Connection(asyncio.Protocol):
                     self.welcome = True
                     self.client._welcome = True
                     self.client._refusals.pop(self.member.pid, None)
-                    self.pause = FIRST_PAUSE
+                    self.pause = self.limits.first_pause
                     self.reader.largest = frames.LARGEST_PEER
                     self.transport.writelines(self.backlog)
                     self.backlog.clear()
@@ -445,7 +445,9 @@ class SyncClient:
                 with suppress(Exception):
                     self._run(cast(Coroutine[Any, Any, None], rows.aclose()))  # type: ignore[attr-defined]
 
-    def read(self, group: str, position: int, wait_ms: int = 0, replica: int = 0, most_bytes: int = MOST_READ) -> Rows:
+    def read(
+        self, group: str, position: int, wait_ms: int = 0, replica: int = 0, most_bytes: int | None = None
+    ) -> Rows:
         """Return a stretch of a group's log, as one replica has it. Raises TimeoutError if it does not answer."""
         return self._run(self._client.read(group, position, wait_ms=wait_ms, replica=replica, most_bytes=most_bytes))
 

@@ -15,9 +15,8 @@ What must hold, whoever changes this:
 """
 
 import asyncio
-import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -25,12 +24,9 @@ from amcast.core.wire import AppMessage
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.engine import Tick
 from amcast.runtime.history import History
+from amcast.runtime.machine import Machine
 from amcast.runtime.metrics import Metrics
 from amcast.runtime.storage import Storage
-
-SNAPSHOT_EVERY: Final = 64 * 2**20  # bytes of records
-SYNC_AFTER: Final = 0.1  # seconds that records may wait for others before they are committed alone
-SECONDS_TO_STOP: Final = 5.0
 
 Deliveries = list[tuple[AppMessage, int]]  # messages with their timestamps
 
@@ -55,6 +51,7 @@ class DiskHost(Protocol):
 
     config: ClusterConfig
     me: Member
+    machine: Machine
     metrics: Metrics
 
     def release(self, tick: Tick) -> None:
@@ -75,9 +72,11 @@ class Durability:
     """The disk of one node. Everything but `_write` runs in the event loop."""
 
     def __init__(self, host: DiskHost) -> None:
-        self.history = History(None)
+        self.history = History(None, machine=host.machine)
         self.storage: Storage | None = None  # None: nothing but the history is kept
         self._host = host
+        self._clock = host.machine.clock
+        self._limits = host.machine.limits
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._committing = False
         self._waiting: list[Tick] = []  # for the commit after this one
@@ -90,12 +89,14 @@ class Durability:
 
     def open(self, *, new: bool) -> int:
         """Lock the data folder; return how often a process has started in it, this time included."""
-        self.storage = Storage(self._host.me.data, f"{self._host.config.name} {self._host.me.name}", new=new)
+        identity = f"{self._host.config.name} {self._host.me.name}"
+        self.storage = Storage(self._host.me.data, identity, self._host.machine, new=new)
         return self.storage.count_start()
 
     def open_history(self, position: int = 0, *, on_disk: bool = True) -> None:
         """Go on with the ordered log at this position."""
-        self.history = History(self._host.me.data / "history" if on_disk else None, position)
+        folder = self._host.me.data / "history" if on_disk else None
+        self.history = History(folder, position, self._host.machine)
 
     def keep_no_records(self) -> None:
         """Unlock the folder of a node whose cluster lives in memory."""
@@ -111,7 +112,7 @@ class Durability:
 
     def append(self, deliveries: Deliveries) -> None:
         """Add deliveries to the ordered log that clients read."""
-        self.history.append(deliveries, time.time_ns())
+        self.history.append(deliveries, self._clock.wall_ns())
         if self.storage is None and self.history.on_disk:  # else they are written with the records
             self._sync_later()
 
@@ -143,7 +144,7 @@ class Durability:
 
     def _sync_later(self) -> None:
         if self._sync_at is None:
-            self._sync_at = asyncio.get_running_loop().call_later(SYNC_AFTER, self._sync)
+            self._sync_at = asyncio.get_running_loop().call_later(self._limits.sync_after, self._sync)
 
     def _sync(self) -> None:
         self._sync_at = None
@@ -158,11 +159,11 @@ class Durability:
         self._unsynced, self._unsettled = [], []
         blocks = self.history.take_unwritten()
         snapshot = None
-        if self._since_snapshot > SNAPSHOT_EVERY:
+        if self._since_snapshot > self._limits.snapshot_every:
             self._since_snapshot = 0
             snapshot = self._host.snapshot().encoded()  # here, not in the thread: the next step changes the state
         self._since_snapshot += sum(map(len, records))
-        began = time.monotonic()
+        began = self._clock.monotonic_ns()
         future = asyncio.get_running_loop().run_in_executor(self._thread, self._write, records, blocks, snapshot)
         future.add_done_callback(lambda done: self._committed(done, ticks, deliveries, began))
 
@@ -177,7 +178,7 @@ class Durability:
             self.history.sync()  # first: rows before a snapshot are not delivered again after a restart
             self.storage.snapshot(snapshot)
 
-    def _committed(self, done: "asyncio.Future[None]", ticks: list[Tick], deliveries: Deliveries, began: float) -> None:
+    def _committed(self, done: "asyncio.Future[None]", ticks: list[Tick], deliveries: Deliveries, began: int) -> None:
         self._committing = False
         if done.cancelled():
             return
@@ -185,7 +186,7 @@ class Durability:
         if error is not None:
             self._host.fail(error)
             return
-        self._host.metrics.commits.observe(time.monotonic() - began)
+        self._host.metrics.commits.observe((self._clock.monotonic_ns() - began) / 1e9)
         try:
             self._host.delivered_for_good(deliveries)
             for tick in ticks:
@@ -205,7 +206,7 @@ class Durability:
         """Finish the commit under way, and keep a snapshot so that the next start is quick."""
         self._stopped = True
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + SECONDS_TO_STOP
+        deadline = loop.time() + self._limits.seconds_to_stop
         while self._committing and loop.time() < deadline:
             await asyncio.sleep(0.005)
         if self.storage is None or self._committing or self._failed:

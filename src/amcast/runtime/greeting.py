@@ -8,23 +8,22 @@ find there, and checks that as well.
 import asyncio
 from collections.abc import Callable
 from ssl import SSLContext
-from typing import Final, Protocol, cast
+from typing import Protocol, cast
 
 from amcast.errors import PeerError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import Address, ClusterConfig, Member
 from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
 from amcast.runtime.log import Log
+from amcast.runtime.machine import Machine
 from amcast.runtime.tls import identity_of
 
-SECONDS_TO_GREET: Final = 5.0
 
-
-async def dial(address: Address, context: SSLContext | None, protocol: asyncio.BaseProtocol) -> None:
-    """Connect to a listener of a member. Raises OSError and TimeoutError."""
+async def dial(address: Address, context: SSLContext | None, protocol: asyncio.BaseProtocol, seconds: float) -> None:
+    """Connect to a listener of a member within so many seconds. Raises OSError and TimeoutError."""
     name = "" if context is not None else None  # its certificate is looked at by say_hello, not by its host's name
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(SECONDS_TO_GREET):
+    async with asyncio.timeout(seconds):
         await loop.create_connection(lambda: protocol, address.host, address.port, ssl=context, server_hostname=name)
 
 
@@ -35,14 +34,14 @@ def say_hello(transport: asyncio.BaseTransport, config: ClusterConfig, expected:
     cast(asyncio.WriteTransport, transport).write(frame(frames.HELLO, frames.encode(hello)))
 
 
-def abort_unless(answered: Callable[[], bool], transport: asyncio.WriteTransport) -> None:
-    """Give up a connection whose other end does not answer the greeting in time."""
+def abort_unless(answered: Callable[[], bool], transport: asyncio.WriteTransport, seconds: float) -> None:
+    """Give up a connection whose other end does not answer the greeting within so many seconds."""
 
     def look() -> None:
         if not answered():
             transport.abort()
 
-    asyncio.get_running_loop().call_later(SECONDS_TO_GREET, look)
+    asyncio.get_running_loop().call_later(seconds, look)
 
 
 class GreetingHost(Protocol):
@@ -52,6 +51,7 @@ class GreetingHost(Protocol):
     me: Member
     boot: int
     log: Log
+    machine: Machine
 
     def fail(self, error: BaseException) -> None: ...
 
@@ -97,7 +97,8 @@ class AcceptedConnection(asyncio.Protocol):
         if self._door.strangers > self._door.most_strangers:
             self.transport.abort()
             return
-        self._late = asyncio.get_running_loop().call_later(SECONDS_TO_GREET, self.transport.abort)
+        seconds = self.host.machine.limits.seconds_to_greet
+        self._late = asyncio.get_running_loop().call_later(seconds, self.transport.abort)
 
     def data_received(self, data: bytes) -> None:
         try:

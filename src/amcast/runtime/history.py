@@ -5,10 +5,10 @@ not what a node recovers from, so they are not synced with every commit but only
 written again when the deliveries since the snapshot are.
 """
 
-import os
 import zlib
 from bisect import bisect_right
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -17,21 +17,21 @@ from librt.strings import BytesWriter
 
 from amcast.core.wire import AppMessage
 from amcast.errors import HistoryGone, StorageCorrupt
+from amcast.runtime.machine import REAL, Files, Machine, write_all
 from amcast.runtime.rows import pack_rows
 
 BLOCK: Final = Struct("<IIQI")  # length of the rows, checksum of the rows, first position, number of rows
-FILE_BYTES: Final = 64 * 2**20
-KEPT_IN_MEMORY: Final = 16 * 2**20
-KEPT_ON_DISK: Final = 4 * 2**30
+READ_AHEAD: Final = 256 * 1024
 
 
 class History:
     """Blocks of rows, one for each batch of deliveries."""
 
-    def __init__(self, folder: Path | None, end: int = 0, keep: int = KEPT_ON_DISK) -> None:
+    def __init__(self, folder: Path | None, end: int = 0, machine: Machine = REAL) -> None:
         self.end = end  # the position of the next row
         self._folder = folder
-        self._keep = keep
+        self._disk = machine.files
+        self._limits = machine.limits
         self._blocks: deque[tuple[int, int, bytes]] = deque()  # first position, number of rows, rows
         self._bytes = 0
         self._files: list[int] = []
@@ -39,7 +39,7 @@ class History:
         self._out = -1
         self._out_size = 0
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            self._disk.make_folder(folder)
             self._open(end)
 
     @property
@@ -62,7 +62,7 @@ class History:
         if self._folder is not None:
             self._unwritten.append(BLOCK.pack(len(rows), zlib.crc32(rows), self.end, count) + rows)
         self.end += count
-        while self._bytes > KEPT_IN_MEMORY and len(self._blocks) > 1:
+        while self._bytes > self._limits.kept_in_memory and len(self._blocks) > 1:
             self._bytes -= len(self._blocks.popleft()[2])
 
     def read(self, position: int, most_bytes: int) -> tuple[int, int, bytes]:
@@ -92,21 +92,20 @@ class History:
         found: list[tuple[int, int, bytes]] = []
         size = 0
         first = self._files[bisect_right(self._files, position) - 1]
-        with open(self._folder / f"rows-{first}", "rb") as file:
-            while head := file.read(BLOCK.size):
-                if len(head) < BLOCK.size:
-                    break
-                length, checksum, start, count = BLOCK.unpack(head)
-                if start + count <= position:
-                    file.seek(length, os.SEEK_CUR)
-                    continue
-                rows = file.read(length)
-                if len(rows) < length or (found and size + length > most_bytes):
-                    break
-                if not length or zlib.crc32(rows) != checksum:
-                    raise StorageCorrupt(f"{file.name}: damaged at position {start}; repair this node from its peers")
-                found.append((start, count, rows))
-                size += length
+        file = _Reader(self._disk, self._folder / f"rows-{first}")
+        at = 0
+        while len(head := file.read(at, BLOCK.size)) == BLOCK.size:
+            length, checksum, start, count = BLOCK.unpack(head)
+            at += BLOCK.size + length
+            if start + count <= position:
+                continue
+            rows = file.read(at - length, length)
+            if len(rows) < length or (found and size + length > most_bytes):
+                break
+            if not length or zlib.crc32(rows) != checksum:
+                raise StorageCorrupt(f"{file.path}: damaged at position {start}; repair this node from its peers")
+            found.append((start, count, rows))
+            size += length
         if not found:
             raise StorageCorrupt(f"{self._folder}: position {position} is missing; repair this node from its peers")
         return found
@@ -120,53 +119,53 @@ class History:
     def write(self, blocks: list[bytes]) -> None:
         if self._folder is None or not blocks:
             return
-        if self._out_size > FILE_BYTES:
+        if self._out_size > self._limits.file_bytes:
             self._start(BLOCK.unpack_from(blocks[0])[2])
         data = b"".join(blocks)
         self._out_size += len(data)
-        while data:
-            data = data[os.write(self._out, data) :]
+        write_all(self._disk, self._out, data)
 
     def sync(self) -> None:
         if self._folder is not None:
-            os.fsync(self._out)
+            self._disk.sync(self._out)
 
     def close(self) -> None:
         if self._out >= 0:
-            os.close(self._out)
+            self._disk.close(self._out)
             self._out = -1
 
     def _start(self, first: int) -> None:
         assert self._folder is not None
         if self._out >= 0:
-            os.fsync(self._out)
-            os.close(self._out)
-        self._out = os.open(self._folder / f"rows-{first}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._out_size = os.fstat(self._out).st_size
+            self._disk.sync(self._out)
+            self._disk.close(self._out)
+        self._out = self._disk.open(self._folder / f"rows-{first}", append=True)
+        self._out_size = self._disk.size(self._out)
         if not self._files or self._files[-1] != first:
             self._files.append(first)
-        most = max(1, self._keep // FILE_BYTES)
+        most = max(1, self._limits.kept_on_disk // self._limits.file_bytes)
         while len(self._files) > most:
-            (self._folder / f"rows-{self._files.pop(0)}").unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                self._disk.remove(self._folder / f"rows-{self._files.pop(0)}")
 
     def _open(self, end: int) -> None:
         """Go on at this position: what is on disk behind it will be delivered, and written, again."""
         assert self._folder is not None
-        names = [path.name.removeprefix("rows-") for path in self._folder.glob("rows-*")]
+        names = [name.removeprefix("rows-") for name in self._disk.names(self._folder) if name.startswith("rows-")]
         known = sorted(int(name) for name in names if name.isdigit())
         self._files = [first for first in known if first < end or first == 0]
         if self._files and self._cut(self._files[-1], end) < end:  # they do not reach so far: begin again
             self._files = []
         for first in known:
             if first not in self._files:
-                (self._folder / f"rows-{first}").unlink()
+                self._disk.remove(self._folder / f"rows-{first}")
         self._start(self._files[-1] if self._files else end)
 
     def _cut(self, first: int, end: int) -> int:
         """Cut the last file behind position `end`; return the position that it reaches."""
         assert self._folder is not None
         path = self._folder / f"rows-{first}"
-        data = path.read_bytes()
+        data = self._disk.read(path)
         at = 0
         reached = first
         while at + BLOCK.size <= len(data):
@@ -177,5 +176,26 @@ class History:
                 break
             reached = start + count
             at += BLOCK.size + length
-        os.truncate(path, at)
+        file = self._disk.open(path)
+        try:
+            self._disk.truncate(file, at)
+        finally:
+            self._disk.close(file)
         return reached
+
+
+class _Reader:
+    """Reads a file from its beginning on, more than is asked for at a time."""
+
+    def __init__(self, disk: Files, path: Path) -> None:
+        self.path = path
+        self._disk = disk
+        self._data = b""  # a stretch of the file …
+        self._begin = 0  # … that begins here
+
+    def read(self, at: int, length: int) -> bytes:
+        """Return so many bytes from this place on; fewer where the file ends before."""
+        if at < self._begin or at + length > self._begin + len(self._data):
+            self._data = self._disk.read_at(self.path, at, max(length, READ_AHEAD))
+            self._begin = at
+        return self._data[at - self._begin : at - self._begin + length]

@@ -7,10 +7,9 @@ when a member that cannot be reached has made us keep too much; one that runs a 
 """
 
 import asyncio
-import random
 from collections import deque
 from ssl import SSLContext
-from typing import Final, Protocol, cast
+from typing import Protocol, cast
 
 from amcast.core.protocol import Protocol as Row
 from amcast.errors import LostMessages, PeerError, WireError
@@ -18,13 +17,6 @@ from amcast.runtime import frames
 from amcast.runtime.config import Member
 from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
 from amcast.runtime.greeting import AcceptedConnection, Door, GreetingHost, abort_unless, dial, say_hello
-
-MOST_KEPT: Final = 64 * 2**20  # bytes for one member that does not acknowledge
-SECONDS_OF_SILENCE: Final = 3.0  # without an acknowledgement that is due
-ACK_EVERY: Final = 16  # batches …
-ACK_AFTER: Final = 0.03  # … or seconds
-FIRST_PAUSE: Final = 0.02
-LONGEST_PAUSE: Final = 1.0
 
 
 class LinkHost(GreetingHost, Protocol):
@@ -53,6 +45,8 @@ class Outgoing:
         self.connection: _Dialled | None = None  # once it is welcome
         self.dropped = 0  # channels given up
         self._refusal = ""
+        self._limits = host.machine.limits
+        self._random = host.machine.random
 
     def send(self, batch: bytes) -> None:
         data = frame(frames.BATCH, batch, self.next)
@@ -61,7 +55,7 @@ class Outgoing:
         self.next += 1
         if self.connection is not None:
             self.connection.transport.write(data)
-        if self.kept_bytes > MOST_KEPT:
+        if self.kept_bytes > self._limits.most_kept:
             self.give_up()
 
     def give_up(self) -> None:
@@ -94,25 +88,25 @@ class Outgoing:
 
     async def run(self) -> None:
         """Dial, and dial again whenever the connection ends."""
-        pause = FIRST_PAUSE
+        pause = self._limits.first_pause
         while True:
             connection = _Dialled(self)
             try:
-                await dial(self.peer.peer, self.context, connection)
+                await dial(self.peer.peer, self.context, connection, self._limits.seconds_to_greet)
                 await self._watch(connection)
             except (OSError, TimeoutError) as error:
                 self.host.log.debug("cannot connect", peer=self.peer.name, error=str(error))
             if connection.welcome:
-                pause = FIRST_PAUSE
-            await asyncio.sleep(pause * random.uniform(0.7, 1.3))
-            pause = min(2 * pause, LONGEST_PAUSE)
+                pause = self._limits.first_pause
+            await asyncio.sleep(pause * self._random.uniform(0.7, 1.3))
+            pause = min(2 * pause, self._limits.longest_pause)
 
     async def _watch(self, connection: "_Dialled") -> None:
         """Wait until it ends. Give up one that nothing passes any more: it may never say so."""
         while not connection.lost.done():
             waiting = self.kept[0][0] if self.kept else 0
             unsent = connection.transport.get_write_buffer_size()
-            await asyncio.wait([connection.lost], timeout=SECONDS_OF_SILENCE)
+            await asyncio.wait([connection.lost], timeout=self._limits.seconds_of_silence)
             stuck = waiting and self.kept and self.kept[0][0] == waiting and not connection.lost.done()
             if stuck and connection.welcome and not 0 < connection.transport.get_write_buffer_size() < unsent:
                 self.host.log.warning("connection silent", peer=self.peer.name)
@@ -144,7 +138,8 @@ class _Dialled(asyncio.Protocol):
             self.link.refused(str(error))
             self.transport.abort()
             return
-        abort_unless(lambda: self.welcome or self.lost.done(), self.transport)
+        seconds = self.link.host.machine.limits.seconds_to_greet
+        abort_unless(lambda: self.welcome or self.lost.done(), self.transport, seconds)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -196,6 +191,7 @@ class _Member(AcceptedConnection):
         self.next = -1  # until START
         self.unacknowledged = 0
         self.ack_at: asyncio.TimerHandle | None = None
+        self._limits = incoming.host.machine.limits
 
     def welcome(self, hello: Hello) -> int:
         member = next((member for member in self.host.config.members if member.name == hello.name), None)
@@ -243,10 +239,10 @@ class _Member(AcceptedConnection):
         self.next = number + 1
         self.incoming.expects[self.pid] = (self.boot, self.next)
         self.unacknowledged += 1
-        if self.unacknowledged >= ACK_EVERY:
+        if self.unacknowledged >= self._limits.ack_every:
             self.acknowledge()
         elif self.ack_at is None:
-            self.ack_at = asyncio.get_running_loop().call_later(ACK_AFTER, self.acknowledge)
+            self.ack_at = asyncio.get_running_loop().call_later(self._limits.ack_after, self.acknowledge)
 
     def acknowledge(self) -> None:
         if self.ack_at is not None:

@@ -10,8 +10,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random, SystemRandom
-from socket import socket as Socket
 from typing import Final
+
+Socket = socket.socket
 
 
 class Clock:
@@ -178,6 +179,13 @@ class Machine:
         listening = socket.create_server((host, port), family=family, backlog=1024)
         listening.setblocking(False)
         return listening
+
+
+def write_all(files: Files, fd: int, data: bytes) -> None:
+    """Write all of these bytes, in as many calls as it takes."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[files.write(fd, rest) :]
 
 
 REAL: Final = Machine()

@@ -14,10 +14,7 @@ has it on disk. All other messages wait, those of the replica to itself too.
 
 import asyncio
 import os
-import random
-import secrets
 import signal
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -36,23 +33,20 @@ from amcast.errors import AmcastError, StorageFailure, UsageError, WireError
 from amcast.runtime import frames
 from amcast.runtime.admin import Admin
 from amcast.runtime.config import Address, ClusterConfig, Member
-from amcast.runtime.durability import SECONDS_TO_STOP, Deliveries, Durability, NodeSnapshot
+from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot
 from amcast.runtime.engine import Engine, Tick
 from amcast.runtime.frames import StateForRejoin
 from amcast.runtime.history import History
 from amcast.runtime.links import Incoming, Outgoing, ask_member
 from amcast.runtime.log import Log
 from amcast.runtime.loop import new_event_loop
+from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.metrics import Metrics
 from amcast.runtime.rows import rows_behind, unpack_rows
 from amcast.runtime.serving import Results, Serving
 from amcast.runtime.tls import Listener, client_context, listen, server_context
 from amcast.runtime.tracing import ReplicaTrace
 
-CONGESTED: Final = 16 * 2**20  # bytes kept for members above which clients must wait
-HOLD: Final = 0.001  # how long a message that may wait is held for the next batch, in seconds
-SECONDS_TO_FETCH: Final = 60.0
-ROWS_AT_ONCE: Final = 2**24
 STAMPS_SINCE: Final = 1_767_225_600 * 10**9  # 2026: timestamps that are taken from clocks fit 64 bits until 2044 …
 STAMP_TICK: Final = 4096  # … with this resolution, in nanoseconds
 
@@ -71,6 +65,7 @@ class Node:
         *,
         new: bool = False,
         rejoin: bool = False,
+        machine: Machine = REAL,
     ) -> None:
         """Prepare a replica that has not started.
 
@@ -78,6 +73,7 @@ class Node:
         others of its group know.
         """
         self.config = config
+        self.machine = machine
         self.protocol = protocol
         self.me = config.member(name)
         self.orders_all = not protocol.genuine
@@ -85,8 +81,8 @@ class Node:
             raise UsageError(f"{protocol.name} keeps nothing on disk; set durable = false in {config.path}")
         if config.spare and not protocol.joins:
             raise UsageError(f"{protocol.name} has fixed members; set spare = 0 in {config.path}")
-        self.boot = secrets.randbits(62) | 1  # tells this life of the process from those before; 0 is nobody's
-        self.log = log if log is not None else Log(name)
+        self.boot = machine.random.getrandbits(62) | 1  # tells this life from those before; 0 is nobody's
+        self.log = log if log is not None else Log(name, machine=machine)
         self.group_names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]
         self.app = app(self.me.group, len(self.group_names)) if app is not None else None
         self._archives = isinstance(self.app, Archiving)
@@ -95,7 +91,7 @@ class Node:
         # Protocols are handed the monotonic clock, which never goes back. Those that take timestamps from it need the
         # clocks of machines to be close, so the offset to the wall clock is fixed here, once for this life.
         params = config.params()
-        params.clock_offset = time.time_ns() - time.monotonic_ns() - STAMPS_SINCE
+        params.clock_offset = machine.clock.wall_ns() - machine.clock.monotonic_ns() - STAMPS_SINCE
         params.clock_tick = STAMP_TICK
         self.engine = Engine(protocol, self.me.pid, config.topology, params)
         # Each part owns its state and is called by the event loop alone; only the disk has a thread, inside durability.
@@ -105,8 +101,10 @@ class Node:
         self.incoming = Incoming(self)
         self.serving = Serving(self)
         self.metrics = Metrics(self)
-        self.started = time.monotonic()
+        self.started = machine.clock.monotonic_ns()
         self.ready = False
+        self._now = machine.clock.monotonic_ns
+        self._limits = machine.limits
         self._trace_path = trace
         self._trace: ReplicaTrace | None = None
         self._new = new
@@ -195,12 +193,12 @@ class Node:
             self.log.info("leaving")
             process = self.engine.process
             assert isinstance(process, Dynamic)
-            process.leave_group(time.monotonic_ns())
+            process.leave_group(self._now())
             self._schedule()
 
     async def _say_goodbye(self) -> None:
         """Wait until the others have what was sent: they count on it, and nobody sends it again."""
-        deadline = self._loop.time() + SECONDS_TO_STOP
+        deadline = self._loop.time() + self._limits.seconds_to_stop
         links = [link for link in self.links.values() if link.connection is not None]
         while any(link.kept for link in links) and self._loop.time() < deadline:
             await asyncio.sleep(0.005)
@@ -219,7 +217,7 @@ class Node:
         self, factory: Callable[[], asyncio.Protocol], address: Address, context: SSLContext | None
     ) -> Listener:
         try:
-            return await listen(address.host, address.port, context, factory)
+            return await listen(address.host, address.port, context, factory, self.machine)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise UsageError(
@@ -236,15 +234,15 @@ class Node:
                 "the others go on without it; for all of them, make a new cluster"
             )
         if self._trace_path is not None:
-            self._trace = ReplicaTrace(self._trace_path, config, self.me)
+            self._trace = ReplicaTrace(self._trace_path, config, self.me, self.machine)
         if self._rejoin or (not config.durable and starts > 1):
             await self._start_from_peers(context)
         elif config.durable:
             self._start_from_disk()
         else:
-            self.engine.process.start(time.monotonic_ns())
+            self.engine.process.start(self._now())
             if config.is_spare(self.me) and isinstance(self.engine.process, Dynamic):
-                self.engine.process.join_group(time.monotonic_ns())
+                self.engine.process.join_group(self._now())
             if self._archives:
                 self.durability.open_history()
         if not config.durable:
@@ -264,9 +262,9 @@ class Node:
         if self._trace is not None:
             self._trace.position = position
         if records:
-            self._durable().recover(time.monotonic_ns(), records)
+            self._durable().recover(self._now(), records)
         else:
-            self.engine.process.start(time.monotonic_ns())
+            self.engine.process.start(self._now())
         # What was delivered after the snapshot is delivered again: the application has not seen it in this life.
         again, self.engine.out.deliveries = self.engine.out.deliveries, []
         self._deliver(again)
@@ -302,7 +300,7 @@ class Node:
             self._trace.position = snapshot.position - len(rows)
             self._trace.deliver([(m, ts, index) for ts, index, _, m in rows])
             self._trace.position = snapshot.position
-        self._durable().rejoin(time.monotonic_ns(), snapshot.protocol, floor)
+        self._durable().rejoin(self._now(), snapshot.protocol, floor)
         self.engine.out.deliveries.clear()  # the application's part of the snapshot has them
         if self.config.durable:
             self.durability.storage.snapshot(self.snapshot().encoded())
@@ -312,7 +310,7 @@ class Node:
         """Ask another member until it answers."""
         while True:
             try:
-                async with asyncio.timeout(SECONDS_TO_FETCH):
+                async with asyncio.timeout(self._limits.seconds_to_fetch):
                     return await ask_member(self, peer, context, kind, number)
             except (OSError, TimeoutError, AmcastError) as error:
                 self.log.warning("no answer yet", peer=peer.name, error=str(error))
@@ -325,7 +323,7 @@ class Node:
         process = self._durable()
         if process.rejoining():
             raise WireError(f"{self.me.name} lost its disk as well")
-        return process.absent(time.monotonic_ns(), pid)
+        return process.absent(self._now(), pid)
 
     def _durable(self) -> Durable:
         """Return the process, for what only a peer with the same file asks of it."""
@@ -355,7 +353,7 @@ class Node:
         snapshot = self.snapshot().encoded()
         rows: list[bytes] = []
         while position < self.history.end:
-            first, after, block = self.history.read(max(position, self.history.earliest), ROWS_AT_ONCE)
+            first, after, block = self.history.read(max(position, self.history.earliest), self._limits.rows_at_once)
             rows.append(block if first >= position else rows_behind(block, position - first, len(self.group_names)))
             position = after
         return frames.encode(StateForRejoin(snapshot, b"".join(rows)))
@@ -366,7 +364,7 @@ class Node:
         """Handle a batch of another member. Raises WireError before any of its messages is handled."""
         if self._halted:
             return
-        self.metrics.messages_in += self.engine.receive(time.monotonic_ns(), sender, batch)
+        self.metrics.messages_in += self.engine.receive(self._now(), sender, batch)
         self._schedule()
 
     def requests_in(self, batch: bytes, client: int) -> list[Request]:
@@ -378,13 +376,13 @@ class Node:
         if self._halted:
             return
         self.metrics.requests += sum(request.m.count for request in requests)
-        self.engine.handle(time.monotonic_ns(), client, requests)
+        self.engine.handle(self._now(), client, requests)
         self._schedule()
 
     def _on_timer(self, name: str) -> None:
         # Timers are not cancelled: a protocol ignores one that it no longer waits for.
         if self._error is None and not self._halted:
-            self.engine.process.timer(time.monotonic_ns(), name)
+            self.engine.process.timer(self._now(), name)
             self._schedule()
 
     def _schedule(self) -> None:
@@ -408,12 +406,12 @@ class Node:
         if self._error is not None or self._ended:
             return
         try:
-            tick = self.engine.drain(time.monotonic_ns(), may_wait=not self._held_long_enough)
+            tick = self.engine.drain(self._now(), may_wait=not self._held_long_enough)
             self._held_long_enough = False
             if tick.holds and self._holding is None:
-                self._holding = self._loop.call_later(HOLD, self._stop_holding)
+                self._holding = self._loop.call_later(self._limits.hold, self._stop_holding)
             for name, earliest, latest in tick.timers:
-                self._loop.call_later(random.uniform(earliest, latest) / 1e9, self._on_timer, name)
+                self._loop.call_later(self.machine.random.uniform(earliest, latest) / 1e9, self._on_timer, name)
             for note in tick.notes:
                 self._write_down(note)
             if tick.optimistic:  # before deliveries: a guess that comes with its delivery must not follow it
@@ -470,11 +468,11 @@ class Node:
             link = self.links.get(pid)
             if link is not None:
                 link.send(batch)  # in the order of the steps: links keep it, and protocols count on it
-                congested = congested or link.kept_bytes > CONGESTED
+                congested = congested or link.kept_bytes > self._limits.congested
         # Clients wait while a member does not keep up: what they ask would pile up in memory for it.
         self.serving.pause(congested)
         if tick.to_self:  # an event of its own, as in simulations: handled in another turn than what caused it
-            self.engine.handle(time.monotonic_ns(), self.me.pid, tick.to_self)
+            self.engine.handle(self._now(), self.me.pid, tick.to_self)
             self._schedule()
 
     def delivered_for_good(self, deliveries: Deliveries) -> None:
@@ -512,7 +510,7 @@ class Node:
             "cluster": self.config.name,
             "protocol": self.config.protocol,
             "pid": os.getpid(),
-            "uptime": round(time.monotonic() - self.started, 1),
+            "uptime": round((self._now() - self.started) / 1e9, 1),
             **process.condition(),  # for people; what programs decide by has names and types of its own, below
             "leads": isinstance(process, Electing) and process.leads(),
             "rejoining": isinstance(process, Durable) and process.rejoining(),

@@ -19,11 +19,6 @@ from amcast.runtime.frames import Hello, Read, Refusal, Rows, frame
 from amcast.runtime.greeting import AcceptedConnection, Door, GreetingHost
 from amcast.runtime.history import History
 
-MOST_CLIENTS: Final = 1000
-MOST_STRANGERS: Final = 100
-MOST_READ: Final = 4 * 2**20  # bytes of rows in one answer
-LONGEST_WAIT: Final = 60_000  # milliseconds that a read may wait
-MOST_WAITING: Final = 64  # reads of one client
 SESSION_BITS: Final = 42  # of the number that a client draws; those above say who it is
 CLIENT: Final = "client/"
 
@@ -76,8 +71,9 @@ class Serving:
 
     def __init__(self, host: ServingHost) -> None:
         self.host = host
+        self.limits = host.machine.limits
         self.sessions: dict[int, _Served] = {}
-        self.door = Door(MOST_STRANGERS)
+        self.door = Door(self.limits.most_strangers)
         self.readers: list[tuple[_Served, Read, asyncio.TimerHandle]] = []
         self.paused = False
 
@@ -127,8 +123,9 @@ class _Served(AcceptedConnection):
             raise WireError(f"{hello.name!r} is no client of {config.name}; known ones are listed in cluster.toml")
         if hello.session != session_of(hello.name, hello.session):
             raise WireError(f"session {hello.session:x} is not of {hello.name}")
-        if len(self.serving.sessions) >= MOST_CLIENTS:
-            raise WireError(f"{MOST_CLIENTS} clients are connected; try another replica or try later")
+        most = self.serving.limits.most_clients
+        if len(self.serving.sessions) >= most:
+            raise WireError(f"{most} clients are connected; try another replica or try later")
         before = self.serving.sessions.get(hello.session)
         self.grant = grant
         self.session = hello.session
@@ -180,11 +177,13 @@ class _Served(AcceptedConnection):
             self.fail_read(read, f"{self.grant.name} may not read g{self.host.me.group}")
         elif read.position < 0 or read.position > self.host.history.end + 2**40:
             self.fail_read(read, f"position {read.position}: expected 0 or more")
-        elif self.host.history.end > read.position or read.wait_ms <= 0 or self.reads >= MOST_WAITING:
+        elif (
+            self.host.history.end > read.position or read.wait_ms <= 0 or self.reads >= self.serving.limits.most_waiting
+        ):
             self.send_rows(read, waited=False)
         else:
             self.reads += 1
-            wait = min(read.wait_ms, LONGEST_WAIT) / 1000
+            wait = min(read.wait_ms, self.serving.limits.longest_wait_ms) / 1000
             timer = asyncio.get_running_loop().call_later(wait, self.stop_waiting, read)
             self.serving.readers.append((self, read, timer))
 
@@ -198,7 +197,7 @@ class _Served(AcceptedConnection):
             self.reads -= 1
         history = self.host.history
         try:
-            first, after, rows = history.read(read.position, min(read.most_bytes, MOST_READ))
+            first, after, rows = history.read(read.position, min(read.most_bytes, self.serving.limits.most_read))
         except AmcastError as error:
             self.fail_read(read, str(error))
             return

@@ -12,7 +12,6 @@ Files in the folder of a node: `identity` (cluster and process it belongs to), `
 `snapshot-N` (state after N frames), `log-N` (frames from N on).
 """
 
-import os
 import re
 import struct
 import zlib
@@ -21,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amcast.errors import StorageCorrupt, StorageFailure, UsageError
+from amcast.runtime.machine import REAL, Machine, write_all
 
 MAGIC = b"amf1"
 HEADER = struct.Struct("<4sIIQ")  # magic, checksum of what follows, length of the body, number of the frame
 LENGTH = struct.Struct("<I")
-SEGMENT_BYTES = 64 * 2**20
 LARGEST_FRAME = 2**30
 
 
@@ -71,37 +70,38 @@ def records_of(path: Path, body: memoryview) -> Iterator[bytes]:
 class Storage:
     """The log of one node. Not for use by two processes at once: the folder is locked."""
 
-    def __init__(self, folder: Path, identity: str, segment_bytes: int = SEGMENT_BYTES, *, new: bool = True) -> None:
+    def __init__(self, folder: Path, identity: str, machine: Machine = REAL, *, new: bool = True) -> None:
         """Lock the folder. It may be empty if `new`; else an empty one is a lost disk."""
         self.folder = folder
         self.identity = identity
-        self.segment_bytes = segment_bytes
         self.next_frame = 0
+        self._files = machine.files
+        self._segment_bytes = machine.limits.segment_bytes
         self._segment = -1
         self._segment_size = 0
         self._failed = False
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            self._files.make_folder(folder)
+            self._lock = self._files.open(folder / "lock")
         except OSError as error:
             raise UsageError(f"{error.filename}: cannot be used ({error.strerror}); check the data folder") from error
         try:
-            os.lockf(self._lock, os.F_TLOCK, 0)
+            self._files.lock(self._lock)
         except OSError:
-            os.close(self._lock)
+            self._files.close(self._lock)
             raise UsageError(f"{folder}: another process uses this data folder; stop it first") from None
         self._check_identity(new)
 
     def _check_identity(self, new: bool) -> None:
         path = self.folder / "identity"
-        if not path.exists():
+        if not self._files.exists(path):
             if not new:
                 raise UsageError(
                     f"{self.folder}: no data of {self.identity}; if it never ran, start it with --new; if its disk is "
                     "lost, with --rejoin"
                 )
             self._write_whole(path, self.identity.encode())
-        found = path.read_text(errors="replace")
+        found = self._files.read(path).decode(errors="replace")
         if found != self.identity:
             raise UsageError(f"{self.folder}: data of {found}, expected {self.identity}; check the data folder")
 
@@ -110,7 +110,7 @@ class Storage:
     def count_start(self) -> int:
         """Count this start; return how often a process has started in this folder."""
         path = self.folder / "starts"
-        text = path.read_text(errors="replace") if path.exists() else "0"
+        text = self._files.read(path).decode(errors="replace") if self._files.exists(path) else "0"
         if not (text.isascii() and text.isdigit() and len(text) < 10):
             raise StorageCorrupt(f"{path}: is {text[:20]!r}, expected a number; repair this node from its peers")
         starts = int(text) + 1
@@ -132,12 +132,12 @@ class Storage:
         return Recovered(snapshot, records, cut)
 
     def _numbered(self, prefix: str) -> list[int]:
-        names = [path.name.removeprefix(prefix) for path in self.folder.glob(f"{prefix}*")]
+        names = [name.removeprefix(prefix) for name in self._files.names(self.folder) if name.startswith(prefix)]
         return sorted(int(name) for name in names if name.isdigit())
 
     def _read_snapshot(self, n: int) -> bytes:
         path = self.folder / f"snapshot-{n}"
-        data = memoryview(path.read_bytes())
+        data = memoryview(self._files.read(path))
         frame = decode_frame(data, 0)
         if frame is None or frame[0] != n or frame[2] != len(data):
             raise StorageCorrupt(f"{path}: damaged snapshot; repair this node from its peers")
@@ -145,15 +145,13 @@ class Storage:
 
     def _read_segment(self, n: int, records: list[bytes], last: bool) -> int:
         path = self.folder / f"log-{n}"
-        data = memoryview(path.read_bytes())
+        data = memoryview(self._files.read(path))
         at = 0
         while at < len(data):
             frame = decode_frame(data, at)
             if frame is None or frame[0] != n:
                 self._refuse_if_lost(path, data, at, last)
-                with open(path, "r+b") as file:
-                    file.truncate(at)
-                    os.fsync(file.fileno())
+                self._cut(path, at)
                 return len(data) - at
             number, body, at = frame
             n = number + 1
@@ -165,6 +163,14 @@ class Storage:
                 records.extend(records_of(path, body))
                 self.next_frame = number + 1
         return 0
+
+    def _cut(self, path: Path, length: int) -> None:
+        file = self._files.open(path)
+        try:
+            self._files.truncate(file, length)
+            self._files.sync(file)
+        finally:
+            self._files.close(file)
 
     def _refuse_if_lost(self, path: Path, data: memoryview, at: int, last: bool) -> None:
         """Raise StorageCorrupt if something was written behind a broken frame: then it must not be cut off."""
@@ -181,14 +187,12 @@ class Storage:
         """Make these records durable, all or none; return when they are on disk."""
         if self._failed:
             raise StorageFailure(f"{self.folder}: the disk failed before; the node must stop")
-        if self._segment_size > self.segment_bytes:
+        if self._segment_size > self._segment_bytes:
             self._start_segment(self.next_frame)
         frame = encode_frame(self.next_frame, records)
         try:
-            written = 0
-            while written < len(frame):
-                written += os.write(self._segment, frame[written:])
-            os.fdatasync(self._segment)
+            write_all(self._files, self._segment, frame)
+            self._files.sync(self._segment)
         except OSError as error:
             self._failed = True
             raise StorageFailure(
@@ -206,52 +210,46 @@ class Storage:
             for prefix in ("snapshot-", "log-"):
                 for old in self._numbered(prefix):
                     if old < n:
-                        (self.folder / f"{prefix}{old}").unlink()
-            self._sync_folder()
+                        self._files.remove(self.folder / f"{prefix}{old}")
+            self._files.sync_folder(self.folder)
         except OSError as error:
             self._failed = True
             raise StorageFailure(f"{self.folder}: {error.strerror} while taking a snapshot; stopping") from error
 
     def _start_segment(self, n: int) -> None:
         if self._segment >= 0:
-            os.close(self._segment)
-        path = self.folder / f"log-{n}"
-        self._segment = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._segment_size = os.fstat(self._segment).st_size
-        os.fsync(self._segment)
-        self._sync_folder()
+            self._files.close(self._segment)
+        self._segment = self._files.open(self.folder / f"log-{n}", append=True)
+        self._segment_size = self._files.size(self._segment)
+        self._files.sync(self._segment)
+        self._files.sync_folder(self.folder)
 
     def _write_whole(self, path: Path, data: bytes) -> None:
         """Write a file that appears with all of its content or not at all."""
         temporary = path.with_name(path.name + ".new")
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        self._sync_folder()
-
-    def _sync_folder(self) -> None:
-        descriptor = os.open(self.folder, os.O_RDONLY)
+        file = self._files.open(temporary, new=True)
         try:
-            os.fsync(descriptor)
+            write_all(self._files, file, data)
+            self._files.sync(file)
         finally:
-            os.close(descriptor)
+            self._files.close(file)
+        self._files.replace(temporary, path)
+        self._files.sync_folder(self.folder)
 
     def set_aside(self) -> None:
         """Keep what is there under another name, for whoever wants to know, and start with an empty folder."""
-        kept = [path for path in self.folder.iterdir() if path.name not in ("identity", "lock", "starts")]
+        kept = [name for name in self._files.names(self.folder) if name not in ("identity", "lock", "starts")]
         number = 1
-        while (aside := self.folder.with_name(f"{self.folder.name}.old-{number}")).exists():
+        while self._files.exists(aside := self.folder.with_name(f"{self.folder.name}.old-{number}")):
             number += 1
         if kept:
-            aside.mkdir()
-            for path in kept:
-                path.rename(aside / path.name)
-            self._sync_folder()
+            self._files.make_folder(aside)
+            for name in kept:
+                self._files.replace(self.folder / name, aside / name)
+            self._files.sync_folder(self.folder)
 
     def close(self) -> None:
         if self._segment >= 0:
-            os.close(self._segment)
+            self._files.close(self._segment)
             self._segment = -1
-        os.close(self._lock)
+        self._files.close(self._lock)

@@ -7,17 +7,15 @@ that every connection is judged by what holds now.
 """
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, Final
+from socket import AI_PASSIVE, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY
+from typing import Any, cast
 
 from amcast.errors import IdentityRefused, UsageError
 from amcast.runtime.certificates import check_certificate, identity_uri
 from amcast.runtime.config import ClusterConfig
-
-MOST_HANDSHAKES: Final = 64  # at a time, of one listener
-SECONDS_TO_SHAKE: Final = 5.0
+from amcast.runtime.machine import REAL, Limits, Machine, Socket
 
 
 def server_context(config: ClusterConfig, name: str) -> ssl.SSLContext:
@@ -85,9 +83,14 @@ class Listener:
     """Accepts connections and hands on those that have become TLS ones: not more than so many at a time are tried."""
 
     def __init__(
-        self, listening: socket.socket, context: ssl.SSLContext | None, factory: Callable[[], asyncio.Protocol]
+        self,
+        listening: Socket,
+        context: ssl.SSLContext | None,
+        factory: Callable[[], asyncio.Protocol],
+        limits: Limits,
     ) -> None:
         self._listening = listening
+        self._limits = limits
         self._context = context
         self._factory = factory
         self._trying: set[asyncio.Task[None]] = set()
@@ -101,18 +104,18 @@ class Listener:
             except OSError:  # too many are open: perhaps not for long
                 await asyncio.sleep(0.1)
                 continue
-            if len(self._trying) >= MOST_HANDSHAKES:
+            if len(self._trying) >= self._limits.most_handshakes:
                 connection.close()
                 continue
             task = loop.create_task(self._greet(connection))
             self._trying.add(task)
             task.add_done_callback(self._trying.discard)
 
-    async def _greet(self, connection: socket.socket) -> None:
+    async def _greet(self, connection: Socket) -> None:
         loop = asyncio.get_running_loop()
-        timeout = SECONDS_TO_SHAKE if self._context is not None else None
+        timeout = self._limits.seconds_to_shake if self._context is not None else None
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
             await loop.connect_accepted_socket(
                 self._factory, connection, ssl=self._context, ssl_handshake_timeout=timeout
             )
@@ -127,11 +130,13 @@ class Listener:
 
 
 async def listen(
-    host: str, port: int, context: ssl.SSLContext | None, factory: Callable[[], asyncio.Protocol]
+    host: str,
+    port: int,
+    context: ssl.SSLContext | None,
+    factory: Callable[[], asyncio.Protocol],
+    machine: Machine = REAL,
 ) -> Listener:
     """Listen at an address. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, _, _, _, address = found[0]
-    listening = socket.create_server(address[:2], family=family, backlog=1024)
-    listening.setblocking(False)
-    return Listener(listening, context, factory)
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=SOCK_STREAM, flags=AI_PASSIVE)
+    numerical, number = cast("tuple[str, int]", found[0][4][:2])
+    return Listener(machine.listen_at(numerical, number), context, factory, machine.limits)

@@ -123,8 +123,8 @@ TRACES = [
     shell_mutant(
         "a_torn_row_counts_as_written", TRACING,
         ("self.deliveries = data.count(", "self.deliveries = path.read_bytes().count("),
-        ("            os.truncate(path, len(data))\n", ""),
-        ("            last = data", "            os.truncate(path, len(data))\n            last = data"),
+        ("            self._files.truncate(self._file, len(data))\n", ""),
+        ("            last = data", "            self._files.truncate(self._file, len(data))\n            last = data"),
         caught_by=BACK,
     ),
     shell_mutant(

@@ -52,7 +52,8 @@ HISTORIES = [
         caught_by=f"{HISTORY}::test_in_memory_alone",
     ),
     shell_mutant(
-        "history_keeps_what_will_come_again", "amcast.runtime.history", ("        os.truncate(path, at)\n", ""),
+        "history_keeps_what_will_come_again", "amcast.runtime.history",
+        ("            self._disk.truncate(file, at)\n", "            pass\n"),
         caught_by=f"{HISTORY}::test_a_restart_goes_on_where_its_snapshot_ends",
     ),
     shell_mutant(
@@ -108,8 +109,8 @@ NODE = [
         caught_by=f"{DURABILITY}::test_a_node_that_stops_keeps_what_waited_and_a_snapshot",
     ),
     shell_mutant(
-        "commits_are_not_synced", "amcast.runtime.storage", ("            os.fdatasync(self._segment)\n", ""),
-        caught_by="tests/runtime/test_storage.py::test_a_failed_write_is_final[fdatasync]",
+        "commits_are_not_synced", "amcast.runtime.storage", ("            self._files.sync(self._segment)\n", ""),
+        caught_by="tests/runtime/test_storage.py::test_a_failed_write_is_final[sync]",
     ),
 ]  # fmt: skip
 

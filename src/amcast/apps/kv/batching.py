@@ -5,22 +5,17 @@ the same time; the `Batcher` joins what many connections have for the same group
 """
 
 import asyncio
-import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from amcast.apps.kv.strings import Command
 from amcast.apps.kv.wire import Answer, Decide, Done, Execute, Fetch, StoreRequest, Unit, Waits, decode_answers, encode
 from amcast.errors import AmcastError, OutcomeUnknown
-
-BATCH_BYTES: Final = 256 * 1024
-UNDER_WAY: Final = 8  # multicasts to the same groups; while there are so many, the next one grows
-LOCK_SECONDS: Final = 2.0  # a lock that is seen for longer belongs to a gateway that is gone
-SECONDS_TO_GET_A_LOCK: Final = 10.0
+from amcast.runtime.machine import Machine
 
 Dest = tuple[int, ...]
 T = TypeVar("T")
@@ -31,6 +26,9 @@ class ClusterClient(Protocol):
 
     @property
     def groups(self) -> int: ...
+
+    @property
+    def machine(self) -> Machine: ...
 
     def submit(self, dest: Dest, payload: bytes) -> "asyncio.Future[Any]":
         """Multicast; return the answers of the groups. Raises OutcomeUnknown or MulticastFailed by its deadline."""
@@ -49,15 +47,16 @@ class Together:
     connection on one key are executed in their order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int) -> None:
         self.calls: dict[Dest, Calls] = {}
+        self._most_bytes = most_bytes
         self.size = 0
         self._sets: dict[int, Dest] = {}  # by group, the one set with which something goes there
 
     def add(self, place: int, command: Command, dest: Dest) -> bool:
         """Take a command along; return False if it has to wait until those before it are answered."""
         size = sum(map(len, command)) + 8 * len(command)
-        if self.calls and (self.size + size > BATCH_BYTES or self._overlaps(dest)):
+        if self.calls and (self.size + size > self._most_bytes or self._overlaps(dest)):
             return False
         self.size += size
         calls = self.calls.get(dest)
@@ -83,21 +82,18 @@ class Lane:
         self.under_way = 0
 
 
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Batcher:
     """All that the connections of a gateway ask of the cluster passes here."""
 
-    def __init__(self, client: ClusterClient, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(self, client: ClusterClient) -> None:
         self.client = client
         self.groups = client.groups
-        self._clock_ms = clock_ms
+        self.limits = client.machine.limits
+        self._clock = client.machine.clock
         self._lanes: defaultdict[Dest, Lane] = defaultdict(Lane)
         self._ready: dict[Dest, Lane] = {}
         self.tasks: set[asyncio.Task[Any]] = set()
-        self._seen: dict[bytes, float] = {}  # locks of others: since when
+        self._seen: dict[bytes, int] = {}  # locks of others: since when
 
     def send(self, dest: Dest, units: list[Unit], size: int = 0) -> "asyncio.Future[GroupAnswers]":
         """Have groups execute these units in this order. The answers may be tickets; `collect` makes values of them."""
@@ -157,18 +153,19 @@ class Batcher:
             self._depart(dest, lane)
 
     def _depart(self, dest: Dest, lane: Lane) -> None:
-        while lane.jobs and lane.under_way < UNDER_WAY:
+        while lane.jobs and lane.under_way < self.limits.under_way:
             jobs: Jobs = []
             batch: list[Unit] = []
             total = 0
-            while lane.jobs and (not jobs or total + lane.jobs[0][1] <= BATCH_BYTES):
+            while lane.jobs and (not jobs or total + lane.jobs[0][1] <= self.limits.gateway_batch_bytes):
                 units, size, done = lane.jobs.popleft()
                 batch += units
                 total += size
                 jobs.append((len(units), done))
             lane.under_way += 1
             try:
-                future = self.client.submit(dest, encode(StoreRequest(self._clock_ms(), batch)))
+                now_ms = self._clock.wall_ns() // 1_000_000
+                future = self.client.submit(dest, encode(StoreRequest(now_ms, batch)))
             except AmcastError as refused:
                 lane.under_way -= 1
                 self._hand_out(jobs, {}, refused)
@@ -210,9 +207,9 @@ class Batcher:
     async def _fetch(self, group: int, answer: Answer) -> Any:
         """Return the value of a unit that waits. It is in the log: no failure here means that it is not executed."""
         delay = 0.001
-        deadline = time.monotonic() + SECONDS_TO_GET_A_LOCK
+        deadline = self._clock.monotonic_ns() + self.limits.seconds_to_get_a_lock * 1e9
         try:
-            while isinstance(answer, Waits) and time.monotonic() < deadline:
+            while isinstance(answer, Waits) and self._clock.monotonic_ns() < deadline:
                 await self._break_if_old(answer)
                 await asyncio.sleep(delay)
                 delay = min(2 * delay, 0.1)
@@ -224,8 +221,8 @@ class Batcher:
         raise OutcomeUnknown("it waited for a lock for too long")
 
     async def _break_if_old(self, lock: Waits) -> None:
-        now = time.monotonic()
+        now = self._clock.monotonic_ns()
         while len(self._seen) > 1024:
             del self._seen[next(iter(self._seen))]
-        if now - self._seen.setdefault(lock.txn, now) > LOCK_SECONDS:
+        if now - self._seen.setdefault(lock.txn, now) > self.limits.lock_seconds * 1e9:
             await self.send(tuple(lock.dest), [Decide(lock.txn, commit=False)])

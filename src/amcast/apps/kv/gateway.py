@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, cast
+from typing import cast
 
 from amcast.apps.kv.batching import Batcher, ClusterClient
 from amcast.apps.kv.resp import LARGEST_REQUEST, Parser, encode_reply, write
@@ -18,13 +18,6 @@ from amcast.errors import UsageError
 from amcast.runtime.client import Client
 from amcast.runtime.loop import new_event_loop
 
-MOST_CONNECTIONS: Final = 10_000
-COMMANDS_READ_AHEAD: Final = 4096  # of one connection, while earlier ones are executed
-BYTES_READ_AHEAD: Final = 4 * 2**20
-REPLY_BYTES: Final = 2**20  # at once: after more, a connection gets fewer commands executed together
-COMMANDS_TOGETHER: Final = 1024
-GRACE_SECONDS: Final = 5.0
-
 
 class Connection(asyncio.Protocol):
     """Reads ahead up to a bound; reads nothing from a client that does not take its replies."""
@@ -32,6 +25,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, gateway: "Gateway") -> None:
         self.gateway = gateway
         self.task: asyncio.Task[None] | None = None
+        self._limits = gateway.server.machine.limits
         self._parser = Parser(gateway.server.largest_request)
         self._commands: deque[Command] = deque()
         self._bytes = 0  # of the commands read ahead, roughly
@@ -45,7 +39,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         server = self.gateway.server
         server.accepted += 1
-        if len(self.gateway.connections) >= MOST_CONNECTIONS:
+        if len(self.gateway.connections) >= self._limits.most_connections:
             self._transport.write(encode_reply("-ERR max number of clients reached"))
             self._transport.close()
             return
@@ -58,7 +52,8 @@ class Connection(asyncio.Protocol):
         self._commands.extend(self._parser.feed(data))
         self._bytes += len(data)
         failed = self._parser.error is not None
-        if failed or len(self._commands) > COMMANDS_READ_AHEAD or self._bytes > BYTES_READ_AHEAD:
+        many = len(self._commands) > self._limits.commands_read_ahead or self._bytes > self._limits.bytes_read_ahead
+        if failed or many:
             self._paused = True
             self._transport.pause_reading()
         if self._commands or failed:
@@ -90,6 +85,7 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self, session: Session) -> None:
         together = 32
+        most = self._limits.commands_together
         try:
             while not session.closing:
                 if not self._commands:
@@ -108,7 +104,7 @@ class Connection(asyncio.Protocol):
                 for reply in replies:
                     write(reply, session.resp3, out)
                 data = b"".join(out)
-                together = max(1, together // 4) if len(data) > REPLY_BYTES else min(2 * together, COMMANDS_TOGETHER)
+                together = max(1, together // 4) if len(data) > self._limits.reply_bytes else min(2 * together, most)
                 self._transport.write(data)
                 await self._writable.wait()
             if self._parser.error is not None and not session.closing:
@@ -123,7 +119,7 @@ class Gateway:
     def __init__(
         self, client: ClusterClient, *, largest_request: int = LARGEST_REQUEST, two_rounds: bool = False
     ) -> None:
-        self.server = Server(client.groups, largest_request=largest_request, two_rounds=two_rounds)
+        self.server = Server(client.groups, client.machine, largest_request=largest_request, two_rounds=two_rounds)
         self.batcher = Batcher(client)
         self.connections: set[Connection] = set()
         self._listener: asyncio.Server | None = None
@@ -143,7 +139,7 @@ class Gateway:
         for connection in list(self.connections):
             connection.stop()
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=GRACE_SECONDS)
+            _, late = await asyncio.wait(tasks, timeout=self.server.machine.limits.grace_seconds)
             for task in late:
                 task.cancel()
 

@@ -1,6 +1,5 @@
 """Commands that a gateway answers by itself: about the connection, about the server."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -11,6 +10,7 @@ from amcast.apps.kv.glob import matcher
 from amcast.apps.kv.resp import LARGEST_REQUEST, Reply
 from amcast.apps.kv.strings import NOT_AN_INTEGER, OK, SYNTAX, Command, integer, wrong_arguments
 from amcast.errors import AmcastError, CommandRefused, MulticastFailed
+from amcast.runtime.machine import Machine
 
 if TYPE_CHECKING:
     from amcast.apps.kv.session import Session
@@ -27,13 +27,17 @@ class Server:
     """What the connections of a gateway have in common."""
 
     groups: int
+    machine: Machine
     port: int = 0
     largest_request: int = LARGEST_REQUEST
     two_rounds: bool = False  # for whatever has several groups: machine.py, "Real time"
-    started: float = field(default_factory=time.monotonic)
+    started: int = field(init=False)
     connections: int = 0
     accepted: int = 0
     commands: int = 0
+
+    def __post_init__(self) -> None:
+        self.started = self.machine.clock.monotonic_ns()
 
 
 def outcome(error: AmcastError) -> str:
@@ -133,10 +137,11 @@ def select(session: "Session", command: Command) -> Reply:
 
 def info(session: "Session", command: Command) -> Reply:
     server = session.server
+    uptime = (server.machine.clock.monotonic_ns() - server.started) // 10**9
     sections: dict[str, dict[str, object]] = {
         "Server": {
             "redis_version": LIKE_REDIS, "redis_mode": "standalone", "amcast_version": __version__,
-            "arch_bits": 64, "tcp_port": server.port, "uptime_in_seconds": int(time.monotonic() - server.started),
+            "arch_bits": 64, "tcp_port": server.port, "uptime_in_seconds": uptime,
         },
         "Clients": {"connected_clients": server.connections},
         "Stats": {
@@ -191,7 +196,7 @@ def config(session: "Session", command: Command) -> Reply:
 
 
 def time_(session: "Session", command: Command) -> Reply:
-    seconds, rest = divmod(time.time_ns() // 1000, 1_000_000)
+    seconds, rest = divmod(session.server.machine.clock.wall_ns() // 1000, 1_000_000)
     return [b"%d" % seconds, b"%d" % rest]
 
 

@@ -3,7 +3,6 @@
 Commands that arrived together go out together (`batching.py`); the next ones go when all of those are answered.
 """
 
-import secrets
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,7 +40,7 @@ class Session:
     async def take(self, commands: deque[Command], most: int) -> list[Reply]:
         """Execute the first commands, as many as go together, and drop them from the queue; return their replies."""
         replies: list[Reply] = []
-        together = Together()
+        together = Together(self._batcher.limits.gateway_batch_bytes)
         while commands and len(replies) < most and not self.closing:
             command = commands[0].copy()
             command[0] = command[0].upper()
@@ -225,7 +224,7 @@ class Session:
         self, dest: Dest, commands: list[Command], watched: list[tuple[bytes, int]], absent: list[bytes]
     ) -> dict[int, Any] | None:
         """Execute if all groups find the conditions true: the parts; None if one finds them false."""
-        txn = secrets.token_bytes(12)
+        txn = self.server.machine.random.randbytes(12)
         try:
             votes = await self._batcher.call(dest, Prepare(txn, list(dest), commands, watched, absent))
         except AmcastError as error:
