@@ -3,6 +3,7 @@
 A link that leads nowhere is an error. Nothing is loaded from anywhere else.
 """
 
+import ast
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -145,7 +146,7 @@ def protocol_page(table: Protocol, claims: Sequence[Claim]) -> str:
             f"<h1>{escape(table.title)}</h1>",
             f"<p><code>{table.name}</code>: order {escape(table.order)}; tolerates {escape(table.tolerates)}; ",
             f"latency in message delays: {escape(table.latency)}.</p>",
-            f"<pre>{escape((sys.modules[table.replica.__module__].__doc__ or '').strip())}</pre>",
+            f"<pre>{escape(docstring_of(source_of(table.replica.__module__)))}</pre>",
             f"<h2>Stated and measured</h2><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
             if claims
             else "",
@@ -182,6 +183,11 @@ def sources(table: Protocol) -> list[Path]:
 
 def source_of(module: str) -> Path:
     return ROOT / "src" / f"{module.replace('.', '/')}.py"
+
+
+def docstring_of(file: Path) -> str:
+    """Return what a module says of itself; a compiled one has no docstring."""
+    return (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").strip()
 
 
 def names_lines(file: Path) -> bool:

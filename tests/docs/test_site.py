@@ -58,6 +58,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def test_every_protocol_says_what_it_is(site: Path) -> None:
+    for name in PROTOCOLS:
+        said = re.search("<pre>(.*?)</pre>", (site / f"protocol-{name}.html").read_text("utf-8"), re.DOTALL)
+        assert said and len(said[1]) > 60, name
+
+
 def test_every_link_leads_somewhere(site: Path) -> None:
     pages = {file.name: Page(file) for file in site.glob("*.html")}
     assert len(pages) == len(PAGES) + 1 + len(PROTOCOLS) > 20
