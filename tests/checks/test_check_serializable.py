@@ -1,4 +1,4 @@
-"""Guards the claim of checks/histories: it alarms at every anomaly that has a name, never at a history that has an
+"""Guards the claim of checks/serializable: it alarms at every anomaly that has a name, never at a history that has an
 order, and always at a small one that has none.
 
 The last two are compared with a search by brute force, which tries every order of every choice of unknown outcomes.
@@ -10,8 +10,8 @@ from itertools import combinations
 
 import pytest
 
-from amcast.checks.histories import UNHEARD, Append, Call, Get, Increment, Outcome, Put, check_history
-from amcast.checks.histories.calls import Step, Value
+from amcast.checks.serializable import UNHEARD, Append, Call, Get, Increment, Outcome, Put, check_history
+from amcast.checks.serializable.calls import Step, Value
 from amcast.errors import UsageError
 
 UNKNOWN, REFUSED = Outcome.UNKNOWN, Outcome.REFUSED

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from amcast.checks.histories.calls import Call, Get, Put, Unheard, Value, from_nowhere
+from amcast.checks.serializable.calls import Call, Get, Put, Unheard, Value, from_nowhere
 from amcast.errors import Anomaly
 
 BEFORE_ALL = float("-inf")

@@ -8,7 +8,7 @@ rest is searched (`search`).
 
 from collections.abc import Iterable, Sequence
 
-from amcast.checks.histories.calls import (
+from amcast.checks.serializable.calls import (
     UNHEARD,
     Append,
     Call,
@@ -19,10 +19,10 @@ from amcast.checks.histories.calls import (
     Put,
     written,
 )
-from amcast.checks.histories.counters import check_counter
-from amcast.checks.histories.lists import check_lists
-from amcast.checks.histories.registers import check_register
-from amcast.checks.histories.search import BUDGET, check_by_search
+from amcast.checks.serializable.counters import check_counter
+from amcast.checks.serializable.lists import check_lists
+from amcast.checks.serializable.registers import check_register
+from amcast.checks.serializable.search import BUDGET, check_by_search
 from amcast.errors import Anomaly, SearchTooLong, UsageError
 
 __all__ = ["UNHEARD", "Append", "Call", "Get", "Increment", "Judgement", "Outcome", "Put", "check_history"]

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from amcast.checks.histories.calls import Append, Call, Get, Unheard, from_nowhere, shown, written
+from amcast.checks.serializable.calls import Append, Call, Get, Unheard, from_nowhere, shown, written
 from amcast.errors import Anomaly
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from amcast.checks.histories.calls import (
+from amcast.checks.serializable.calls import (
     Append,
     Call,
     Get,

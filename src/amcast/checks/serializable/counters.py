@@ -8,7 +8,7 @@ is unknown: of each such one, at most once, and not before it began.
 
 from collections.abc import Sequence
 
-from amcast.checks.histories.calls import Call, Get, Increment, Outcome
+from amcast.checks.serializable.calls import Call, Get, Increment, Outcome
 from amcast.errors import Anomaly
 
 
