@@ -16,6 +16,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,6 +101,9 @@ class Storage:
                     f"{self.folder}: no data of {self.identity}; if it never ran, start it with --new; if its disk is "
                     "lost, with --rejoin"
                 )
+            for parent in self.folder.parents:  # also of an earlier start, which may have ended before it came to this
+                with suppress(PermissionError):  # who may not read it has made nothing there
+                    self._files.sync_folder(parent)
             self._write_whole(path, self.identity.encode())
         found = self._files.read(path).decode(errors="replace")
         if found != self.identity:

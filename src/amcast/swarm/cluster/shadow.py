@@ -33,7 +33,7 @@ class Promise:
 
     @property
     def floor(self) -> int:
-        return max(self.snapshots, default=0)
+        return max(self.snapshots, default=-1)
 
 
 class Shadow:
@@ -61,7 +61,7 @@ class Shadow:
         """Say what programs do not find of what was promised; nothing if all is there."""
         promise = self._promises.get(folder, Promise())
         there = self._numbered(folder, "snapshot")
-        newest = max(there, default=0)
+        newest = max(there, default=-1)
         if newest < promise.floor:
             return f"snapshot-{promise.floor}"
         if newest in promise.snapshots and checksum(there[newest]) != promise.snapshots[newest]:
