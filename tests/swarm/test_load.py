@@ -12,6 +12,7 @@ import pytest
 from amcast.apps.kv.gateway import Gateway
 from amcast.apps.kv.machine import KV
 from amcast.checks.serializable import Append, Call, Get, Increment, Outcome
+from amcast.core.application import Delivery
 from amcast.core.topology import Topology
 from amcast.errors import Alarm, MulticastFailed, OutcomeUnknown
 from amcast.runtime.client import Answers, answered
