@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, generate_latest
 from amcast.errors import UsageError
 from amcast.runtime.admin import Admin
 from amcast.runtime.config import Address
-from amcast.runtime.http import LARGEST_HEAD, MOST_CONNECTIONS
+from amcast.runtime.http import LARGEST_HEAD, MOST_OF_ONE
 
 ANY = Address("127.0.0.1", 0)
 
@@ -127,16 +127,15 @@ def test_a_slow_peer_is_dropped_in_time() -> None:
 
 def test_connections_are_bounded() -> None:
     async def scenario(ask: Ask, address: Address) -> None:
-        waiting = [await asyncio.open_connection(address.host, address.port) for _ in range(MOST_CONNECTIONS)]
-        reader, _ = await asyncio.open_connection(address.host, address.port)
-        assert await reader.read() == b""
-        for _, writer in waiting:
-            writer.write_eof()
-        for reader, _ in waiting:
-            await reader.read()
+        waiting = [await asyncio.open_connection(address.host, address.port) for _ in range(MOST_OF_ONE)]
         assert (await ask(get("/livez")))[2] == "ok\n"
+        async with asyncio.timeout(10):
+            assert await waiting[0][0].read() == b"", "the oldest made room"
+        for reader, writer in waiting[1:]:
+            writer.write(get("/livez"))
+            assert (await reader.read()).endswith(b"ok\n"), "the others are served"
 
-    asked(Node(), scenario)
+    asked(Node(), scenario, timeout=60.0)
 
 
 def test_an_address_in_use_is_one_line() -> None:

@@ -13,6 +13,7 @@ from typing import Protocol, cast
 from amcast.errors import PeerError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import Address, ClusterConfig, Member
+from amcast.runtime.doors import Place
 from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine
@@ -56,25 +57,16 @@ class GreetingHost(Protocol):
     def fail(self, error: BaseException) -> None: ...
 
 
-class Door:
-    """Counts the connections of a listener that have not said who they are: there may be so many at a time."""
-
-    def __init__(self, most_strangers: int) -> None:
-        self.most_strangers = most_strangers
-        self.strangers = 0
-
-
 class AcceptedConnection(asyncio.Protocol):
     """A connection that somebody else dialled: its first frame is a greeting, in time, or the last one."""
 
     transport: asyncio.Transport
 
-    def __init__(self, host: GreetingHost, door: Door) -> None:
+    def __init__(self, host: GreetingHost, place: Place) -> None:
         self.host = host
         self.reader = FrameReader(frames.LARGEST_HELLO)
-        self._door = door
+        self._place = place
         self._stranger = True
-        self._late: asyncio.TimerHandle | None = None
 
     # What a listener for members and one for clients do in their own ways
 
@@ -93,12 +85,7 @@ class AcceptedConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self._door.strangers += 1
-        if self._door.strangers > self._door.most_strangers:
-            self.transport.abort()
-            return
-        seconds = self.host.machine.limits.seconds_to_greet
-        self._late = asyncio.get_running_loop().call_later(seconds, self.transport.abort)
+        self._place.drop = self.transport.abort
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -127,18 +114,10 @@ class AcceptedConnection(asyncio.Protocol):
             if name != hello.name:
                 raise WireError(f"{name} says that it is {hello.name}")
         expects = self.welcome(hello)
-        self._known()
+        self._stranger = False
+        self._place.leave()
         welcome = Welcome(self.host.me.name, self.host.boot, expects)
         self.transport.write(frame(frames.WELCOME, frames.encode(welcome)))
-
-    def _known(self) -> None:
-        """Count a stranger out that was let in, or has left."""
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
-        if self._stranger:
-            self._stranger = False
-            self._door.strangers -= 1
 
     def refuse(self, reason: str) -> None:
         """Say why, and hang up."""
@@ -148,5 +127,5 @@ class AcceptedConnection(asyncio.Protocol):
         self.transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._known()
+        self._place.leave()
         self.left()

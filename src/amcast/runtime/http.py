@@ -10,10 +10,13 @@ from typing import Final
 
 from amcast.errors import UsageError
 from amcast.runtime.config import Address
+from amcast.runtime.doors import Door
 
 TIMEOUT: Final = 5.0  # seconds, from the connection to the last byte of the answer
 LARGEST_HEAD: Final = 8192  # bytes of request line and headers
 MOST_CONNECTIONS: Final = 64
+MOST_OF_ONE: Final = 32  # address
+LOOPBACK: Final = ("127.0.0.1", "::1")  # probes of this machine
 TEXT: Final = "text/plain; charset=utf-8"
 
 Answer = tuple[HTTPStatus, str, bytes]
@@ -27,6 +30,7 @@ class HttpServer:
 
     def __init__(self, timeout: float = TIMEOUT) -> None:
         self._timeout = timeout
+        self.door = Door(MOST_CONNECTIONS, MOST_OF_ONE, timeout, LOOPBACK)
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -59,28 +63,27 @@ class HttpServer:
         self._server = None
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= MOST_CONNECTIONS:
-            writer.transport.abort()
-            return
+        place = self.door.enter(writer.get_extra_info("peername"))
         task = asyncio.ensure_future(self._serve(reader, writer))
+        place.drop = task.cancel
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
+        task.add_done_callback(lambda _: place.leave())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(self._timeout):
-                head = await self._head(reader)
-                try:
-                    answer = head if isinstance(head, tuple) else await self._answer(head)
-                    writer.write(response(answer, self.headers))
-                except Exception:
-                    writer.write(response(text(HTTPStatus.INTERNAL_SERVER_ERROR, "a bug: see the log"), self.headers))
-                    raise
-                finally:
-                    await writer.drain()
-                writer.close()
-                await writer.wait_closed()
-        except (TimeoutError, OSError):
+            head = await self._head(reader)
+            try:
+                answer = head if isinstance(head, tuple) else await self._answer(head)
+                writer.write(response(answer, self.headers))
+            except Exception:
+                writer.write(response(text(HTTPStatus.INTERNAL_SERVER_ERROR, "a bug: see the log"), self.headers))
+                raise
+            finally:
+                await writer.drain()
+            writer.close()
+            await writer.wait_closed()
+        except OSError:
             pass  # a slow or broken peer is its own affair
         finally:
             writer.transport.abort()

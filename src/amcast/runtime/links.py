@@ -15,8 +15,9 @@ from amcast.core.protocol import Protocol as Row
 from amcast.errors import LostMessages, PeerError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import Member
+from amcast.runtime.doors import Door, Place
 from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
-from amcast.runtime.greeting import AcceptedConnection, Door, GreetingHost, abort_unless, dial, say_hello
+from amcast.runtime.greeting import AcceptedConnection, GreetingHost, abort_unless, dial, say_hello
 
 
 class LinkHost(GreetingHost, Protocol):
@@ -172,10 +173,12 @@ class Incoming:
         self.host = host
         self.expects: dict[int, tuple[int, int]] = {}  # pid -> boot, number of the next batch
         self.current: dict[int, _Member] = {}
-        self.door = Door(4 * len(host.config.members))
+        limits = host.machine.limits
+        hosts = [member.peer.host for member in host.config.members]
+        self.door = Door(limits.most_strangers, limits.most_of_one_address, limits.seconds_to_greet, hosts)
 
-    def accept(self) -> "_Member":
-        return _Member(self)
+    def accept(self, place: Place) -> "_Member":
+        return _Member(self, place)
 
 
 class _Member(AcceptedConnection):
@@ -183,8 +186,8 @@ class _Member(AcceptedConnection):
 
     host: LinkHost
 
-    def __init__(self, incoming: Incoming) -> None:
-        super().__init__(incoming.host, incoming.door)
+    def __init__(self, incoming: Incoming, place: Place) -> None:
+        super().__init__(incoming.host, place)
         self.incoming = incoming
         self.pid = -1
         self.boot = 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import resource
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -13,3 +14,9 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+def open_many_connections() -> None:
+    """Let this process have as many descriptors as it may: the usual 1,024 are fewer than its clients may be."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

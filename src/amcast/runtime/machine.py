@@ -126,13 +126,12 @@ class Limits:
     ack_after: float = 0.03  # … or seconds
     first_pause: float = 0.02  # before dialling again, in seconds; twice as long each time …
     longest_pause: float = 1.0  # … up to this
-    seconds_to_greet: float = 5.0
-    seconds_to_shake: float = 5.0  # hands, where there is TLS
-    most_handshakes: int = 64  # at a time, of one listener
+    seconds_to_greet: float = 5.0  # from the connection on
+    most_strangers: int = 128  # connections to one listener that have not said who they are …
+    most_of_one_address: int = 64  # … and from one address
 
     # Its clients
     most_clients: int = 1000
-    most_strangers: int = 100  # connections that have not said who they are
     most_read: int = 4 * 2**20  # bytes of rows in one answer
     most_waiting: int = 64  # reads of one client
     longest_wait_ms: int = 60_000  # of a read

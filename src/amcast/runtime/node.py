@@ -39,7 +39,7 @@ from amcast.runtime.frames import StateForRejoin
 from amcast.runtime.history import History
 from amcast.runtime.links import Incoming, Outgoing, ask_member
 from amcast.runtime.log import Log
-from amcast.runtime.loop import new_event_loop
+from amcast.runtime.loop import new_event_loop, open_many_connections
 from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.metrics import Metrics
 from amcast.runtime.rows import rows_behind, unpack_rows
@@ -146,8 +146,8 @@ class Node:
             outside = client_context(self.config, self.me.name) if secure else None
             await self._recover(outside)  # before anybody can reach this node: it must not speak of what it forgot
             # Members first: a client that is let in expects its message to go somewhere.
-            servers.append(await self._listen(self.incoming.accept, self.me.peer, inside))
-            servers.append(await self._listen(self.serving.accept, self.me.client, inside))
+            servers.append(await self._listen(self.incoming, self.me.peer, inside))
+            servers.append(await self._listen(self.serving, self.me.client, inside))
             await admin.start(self.me.admin)
             for member in self.config.members:
                 if member is not self.me:
@@ -213,11 +213,9 @@ class Node:
             self.log.error("stopping", error=f"{type(error).__name__}: {error}")
         self._stopping.set()
 
-    async def _listen(
-        self, factory: Callable[[], asyncio.Protocol], address: Address, context: SSLContext | None
-    ) -> Listener:
+    async def _listen(self, whom: Incoming | Serving, address: Address, context: SSLContext | None) -> Listener:
         try:
-            return await listen(address.host, address.port, context, factory, self.machine)
+            return await listen(address.host, address.port, context, whom.door, whom.accept, self.machine)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise UsageError(
@@ -526,6 +524,7 @@ class Node:
 
 def serve(node: Node) -> None:
     """Run a node in an event loop of its own."""
+    open_many_connections()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         try:
             runner.run(node.run())

@@ -15,8 +15,9 @@ from amcast.core.wire import AppMessage
 from amcast.errors import AmcastError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import Grant
+from amcast.runtime.doors import Door, Place
 from amcast.runtime.frames import Hello, Read, Refusal, Rows, frame
-from amcast.runtime.greeting import AcceptedConnection, Door, GreetingHost
+from amcast.runtime.greeting import AcceptedConnection, GreetingHost
 from amcast.runtime.history import History
 
 SESSION_BITS: Final = 42  # of the number that a client draws; those above say who it is
@@ -73,12 +74,12 @@ class Serving:
         self.host = host
         self.limits = host.machine.limits
         self.sessions: dict[int, _Served] = {}
-        self.door = Door(self.limits.most_strangers)
+        self.door = Door(self.limits.most_strangers, self.limits.most_of_one_address, self.limits.seconds_to_greet)
         self.readers: list[tuple[_Served, Read, asyncio.TimerHandle]] = []
         self.paused = False
 
-    def accept(self) -> "_Served":
-        return _Served(self)
+    def accept(self, place: Place) -> "_Served":
+        return _Served(self, place)
 
     def answer(self, client: int, batch: bytes) -> None:
         served = self.sessions.get(client)
@@ -107,8 +108,8 @@ class Serving:
 class _Served(AcceptedConnection):
     host: ServingHost
 
-    def __init__(self, serving: Serving) -> None:
-        super().__init__(serving.host, serving.door)
+    def __init__(self, serving: Serving, place: Place) -> None:
+        super().__init__(serving.host, place)
         self.serving = serving
         self.session = 0
         self.grant: Grant | None = None

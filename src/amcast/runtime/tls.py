@@ -9,13 +9,15 @@ that every connection is judged by what holds now.
 import asyncio
 import ssl
 from collections.abc import Callable
+from functools import partial
 from socket import AI_PASSIVE, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY
 from typing import Any, cast
 
 from amcast.errors import IdentityRefused, UsageError
 from amcast.runtime.certificates import check_certificate, identity_uri
 from amcast.runtime.config import ClusterConfig
-from amcast.runtime.machine import REAL, Limits, Machine, Socket
+from amcast.runtime.doors import Door, Place
+from amcast.runtime.machine import REAL, Machine, Socket
 
 
 def server_context(config: ClusterConfig, name: str) -> ssl.SSLContext:
@@ -80,18 +82,18 @@ def identity_of(connection: ssl.SSLObject | ssl.SSLSocket, config: ClusterConfig
 
 
 class Listener:
-    """Accepts connections and hands on those that have become TLS ones: not more than so many at a time are tried."""
+    """Accepts connections and hands on those that have become TLS ones, with their place at the door."""
 
     def __init__(
         self,
         listening: Socket,
         context: ssl.SSLContext | None,
-        factory: Callable[[], asyncio.Protocol],
-        limits: Limits,
+        door: Door,
+        factory: Callable[[Place], asyncio.Protocol],
     ) -> None:
         self._listening = listening
-        self._limits = limits
         self._context = context
+        self._door = door
         self._factory = factory
         self._trying: set[asyncio.Task[None]] = set()
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
@@ -100,27 +102,30 @@ class Listener:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                connection, _ = await loop.sock_accept(self._listening)
-            except OSError:  # too many are open: perhaps not for long
+                connection, peer = await loop.sock_accept(self._listening)
+            except OSError:  # too many are open
+                self._door.make_room()
                 await asyncio.sleep(0.1)
                 continue
-            if len(self._trying) >= self._limits.most_handshakes:
-                connection.close()
-                continue
-            task = loop.create_task(self._greet(connection))
+            place = self._door.enter(peer)
+            task = loop.create_task(self._greet(connection, place))
+            place.drop = task.cancel
             self._trying.add(task)
-            task.add_done_callback(self._trying.discard)
+            task.add_done_callback(partial(self._tried, connection, place))
 
-    async def _greet(self, connection: Socket) -> None:
+    async def _greet(self, connection: Socket, place: Place) -> None:
+        connection.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         loop = asyncio.get_running_loop()
-        timeout = self._limits.seconds_to_shake if self._context is not None else None
-        try:
-            connection.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
-            await loop.connect_accepted_socket(
-                self._factory, connection, ssl=self._context, ssl_handshake_timeout=timeout
-            )
-        except OSError:  # it went away, or is none of ours: TLS has told it
+        await loop.connect_accepted_socket(lambda: self._factory(place), connection, ssl=self._context)
+
+    def _tried(self, connection: Socket, place: Place, task: asyncio.Task[None]) -> None:
+        self._trying.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or error is not None:
+            place.leave()
             connection.close()
+        if error is not None and not isinstance(error, OSError):  # else it is none of ours: TLS has told it
+            raise error
 
     def close(self) -> None:
         self._accepting.cancel()
@@ -133,10 +138,11 @@ async def listen(
     host: str,
     port: int,
     context: ssl.SSLContext | None,
-    factory: Callable[[], asyncio.Protocol],
+    door: Door,
+    factory: Callable[[Place], asyncio.Protocol],
     machine: Machine = REAL,
 ) -> Listener:
     """Listen at an address. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=SOCK_STREAM, flags=AI_PASSIVE)
     numerical, number = cast("tuple[str, int]", found[0][4][:2])
-    return Listener(machine.listen_at(numerical, number), context, factory, machine.limits)
+    return Listener(machine.listen_at(numerical, number), context, door, factory)

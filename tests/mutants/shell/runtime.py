@@ -114,6 +114,39 @@ NODE = [
     ),
 ]  # fmt: skip
 
+CROWDS = "tests/runtime/test_crowds.py"
+DOORS = [
+    shell_mutant(
+        "the_newest_makes_room", "amcast.runtime.doors",
+        ("place = next(iter(self._places[address]))", "place = next(reversed(self._places[address]))"),
+        caught_by=f"{CROWDS}::test_the_oldest_of_the_largest_crowd_makes_room",
+    ),
+    shell_mutant(
+        "a_crowd_throws_out_others", "amcast.runtime.doors",
+        ("self._drop_oldest(max(crowd, key=lambda known: len(self._places[known])))", "self._drop_oldest(crowd[0])"),
+        caught_by=f"{CROWDS}::test_the_oldest_of_the_largest_crowd_makes_room",
+    ),
+    shell_mutant(
+        "no_place_is_reserved", "amcast.runtime.doors",
+        ("for known in self._places if known not in self.reserved]", "for known in self._places]"),
+        caught_by=f"{CROWDS}::test_reserved_addresses_have_places_of_their_own",
+    ),
+    shell_mutant(
+        "strangers_are_not_limited_before_the_handshake", "amcast.runtime.tls",
+        ("            place.drop = task.cancel\n", ""), caught_by=f"{CROWDS}::test_handshakes_are_limited",
+    ),
+    shell_mutant(
+        "strangers_stay_for_ever", "amcast.runtime.greeting",
+        ("        self._place.drop = self.transport.abort\n", ""),
+        caught_by="tests/runtime/test_listeners.py::test_who_does_not_greet_in_time_is_dropped",
+    ),
+    shell_mutant(
+        "probes_are_locked_out", "amcast.runtime.http",
+        ("        place.drop = task.cancel\n", ""),
+        caught_by="tests/runtime/test_admin.py::test_connections_are_bounded",
+    ),
+]  # fmt: skip
+
 PERMISSIONS = [
     shell_mutant(
         "clients_may_write_everywhere", "amcast.runtime.serving",
@@ -179,4 +212,4 @@ EXIT_CODES = [
     ),
 ]  # fmt: skip
 
-MUTANTS = [*CLIENT, *HISTORIES, *NODE, *PERMISSIONS, *APPS, *EXIT_CODES]
+MUTANTS = [*CLIENT, *HISTORIES, *NODE, *DOORS, *PERMISSIONS, *APPS, *EXIT_CODES]
