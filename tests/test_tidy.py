@@ -426,7 +426,13 @@ def no_decision_by_name(file: File) -> Complaints:
 
 
 # What only the commands run, before a node or beside it, and the machine itself.
-NOT_SIMULATED = ("runtime/machine.py", "runtime/certificates.py", "runtime/config.py", "runtime/loop.py")
+NOT_SIMULATED = (
+    "runtime/machine.py",
+    "runtime/certificates.py",
+    "runtime/config.py",
+    "runtime/loop.py",
+    "apps/kv/users_file.py",
+)
 
 
 RULES: dict[Rule, Callable[[str], bool]] = {

@@ -5,13 +5,19 @@ import queue
 import random
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from ssl import SSLContext
+from typing import IO, Any
 
 from amcast.apps.kv.gateway import Gateway
 from amcast.apps.kv.machine import KV
 from amcast.apps.kv.resp import LARGEST_REQUEST
+from amcast.apps.kv.users import User, Users
+from amcast.apps.kv.users_file import is_right
 from amcast.core.application import Delivery
+from amcast.runtime.config import ClusterConfig
+from amcast.runtime.log import Log
 from amcast.runtime.machine import REAL, Limits, Machine
 from tests.pace import allow
 
@@ -101,10 +107,22 @@ class Held(InProcess):
 
 @asynccontextmanager
 async def gateway(
-    groups: int, largest_request: int = LARGEST_REQUEST, limits: Limits = REAL.limits
+    groups: int,
+    largest_request: int = LARGEST_REQUEST,
+    users: Mapping[str, User] | None = None,
+    context: SSLContext | None = None,
+    members: ClusterConfig | None = None,
+    log: IO[str] | None = None,
+    limits: Limits = REAL.limits,
 ) -> AsyncIterator[Gateway]:
-    found = Gateway(InProcess(groups, Machine(limits=limits)), largest_request=largest_request)
-    await found.listen("127.0.0.1", 0)
+    found = Gateway(
+        InProcess(groups, Machine(limits=limits)),
+        largest_request=largest_request,
+        users=Users(users, is_right, Machine(limits=limits)) if users is not None else None,
+        members=members,
+        log=Log("kv", stream=log) if log is not None else None,
+    )
+    await found.listen("127.0.0.1", 0, context)
     try:
         yield found
     finally:
@@ -112,14 +130,14 @@ async def gateway(
 
 
 @contextmanager
-def gateway_in_thread(groups: int, largest_request: int = LARGEST_REQUEST) -> Iterator[Gateway]:
+def gateway_in_thread(groups: int, **options: Any) -> Iterator[Gateway]:
     """For clients that block."""
     ready: queue.Queue[Gateway] = queue.Queue()
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
 
     async def run() -> None:
-        async with gateway(groups, largest_request) as found:
+        async with gateway(groups, **options) as found:
             ready.put(found)
             await stop.wait()
 

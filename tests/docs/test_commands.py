@@ -38,7 +38,11 @@ ELSEWHERE = {
 }
 ENDLESS = ("kv", "view", "watch", "node")  # until Ctrl-C
 EXCERPTS = ("docs/adding-a-protocol.md",)  # its programs are parts of the source
-CODES = {"amcast verify ledger.csv": (1,), "amcast cluster trace": (3,)}  # the nodes were stopped before it
+CODES = {
+    "amcast verify ledger.csv": (1,),
+    "amcast cluster trace": (3,),  # the nodes were stopped before it
+    "amcast kv-user store alice": (2,),  # nobody to ask for a password
+}
 EVERYTHING = ("",)
 SLOW = {  # beginnings of what `make test` leaves out of a page: Spark, thousands of messages, or done elsewhere already
     "README.md": (

@@ -19,7 +19,7 @@ from amcast.cli.cluster import cluster_commands
 from amcast.cli.demo import demo
 from amcast.cli.explore import explore
 from amcast.cli.export import export
-from amcast.cli.kv import kv
+from amcast.cli.kv import kv, kv_user
 from amcast.cli.ledger import ledger_commands
 from amcast.cli.maelstrom import maelstrom
 from amcast.cli.metrics import metrics
@@ -49,7 +49,7 @@ app = typer.Typer(
 )
 for command in (
     sim, verify, metrics, report, claims, swarm, explore, replay, sweep, reproduce, protocols, demo, node, kv,
-    maelstrom, certs, watch, view, export,
+    kv_user, maelstrom, certs, watch, view, export,
 ):  # fmt: skip
     app.command(no_args_is_help=False)(command)
 app.add_typer(cluster_commands, name="cluster")

@@ -12,10 +12,14 @@ def certs(
     cluster: Cluster,
     renew: Annotated[bool, Option("--renew", help="Make all of them anew, whatever their age.")] = False,
     client: Annotated[str | None, Option(metavar="NAME", help="Make only that of this client.")] = None,
+    kv: Annotated[
+        list[str] | None,
+        Option(metavar="HOST", help="Make only that of 'amcast kv --tls', for this name or address; repeatable."),
+    ] = None,
     days: Annotated[int, Option(min=1, max=3650, help="How long new ones are valid.")] = 365,
 ) -> int:
     """Make the certificates that are missing or about to expire, of every replica and client in cluster.toml."""
-    from amcast.runtime.certificates import make_certificates
+    from amcast.runtime.certificates import HERE, STORE, hosts_of, make_certificates
     from amcast.runtime.config import file_name
     from amcast.runtime.tls import names_of
 
@@ -29,8 +33,13 @@ def certs(
         )
     if client is not None and client not in config.clients:
         raise UsageError(f"{config.path}: there is no client {client!r}; add [clients.{client}] with read and write")
-    names = names_of(config) if client is None else [f"client/{client}"]
-    made = make_certificates(config.tls.folder, config.name, names, days, renew)
+    hosts = list(dict.fromkeys([*HERE, *kv])) if kv else hosts_of(config.tls.folder)
+    names = names_of(config)
+    if client is not None or kv:
+        names = [f"client/{client}"] if client is not None else []
+    if kv or (hosts and client is None):
+        names.append(STORE)
+    made = make_certificates(config.tls.folder, config.name, names, days, renew, hosts)
     for name in made:
         print(f"{name}: {config.tls.folder / file_name(name)}.crt and .key")
     print(f"{len(made)} made, {len(names) - len(made)} kept; a node takes up a new one when it restarts")

@@ -2,12 +2,14 @@
 
 A certificate says who its holder is in exactly one place, a URI in the subject alternative name: `amcast://CLUSTER/NAME`
 with NAME such as g0/1 or client/alice. A client's may open connections and not accept them, so that it cannot pose as a
-replica even before its name is looked at.
+replica even before its name is looked at. That of the store's port for Redis clients, NAME kv, may only accept them. It
+also has the hosts by which those clients reach it, for that is what they look at.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +22,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from amcast.errors import UsageError
-from amcast.runtime.config import file_name
+from amcast.runtime.config import HOST, file_name
 
 CA_DAYS: Final = 3650
 LEAF_DAYS: Final = 365
 CLOCKS_DIFFER: Final = timedelta(hours=1)
+STORE: Final = "kv"  # whose certificate Redis clients are shown
+HERE: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def identity_uri(cluster: str, name: str) -> str:
@@ -75,6 +79,16 @@ def uris_of(certificate: x509.Certificate) -> list[str]:
     return names.get_values_for_type(x509.UniformResourceIdentifier)
 
 
+def hosts_of(folder: Path) -> list[str]:
+    """Return the names and addresses in the certificate of the store, none if there is none."""
+    try:
+        own = read_certificates(folder / f"{STORE}.crt")[0]
+        names = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (UsageError, x509.ExtensionNotFound, ValueError):
+        return []
+    return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+
+
 def is_issued_by(certificate: x509.Certificate, issuers: Iterable[x509.Certificate]) -> bool:
     for issuer in issuers:
         try:
@@ -119,19 +133,25 @@ def check_certificate(folder: Path, ca: Path, cluster: str, name: str) -> tuple[
 
 
 def make_certificates(
-    folder: Path, cluster: str, names: Iterable[str], days: int = LEAF_DAYS, renew: bool = False
+    folder: Path,
+    cluster: str,
+    names: Iterable[str],
+    days: int = LEAF_DAYS,
+    renew: bool = False,
+    hosts: Collection[str] = (),
 ) -> list[str]:
     """Make the CA and the certificates that are missing, unusable or in their last third; with `renew`, all but the CA.
 
-    The names whose certificates were made.
+    `hosts` are for the certificate of the store. Return the names whose certificates were made.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     ca, ca_key = ready_ca(folder, cluster)
     made = []
     for name in names:
-        if renew or not is_good(folder, cluster, name, ca):
+        wanted = hosts if name == STORE else ()
+        if renew or not is_good(folder, cluster, name, ca) or (wanted and set(hosts_of(folder)) != set(wanted)):
             key = ec.generate_private_key(ec.SECP256R1())
-            write_pair(folder, file_name(name), leaf(ca, ca_key, cluster, name, key, days), key)
+            write_pair(folder, file_name(name), leaf(ca, ca_key, cluster, name, key, days, wanted), key)
             made.append(name)
     return made
 
@@ -217,19 +237,20 @@ def leaf(
     name: str,
     key: ec.EllipticCurvePrivateKey,
     days: int,
+    hosts: Iterable[str] = (),
 ) -> x509.Certificate:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
     until = min(datetime.now(UTC) + timedelta(days=days), ca.not_valid_after_utc)
-    uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    uses = [ExtendedKeyUsageOID.CLIENT_AUTH] if name != STORE else []
     if not name.startswith("client/"):
         uses.append(ExtendedKeyUsageOID.SERVER_AUTH)
-    uri = x509.UniformResourceIdentifier(identity_uri(cluster, name))
+    names = [x509.UniformResourceIdentifier(identity_uri(cluster, name)), *map(general_name, hosts)]
     return (
         builder(subject, ca.subject, key, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(key_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
-        .add_extension(x509.SubjectAlternativeName([uri]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
                 ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
@@ -238,6 +259,16 @@ def leaf(
         )
         .sign(ca_key, hashes.SHA256())
     )
+
+
+def general_name(host: str) -> x509.GeneralName:
+    """Return a name or an address as a certificate has it. Raises UsageError."""
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        if not HOST.fullmatch(host):
+            raise UsageError(f"{host!r}: expected the name or the address by which clients reach the store") from None
+        return x509.DNSName(host)
 
 
 def write_pair(folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:

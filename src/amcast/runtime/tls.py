@@ -14,7 +14,7 @@ from socket import AI_PASSIVE, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY
 from typing import Any, cast
 
 from amcast.errors import IdentityRefused, UsageError
-from amcast.runtime.certificates import check_certificate, identity_uri
+from amcast.runtime.certificates import STORE, check_certificate, identity_uri
 from amcast.runtime.config import ClusterConfig
 from amcast.runtime.doors import Door, Place
 from amcast.runtime.machine import REAL, Machine, Socket
@@ -34,10 +34,19 @@ def client_context(config: ClusterConfig, name: str) -> ssl.SSLContext:
     return prepared(context, config, name)
 
 
+def store_context(config: ClusterConfig, ask_clients: bool) -> ssl.SSLContext:
+    """Return what the port for Redis clients needs; with `ask_clients`, look at who connects with `identity_of`."""
+    context = prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), config, STORE)
+    context.num_tickets = 0
+    if not ask_clients:
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 def prepared(context: ssl.SSLContext, config: ClusterConfig, name: str) -> ssl.SSLContext:
     if config.tls is None:
         raise UsageError(f"{config.path}: there is no [tls]; add it with ca and folder")
-    if name not in names_of(config):
+    if name != STORE and name not in names_of(config):
         raise UsageError(f"{name!r} is not in {config.path}; expected one of {', '.join(names_of(config))}")
     crt, key = check_certificate(config.tls.folder, config.tls.ca, config.name, name)
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3

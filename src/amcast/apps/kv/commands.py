@@ -11,6 +11,9 @@ from amcast.apps.kv.store import Store
 from amcast.apps.kv.strings import OK, Command, Result, cursor_of, wrong_arguments
 from amcast.errors import CommandRefused
 
+READ, WRITE, ADMIN = "read", "write", "admin"  # what a user may be allowed to do
+RIGHTS: Final = (READ, WRITE, ADMIN)
+
 
 class Keys(Enum):
     ONE = "the first argument"
@@ -63,6 +66,21 @@ def execute(store: Store, command: Command) -> Result:
         return str(refused)
     except IndexError:
         return wrong_arguments(command[0])
+
+
+ALSO_READ: Final = {b"GETSET", b"GETDEL", b"GETEX", b"INCR", b"DECR", b"INCRBY", b"DECRBY"}
+EMPTY_THE_STORE: Final = {b"FLUSHALL", b"FLUSHDB"}
+
+
+def rights_for(command: Command) -> frozenset[str]:
+    """Return what somebody must be allowed to do who has groups execute this."""
+    name = command[0]
+    if name in EMPTY_THE_STORE:
+        return frozenset((WRITE, ADMIN))
+    if not SPECS[name].writes:
+        return frozenset((READ,))
+    tells = name in ALSO_READ or (name == b"SET" and any(word.upper() == b"GET" for word in command[3:]))
+    return frozenset((READ, WRITE) if tells else (WRITE,))
 
 
 def arity_fits(arity: int, args: Sequence[bytes]) -> bool:

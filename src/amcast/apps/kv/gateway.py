@@ -1,12 +1,14 @@
 """A server that speaks the Redis protocol and keeps everything in replicated groups."""
 
 import asyncio
+import errno
 import os
 import signal
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
+from ssl import SSLContext
 from typing import cast
 
 from amcast.apps.kv.batching import Batcher, ClusterClient
@@ -14,9 +16,16 @@ from amcast.apps.kv.resp import LARGEST_REQUEST, Parser, encode_reply, write
 from amcast.apps.kv.server_commands import Server
 from amcast.apps.kv.session import Session
 from amcast.apps.kv.strings import Command
-from amcast.errors import UsageError
+from amcast.apps.kv.users import Users
+from amcast.apps.kv.users_file import FILE, is_right, read_users
+from amcast.errors import IdentityRefused, UsageError
+from amcast.runtime.certificates import STORE, check_certificate
 from amcast.runtime.client import Client
+from amcast.runtime.config import Address, ClusterConfig
+from amcast.runtime.log import Log
 from amcast.runtime.loop import new_event_loop
+from amcast.runtime.serving import CLIENT
+from amcast.runtime.tls import identity_of, store_context
 
 
 class Connection(asyncio.Protocol):
@@ -39,21 +48,54 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         server = self.gateway.server
         server.accepted += 1
+        if self.gateway.members is not None:
+            try:
+                self._refuse_others(self.gateway.members)
+            except IdentityRefused as refused:
+                server.log.warning("connection refused", peer=self._peer(), reason=str(refused))
+                self._transport.abort()
+                return
         if len(self.gateway.connections) >= self._limits.most_connections:
             self._transport.write(encode_reply("-ERR max number of clients reached"))
             self._transport.close()
             return
         self.gateway.connections.add(self)
         server.connections = len(self.gateway.connections)
-        session = Session(server, self.gateway.batcher, server.accepted)
+        session = Session(server, self.gateway.batcher, server.accepted, self._peer())
+        self._watch(session)
         self.task = asyncio.get_running_loop().create_task(self._serve(session))
+
+    def _refuse_others(self, config: ClusterConfig) -> None:
+        """Refuse all but clients of the cluster: a replica has no business here. Raises IdentityRefused."""
+        name = identity_of(self._transport.get_extra_info("ssl_object"), config)
+        if not name.startswith(CLIENT):
+            raise IdentityRefused(f"{name} is a replica; expected a client")
+
+    def _peer(self) -> str:
+        return str(self._transport.get_extra_info("peername"))
+
+    def _watch(self, session: Session) -> None:
+        """Guard against a stranger; stop when somebody has logged in."""
+        if session.stranger == self._parser.guarded:
+            return
+        self._parser.guarded = session.stranger
+        if session.stranger:
+            self.gateway.expect_login(self)
+        else:
+            self.gateway.forget_stranger(self)
 
     def data_received(self, data: bytes) -> None:
         self._commands.extend(self._parser.feed(data))
+        if self._parser.http:
+            self.gateway.server.log.warning("possible cross-protocol attack: HTTP, closed", peer=self._peer())
+            self._commands.clear()
+            self._transport.abort()
+            return
         self._bytes += len(data)
         failed = self._parser.error is not None
-        many = len(self._commands) > self._limits.commands_read_ahead or self._bytes > self._limits.bytes_read_ahead
-        if failed or many:
+        limits = self._limits
+        most = limits.bytes_of_a_stranger if self._parser.guarded else limits.bytes_read_ahead
+        if failed or len(self._commands) > limits.commands_read_ahead or self._bytes > most:
             self._paused = True
             self._transport.pause_reading()
         if self._commands or failed:
@@ -73,9 +115,15 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, reason: Exception | None) -> None:
         self.gateway.connections.discard(self)
+        self.gateway.forget_stranger(self)
         self.gateway.server.connections = len(self.gateway.connections)
         if self.task is not None:
             self.task.cancel()
+
+    def abort(self) -> None:
+        """Hang up on a stranger."""
+        self.gateway.forget_stranger(self)
+        self._transport.abort()
 
     def stop(self) -> None:
         """Answer what is under way, then close."""
@@ -89,6 +137,8 @@ class Connection(asyncio.Protocol):
         try:
             while not session.closing:
                 if not self._commands:
+                    self._commands.extend(self._parser.feed(b""))  # what waited until we knew more of the sender
+                if not self._commands:
                     if self._ended or self._parser.error is not None:
                         break
                     self._bytes = 0
@@ -100,6 +150,7 @@ class Connection(asyncio.Protocol):
                     continue
                 replies = await session.take(self._commands, together)
                 self.gateway.server.commands += len(replies)
+                self._watch(session)
                 out: list[bytes] = []
                 for reply in replies:
                     write(reply, session.resp3, out)
@@ -117,19 +168,52 @@ class Gateway:
     """Listens, and stops gracefully."""
 
     def __init__(
-        self, client: ClusterClient, *, largest_request: int = LARGEST_REQUEST, two_rounds: bool = False
+        self,
+        client: ClusterClient,
+        *,
+        largest_request: int = LARGEST_REQUEST,
+        two_rounds: bool = False,
+        users: Users | None = None,
+        members: ClusterConfig | None = None,
+        log: Log | None = None,
     ) -> None:
-        self.server = Server(client.groups, client.machine, largest_request=largest_request, two_rounds=two_rounds)
+        """Prepare a gateway. With `members`, whoever connects must show the certificate of one of its clients."""
+        self.server = Server(
+            client.groups,
+            client.machine,
+            largest_request=largest_request,
+            two_rounds=two_rounds,
+            users=users,
+            log=log if log is not None else Log("kv", machine=client.machine),
+        )
+        self.members = members
         self.batcher = Batcher(client)
         self.connections: set[Connection] = set()
+        self._strangers: dict[Connection, asyncio.TimerHandle] = {}
         self._listener: asyncio.Server | None = None
 
-    async def listen(self, host: str, port: int) -> int:
-        """Listen; return the port, also where it was chosen by the system (0)."""
+    async def listen(self, host: str, port: int, context: SSLContext | None = None) -> int:
+        """Listen, with TLS if there is a context; return the port, also where it was chosen by the system (0)."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: Connection(self), host, port, backlog=511)
+        timeout = self.server.machine.limits.seconds_to_shake if context is not None else None
+        self._listener = await loop.create_server(
+            lambda: Connection(self), host, port, backlog=511, ssl=context, ssl_handshake_timeout=timeout
+        )
         self.server.port = self._listener.sockets[0].getsockname()[1]
         return self.server.port
+
+    def expect_login(self, connection: Connection) -> None:
+        """Give a connection a while to log in, and make room for it."""
+        limits = self.server.machine.limits
+        while len(self._strangers) >= limits.most_not_logged_in:
+            next(iter(self._strangers)).abort()
+        timer = asyncio.get_running_loop().call_later(limits.seconds_to_log_in, connection.abort)
+        self._strangers[connection] = timer
+
+    def forget_stranger(self, connection: Connection) -> None:
+        timer = self._strangers.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
 
     async def close(self) -> None:
         if self._listener is not None:
@@ -144,17 +228,50 @@ class Gateway:
                 task.cancel()
 
 
-async def serve(gateway: Gateway, host: str, port: int, ready: Callable[[int], None]) -> None:
+async def serve(
+    gateway: Gateway, host: str, port: int, ready: Callable[[int], None], context: SSLContext | None = None
+) -> None:
     """Serve until cancelled; then answer what is under way and close. `ready` is told the port."""
     try:
-        ready(await gateway.listen(host, port))
+        ready(await gateway.listen(host, port, context))
         await asyncio.get_running_loop().create_future()
     finally:
         await gateway.close()
 
 
-def run(client: Client, host: str, port: int, *, two_rounds: bool, ready: Callable[[str, int], None]) -> None:
-    """Serve in an event loop of its own until SIGTERM or SIGINT."""
+@dataclass(frozen=True)
+class Port:
+    """Where and how Redis clients are served."""
+
+    host: str
+    port: int
+    tls: bool = False
+    client_certificates: bool = False  # TLS clients must show one of a client in cluster.toml
+    two_rounds: bool = True
+
+
+def run(client: Client, where: Port, ready: Callable[[int], None]) -> None:
+    """Serve in an event loop of its own until SIGTERM or SIGINT; on SIGHUP, read users and certificates again."""
+    config = client.config
+    file = config.path.parent / FILE
+    by_name = read_users(file)
+    refuse_open_port(where, by_name is not None, config)
+    context = store_context(config, where.client_certificates) if where.tls else None
+    log = Log("kv")
+
+    def reload(gateway: Gateway) -> None:
+        """Take up what changed on disk; what cannot be read leaves everything as it is."""
+        try:
+            found = read_users(file)
+            if (found is None) != (gateway.server.users is None):
+                raise UsageError(f"{file}: it came or went; restart to serve with it or without it")
+            if context is not None and config.tls is not None:
+                context.load_cert_chain(*check_certificate(config.tls.folder, config.tls.ca, config.name, STORE))
+            if found is not None and gateway.server.users is not None:
+                gateway.server.users.replace(found)
+            log.info("users and certificates read again")
+        except (UsageError, OSError) as error:
+            log.warning("not read again", reason=str(error))
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -162,15 +279,44 @@ def run(client: Client, host: str, port: int, *, two_rounds: bool, ready: Callab
         assert task is not None
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
-        largest = min(LARGEST_REQUEST, client.config.largest_message - 1024)
-        gateway = Gateway(client, largest_request=largest, two_rounds=two_rounds)
+        gateway = Gateway(
+            client,
+            largest_request=min(LARGEST_REQUEST, config.largest_message - 1024),
+            two_rounds=where.two_rounds,
+            users=Users(by_name, is_right, client.machine) if by_name is not None else None,
+            members=config if where.client_certificates else None,
+            log=log,
+        )
+        loop.add_signal_handler(signal.SIGHUP, reload, gateway)
         async with client:
             with suppress(asyncio.CancelledError):
-                await serve(gateway, host, port, partial(ready, host))
+                await serve(gateway, where.host, where.port, ready, context)
 
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(main())
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise UsageError(f"cannot listen on {host}:{port}: {reason}; choose another --port") from None
+        raise UsageError(f"cannot listen on {Address(where.host, where.port)}: {why_not(error)}") from None
+
+
+def refuse_open_port(where: Port, users: bool, config: ClusterConfig) -> None:
+    """Refuse to listen where other machines reach it, unless they must log in and nobody hears their passwords."""
+    if where.client_certificates and not where.tls:
+        raise UsageError("--client-certs without --tls: expected both, for a certificate is shown in TLS")
+    if Address(where.host, where.port).loopback or (users and where.tls):
+        return
+    missing = [] if users else [f"users ('amcast kv-user {config.path.parent} NAME' adds one)"]
+    if not where.tls:
+        missing.append("--tls")
+    raise UsageError(
+        f"--host {where.host} can be reached from other machines: expected {' and '.join(missing)}, or --host 127.0.0.1"
+    )
+
+
+def why_not(error: OSError) -> str:
+    """Say why one cannot listen somewhere, and what to change."""
+    if (error.errno or 0) < 0:  # a number of getaddrinfo
+        return "there is no such host; choose another --host"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "it is not an address of this machine; choose another --host"
+    return f"{os.strerror(error.errno) if error.errno else error}; choose another --port"

@@ -12,6 +12,13 @@ Reply: TypeAlias = "bytes | int | str | Sequence[Reply] | dict[bytes, Reply] | N
 LARGEST_REQUEST: Final = 2**20 - 1024  # with its lengths; so that it fits in a multicast of 1 MiB
 LONGEST_LINE: Final = 64 * 1024
 MOST_ARGUMENTS: Final = 128 * 1024
+# First words of a line that only HTTP has: a web page can make a browser send commands here in the body of a request.
+WORDS_OF_HTTP: Final = (b"POST", b"HOST:")
+
+
+# Of somebody who has not logged in, as in Redis.
+STRANGERS_ARGUMENTS: Final = 10
+STRANGERS_REQUEST: Final = 16 * 1024
 
 
 class NilArray:
@@ -26,6 +33,8 @@ class Parser:
 
     def __init__(self, largest_request: int = LARGEST_REQUEST) -> None:
         self.error: str | None = None
+        self.http = False  # the error is that a browser speaks here
+        self.guarded = False  # against a stranger: small requests, and one at a time, for the next may be allowed more
         self._largest = largest_request
         self._buffer = b""
         self._missing = 0  # arguments of the request that is half read
@@ -48,7 +57,7 @@ class Parser:
     def _read(self, buffer: bytes, commands: list[Command]) -> int:
         """Take requests from the start of the buffer; return how far it was read."""
         at, size, find = 0, len(buffer), buffer.find
-        while at < size:
+        while at < size and not (self.guarded and commands):
             inline = not self._missing and buffer[at] != 0x2A  # *
             end = find(b"\n" if inline else b"\r\n", at, at + LONGEST_LINE)
             if end < 0:
@@ -56,11 +65,14 @@ class Parser:
                     raise RespError(f"too big {self._kind(inline)}")
                 break
             if inline:
+                self._refuse_http(buffer[at:end], commands)
                 if words := split_inline(buffer[at:end]):
                     commands.append(words)
                 at = end + 1
             elif not self._missing:
                 self._missing = argument_count(buffer[at + 1 : end])
+                if self.guarded and self._missing > STRANGERS_ARGUMENTS:
+                    raise RespError("unauthenticated multibulk length")
                 self._size = end + 2 - at
                 at = end + 2
             else:
@@ -72,6 +84,8 @@ class Parser:
                 stop = end + 2 + int(length)
                 if stop + 2 - at + self._size > self._largest:
                     raise RespError("invalid bulk length")
+                if self.guarded and stop + 2 - at + self._size > STRANGERS_REQUEST:
+                    raise RespError("unauthenticated bulk length")
                 if size < stop + 2:
                     break
                 self._args.append(buffer[end + 2 : stop])
@@ -82,6 +96,14 @@ class Parser:
                     commands.append(self._args)
                     self._args = []
         return at
+
+    def _refuse_http(self, line: bytes, commands: list[Command]) -> None:
+        """Refuse a line of HTTP, and with it what came in the same breath: line breaks in a path look like commands."""
+        first = line.split(None, 1)[:1]
+        if first and first[0].upper() in WORDS_OF_HTTP:
+            self.http = True
+            commands.clear()
+            raise RespError("this is HTTP")
 
     def _kind(self, inline: bool) -> str:
         return "inline request" if inline else "bulk count string" if self._missing else "mbulk count string"

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from amcast import __version__
-from amcast.apps.kv.commands import SPECS, Keys, arity_fits
+from amcast.apps.kv.commands import ADMIN, READ, SPECS, Keys, arity_fits, keys_of, rights_for
 from amcast.apps.kv.glob import matcher
 from amcast.apps.kv.resp import LARGEST_REQUEST, Reply
 from amcast.apps.kv.strings import NOT_AN_INTEGER, OK, SYNTAX, Command, integer, wrong_arguments
+from amcast.apps.kv.users import DEFAULT, NOT_LOGGED_IN, Users
 from amcast.errors import AmcastError, CommandRefused, MulticastFailed
+from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ class Server:
     port: int = 0
     largest_request: int = LARGEST_REQUEST
     two_rounds: bool = False  # for whatever has several groups: machine.py, "Real time"
+    users: Users | None = None  # None: everybody may do everything
+    log: Log = field(kw_only=True)
     started: int = field(init=False)
     connections: int = 0
     accepted: int = 0
@@ -69,6 +73,24 @@ def echo(session: "Session", command: Command) -> Reply:
     return command[1]
 
 
+NOT_LOGGED_IN_YET: Final = (
+    "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> "
+    "<pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
+)
+
+
+def credentials(command: Command) -> tuple[str, str] | None:
+    """Return the name and the password that AUTH, or HELLO with AUTH, states; None if there is none."""
+    if command[0] == b"AUTH" and len(command) in (2, 3):
+        return DEFAULT if len(command) == 2 else text(command[1]), text(command[-1])
+    at = 2
+    while command[0] == b"HELLO" and at + 1 < len(command):
+        if command[at].upper() == b"AUTH" and at + 2 < len(command):
+            return text(command[at + 1]), text(command[at + 2])
+        at += 2
+    return None
+
+
 def hello(session: "Session", command: Command) -> Reply:
     version = 3 if session.resp3 else 2
     if len(command) > 1:
@@ -82,13 +104,18 @@ def hello(session: "Session", command: Command) -> Reply:
     while at < len(command):
         option = command[at].upper()
         if option == b"AUTH" and at + 2 < len(command):
-            return NO_PASSWORD
+            if session.server.users is None:
+                return NO_PASSWORD
+            at += 3  # the session has looked at them
+            continue
         if option != b"SETNAME" or at + 1 >= len(command):
             return f"-ERR Syntax error in HELLO option '{text(command[at])}'"
         name = command[at + 1]
         at += 2
     if not name_allowed(name):
         return BAD_NAME
+    if session.stranger:
+        return NOT_LOGGED_IN_YET
     session.name, session.resp3 = name, version == 3
     return {
         b"server": b"redis", b"version": LIKE_REDIS.encode(), b"proto": version, b"id": session.number,
@@ -104,7 +131,14 @@ def name_allowed(name: bytes) -> bool:
 
 
 def auth(session: "Session", command: Command) -> Reply:
-    return NO_PASSWORD if len(command) <= 3 else SYNTAX
+    """Answer AUTH where there are no users, or where it cannot be; the session does what is left."""
+    if len(command) > 3:
+        return SYNTAX
+    return NO_PASSWORD if session.server.users is None else OK
+
+
+def acl(session: "Session", command: Command) -> Reply:
+    return (session.user or DEFAULT).encode()
 
 
 def client(session: "Session", command: Command) -> Reply:
@@ -214,19 +248,43 @@ def of_the_session(session: "Session", command: Command) -> Reply:
 class Local:
     arity: int
     run: Callable[["Session", Command], Reply]
+    needs: frozenset[str] = frozenset((ADMIN,))  # to be allowed; what says nothing is for few
 
 
+ANYBODY: Final[frozenset[str]] = frozenset()  # who has logged in
 COMMANDS: Final[dict[bytes, Local]] = {
-    b"PING": Local(-1, ping), b"ECHO": Local(2, echo), b"HELLO": Local(-1, hello), b"AUTH": Local(-2, auth),
-    b"CLIENT": Local(-2, client), b"SELECT": Local(2, select), b"INFO": Local(-1, info),
-    b"COMMAND": Local(-1, command_), b"CONFIG": Local(-2, config), b"TIME": Local(1, time_), b"QUIT": Local(-1, quit_),
-    b"MULTI": Local(1, of_the_session), b"EXEC": Local(1, of_the_session), b"DISCARD": Local(1, of_the_session),
-    b"WATCH": Local(-2, of_the_session), b"UNWATCH": Local(1, of_the_session), b"RESET": Local(1, of_the_session),
+    b"PING": Local(-1, ping, ANYBODY), b"ECHO": Local(2, echo, ANYBODY), b"HELLO": Local(-1, hello, ANYBODY),
+    b"AUTH": Local(-2, auth, ANYBODY), b"ACL": Local(-2, acl, ANYBODY), b"CLIENT": Local(-2, client, ANYBODY),
+    b"SELECT": Local(2, select, ANYBODY), b"COMMAND": Local(-1, command_, ANYBODY), b"TIME": Local(1, time_, ANYBODY),
+    b"QUIT": Local(-1, quit_, ANYBODY), b"INFO": Local(-1, info), b"CONFIG": Local(-2, config),
+    b"MULTI": Local(1, of_the_session, ANYBODY), b"EXEC": Local(1, of_the_session, ANYBODY),
+    b"DISCARD": Local(1, of_the_session, ANYBODY), b"UNWATCH": Local(1, of_the_session, ANYBODY),
+    b"WATCH": Local(-2, of_the_session, frozenset((READ,))), b"RESET": Local(1, of_the_session, ANYBODY),
 }  # fmt: skip
+FOR_STRANGERS: Final = {b"AUTH", b"HELLO", b"QUIT", b"RESET"}
+
+
+def forbidden(session: "Session", command: Command) -> str | None:
+    """Return why this user may not do this; None if it may. Nobody else decides that, and every command passes here."""
+    users, name = session.server.users, command[0]
+    if users is None:
+        return None
+    user = users.get(session.user) if session.user is not None else None
+    if user is None:
+        return None if name in FOR_STRANGERS else NOT_LOGGED_IN
+    if name in SPECS:
+        return user.refusal(name, rights_for(command), keys_of(command))
+    local = COMMANDS.get(name)
+    if local is None:
+        return None  # there is no such command, and that is the answer
+    return user.refusal(name, local.needs, command[1:] if name == b"WATCH" else [])
+
+
 SUBCOMMANDS: Final[dict[bytes, dict[bytes, int]]] = {  # with their arity
     b"CLIENT": {
         b"SETNAME": 3, b"GETNAME": 2, b"ID": 2, b"INFO": 2, b"LIST": -2, b"SETINFO": 4, b"NO-EVICT": 3, b"NO-TOUCH": 3,
     },
+    b"ACL": {b"WHOAMI": 2},
     b"COMMAND": {b"COUNT": 2, b"DOCS": -2, b"INFO": -2, b"LIST": -2},
     b"CONFIG": {b"GET": -3},
 }  # fmt: skip

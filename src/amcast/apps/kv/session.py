@@ -18,15 +18,18 @@ from amcast.errors import AmcastError, MulticastFailed
 if TYPE_CHECKING:
     from amcast.apps.kv.server_commands import Server
 
+LOG_IN: Final = {b"AUTH", b"HELLO"}
 AT_ONCE: Final = {b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"QUIT", b"RESET"}  # also in a transaction
 
 
 class Session:
     """What the server remembers of one connection."""
 
-    def __init__(self, server: "Server", batcher: Batcher, number: int) -> None:
+    def __init__(self, server: "Server", batcher: Batcher, number: int, peer: str = "") -> None:
         self.server = server
         self.number = number
+        self.user: str | None = None  # who has logged in
+        self._peer = peer
         self.name = b""
         self.resp3 = False
         self.closing = False
@@ -37,6 +40,11 @@ class Session:
         self._broken = False  # a command of the transaction was refused
         self._watched: dict[bytes, int] = {}
 
+    @property
+    def stranger(self) -> bool:
+        """Return whether nobody has logged in here, where that is needed."""
+        return self.server.users is not None and self.user is None
+
     async def take(self, commands: deque[Command], most: int) -> list[Reply]:
         """Execute the first commands, as many as go together, and drop them from the queue; return their replies."""
         replies: list[Reply] = []
@@ -44,6 +52,12 @@ class Session:
         while commands and len(replies) < most and not self.closing:
             command = commands[0].copy()
             command[0] = command[0].upper()
+            forbidden = server_commands.forbidden(self, command)
+            if forbidden is not None:
+                self._broken = True  # the transaction, if there is one
+                replies.append(forbidden)
+                commands.popleft()
+                continue
             spec = SPECS.get(command[0])
             if spec is not None and self._queued is None and arity_fits(spec.arity, command):
                 dest = groups_of(command, self._groups)
@@ -80,12 +94,16 @@ class Session:
 
     def _takes_time(self, command: Command) -> bool:
         if self._queued is None:
+            if self.server.users is not None and server_commands.credentials(command) is not None:
+                return True
             return command[0] == b"WATCH" and len(command) > 1
         return command == [b"EXEC"]
 
     async def _alone(self, command: Command) -> Reply:
         try:
             match command[0]:
+                case b"AUTH" | b"HELLO":
+                    return await self._log_in(command)
                 case b"WATCH":
                     return await self._watch(command[1:])
                 case b"EXEC":
@@ -100,6 +118,18 @@ class Session:
                     return results[0]
         except AmcastError as error:
             return server_commands.outcome(error)
+
+    async def _log_in(self, command: Command) -> Reply:
+        found = server_commands.credentials(command)
+        assert found is not None and self.server.users is not None, "only who states a password comes here"
+        name, password = found
+        refused = await self.server.users.log_in(name, password)
+        if refused is not None:
+            known = self.server.users.get(name) is not None  # else it may be a password in the wrong place
+            self.server.log.warning("login refused", user=name if known else "unknown", peer=self._peer)
+            return refused
+        self.user = name
+        return server_commands.COMMANDS[command[0]].run(self, command)
 
     async def _scan(self, command: Command) -> Reply:
         """Scan the next group, too, while there are too few keys, so that a small store is scanned in one call."""
@@ -147,7 +177,7 @@ class Session:
                 return "-ERR WATCH inside MULTI is not allowed"
             case b"RESET":
                 self._forget()
-                self.name, self.resp3 = b"", False
+                self.name, self.resp3, self.user = b"", False, None
                 return "RESET"
         return self._local(command)
 
@@ -159,6 +189,9 @@ class Session:
 
     def _queue(self, command: Command) -> Reply:
         assert self._queued is not None
+        if command[0] in LOG_IN:
+            self._broken = True
+            return f"-ERR {command[0].decode()} inside MULTI is not allowed"
         if command[0] == b"MSETNX" and len(groups_of(command, self._groups)) > 1:
             self._broken = True
             return "-ERR MSETNX in a transaction needs all keys in one group; use a hash tag"
@@ -185,7 +218,7 @@ class Session:
     async def _exec(self) -> Reply:
         queued, watched, broken = self._queued or [], self._watched, self._broken
         self._forget()
-        if broken:
+        if broken or any(server_commands.forbidden(self, command) for command in queued):  # users may have changed
             return "-EXECABORT Transaction discarded because of previous errors."
         commands = [command for command in queued if command[0] in SPECS]
         found = {group for command in commands for group in groups_of(command, self._groups)}

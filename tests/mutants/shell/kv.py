@@ -1,0 +1,131 @@
+"""Mutants of the store's gateway: HTTP, users, permissions, TLS."""
+
+from tests.mutants.shell import shell_mutant
+
+USERS = "tests/apps/test_users.py"
+WRONG_PASSWORD = f"{USERS}::test_a_wrong_password[reader-secret of default]"
+PERMISSIONS = f"{USERS}::test_permissions"
+
+DOOR = [
+    shell_mutant(
+        "http_is_executed", "amcast.apps.kv.resp", ("first[0].upper() in WORDS_OF_HTTP", "first[0] == b'NEVER'"),
+        caught_by=f"{USERS}::test_a_web_page_cannot_write[post]",
+    ),
+    shell_mutant(
+        "what_came_with_http_is_executed", "amcast.apps.kv.resp", ("            commands.clear()\n", ""),
+        ("            self.http = True\n", ""),
+        caught_by=f"{USERS}::test_a_web_page_cannot_write[line_breaks_in_the_path]",
+    ),
+    shell_mutant(
+        "strangers_may_say_much", "amcast.apps.kv.resp",
+        ("if self.guarded and self._missing > STRANGERS_ARGUMENTS:", "if False:"),
+        caught_by=f"{USERS}::test_a_stranger_gets_little_and_not_for_long",
+    ),
+    shell_mutant(
+        "strangers_are_not_counted", "amcast.apps.kv.gateway",
+        ("while len(self._strangers) >= limits.most_not_logged_in:", "while False:"),
+        caught_by=f"{USERS}::test_a_stranger_gets_little_and_not_for_long",
+    ),
+    shell_mutant(
+        "open_without_users", "amcast.apps.kv.gateway",
+        ("loopback or (users and where.tls)", "loopback or where.tls"),
+        caught_by=f"{USERS}::test_nothing_is_open_to_others_by_mistake",
+    ),
+    shell_mutant(
+        "open_without_tls", "amcast.apps.kv.gateway", ("loopback or (users and where.tls)", "loopback or users"),
+        caught_by=f"{USERS}::test_nothing_is_open_to_others_by_mistake",
+    ),
+    shell_mutant(
+        "any_certificate_of_the_cluster", "amcast.apps.kv.gateway", ("if not name.startswith(CLIENT):", "if False:"),
+        caught_by=f"{USERS}::test_clients_may_be_asked_for_a_certificate",
+    ),
+    shell_mutant(
+        "no_certificate_is_asked_for", "amcast.runtime.tls", ("    if not ask_clients:\n", "    if ask_clients:\n"),
+        caught_by=f"{USERS}::test_clients_may_be_asked_for_a_certificate",
+    ),
+    shell_mutant(
+        "the_store_may_pose_as_a_client", "amcast.runtime.certificates",
+        ("[ExtendedKeyUsageOID.CLIENT_AUTH] if name != STORE else []", "[ExtendedKeyUsageOID.CLIENT_AUTH]"),
+        caught_by=f"{USERS}::test_a_store_is_no_replica_and_a_client_no_store",
+    ),
+]  # fmt: skip
+
+LOGINS = [
+    shell_mutant(
+        "any_password", "amcast.apps.kv.users",
+        ("if user is None or not right or", "if user is None or"), caught_by=WRONG_PASSWORD,
+    ),
+    shell_mutant(
+        "half_of_a_password", "amcast.apps.kv.users_file",
+        ("hmac.compare_digest(_scrypt(password, cost, salt), expected)", "True"),
+        caught_by=WRONG_PASSWORD,
+    ),
+    shell_mutant(
+        "an_unknown_name_is_quick", "amcast.apps.kv.users",
+        ("if self._waiting >= self._most_waiting:", "if user is None:\n            return ''\n        if False:"),
+        caught_by=f"{USERS}::test_a_password_is_hashed_once_per_gateway",
+    ),
+    shell_mutant(
+        "a_changed_password_still_opens", "amcast.apps.kv.users", ("        self._right = {}\n\n", "\n"),
+        ('digest = hmac.digest(self._key, f"{kept} {password}"', "kept = name; digest = hmac.digest(b'', password"),
+        caught_by=f"{USERS}::test_a_password_is_hashed_once_per_gateway",
+    ),
+    shell_mutant(
+        "endless_logins", "amcast.apps.kv.users", ("if self._waiting >= self._most_waiting:", "if False:"),
+        caught_by=f"{USERS}::test_logins_that_wait_are_bounded",
+    ),
+    shell_mutant(
+        "names_in_the_log", "amcast.apps.kv.session", ('user=name if known else "unknown"', "user=name"),
+        caught_by=f"{USERS}::test_no_password_in_the_log",
+    ),
+    shell_mutant(
+        "others_read_the_users", "amcast.apps.kv.users_file", ("if status.st_mode & 0o077 and", "if False and"),
+        caught_by=f"{USERS}::test_a_file_that_others_read_is_refused",
+    ),
+    shell_mutant(
+        "reset_stays_logged_in", "amcast.apps.kv.session",
+        ('self.name, self.resp3, self.user = b"", False, None', 'self.name, self.resp3 = b"", False'),
+        caught_by=f"{USERS}::test_a_failed_login_leaves_who_was_there_and_reset_nobody",
+    ),
+]  # fmt: skip
+
+RIGHTS = [
+    shell_mutant(
+        "strangers_may_do_everything", "amcast.apps.kv.server_commands",
+        ("return None if name in FOR_STRANGERS else NOT_LOGGED_IN", "return None"),
+        caught_by=f"{USERS}::test_every_command_needs_a_login",
+    ),
+    shell_mutant(
+        "rights_are_not_looked_at", "amcast.apps.kv.users", ("if not needs <= self.may:", "if False:"),
+        caught_by=f"{PERMISSIONS}[reader]",
+    ),
+    shell_mutant(
+        "one_key_of_many_is_enough", "amcast.apps.kv.users", ("if all(any(matches(key)", "if any(any(matches(key)"),
+        caught_by=f"{PERMISSIONS}[some]",
+    ),
+    shell_mutant(
+        "all_keys_with_any_pattern", "amcast.apps.kv.users", ('return None if "*" in self.keys else', "return None if"
+         " self.keys else"), caught_by=f"{PERMISSIONS}[some]",
+    ),
+    shell_mutant(
+        "who_writes_may_read", "amcast.apps.kv.commands",
+        ("frozenset((READ, WRITE) if tells else (WRITE,))", "frozenset((WRITE,))"), caught_by=f"{PERMISSIONS}[writer]",
+    ),
+    shell_mutant(
+        "who_writes_may_empty", "amcast.apps.kv.commands",
+        ("return frozenset((WRITE, ADMIN))", "return frozenset((WRITE,))"),
+        caught_by=f"{PERMISSIONS}[writer]",
+    ),
+    shell_mutant(
+        "a_transaction_goes_around", "amcast.apps.kv.session",
+        ("                self._broken = True  # the transaction, if there is one\n", ""),
+        caught_by=f"{USERS}::test_a_transaction_has_no_way_around",
+    ),
+    shell_mutant(
+        "a_transaction_outlives_its_user", "amcast.apps.kv.session",
+        ("if broken or any(server_commands.forbidden(self, command) for command in queued):", "if broken:"),
+        caught_by=f"{USERS}::test_a_user_who_is_removed_can_do_no_more",
+    ),
+]  # fmt: skip
+
+MUTANTS = [*DOOR, *LOGINS, *RIGHTS]
