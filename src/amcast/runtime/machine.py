@@ -158,7 +158,7 @@ class Limits:
     bytes_read_ahead: int = 4 * 2**20
     reply_bytes: int = 2**20  # at once: after more, a connection gets fewer commands executed together
     commands_together: int = 1024
-    most_not_logged_in: int = 256  # connections, where users must log in: beyond so many the oldest one goes
+    most_not_logged_in: int = 256  # connections, where users must log in
     seconds_to_log_in: float = 20.0
     bytes_of_a_stranger: int = 64 * 1024  # read ahead, before a login
     logins_waiting: int = 64  # for their turn to have a password checked

@@ -107,6 +107,11 @@ class Listener:
         self._trying: set[asyncio.Task[None]] = set()
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
+    @property
+    def port(self) -> int:
+        """Return where it listens, also if the system chose."""
+        return int(self._listening.getsockname()[1])
+
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         while True:

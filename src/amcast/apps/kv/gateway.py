@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from ssl import SSLContext
 from typing import cast
 
@@ -22,17 +23,19 @@ from amcast.errors import IdentityRefused, UsageError
 from amcast.runtime.certificates import STORE, check_certificate
 from amcast.runtime.client import Client
 from amcast.runtime.config import Address, ClusterConfig
+from amcast.runtime.doors import Door, Place
 from amcast.runtime.log import Log
 from amcast.runtime.loop import new_event_loop
 from amcast.runtime.serving import CLIENT
-from amcast.runtime.tls import identity_of, store_context
+from amcast.runtime.tls import Listener, identity_of, listen, store_context
 
 
 class Connection(asyncio.Protocol):
     """Reads ahead up to a bound; reads nothing from a client that does not take its replies."""
 
-    def __init__(self, gateway: "Gateway") -> None:
+    def __init__(self, gateway: "Gateway", place: Place) -> None:
         self.gateway = gateway
+        self._place = place  # at the door, until it need not log in, or has
         self.task: asyncio.Task[None] | None = None
         self._limits = gateway.server.machine.limits
         self._parser = Parser(gateway.server.largest_request)
@@ -46,6 +49,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._place.drop = self._transport.abort
         server = self.gateway.server
         server.accepted += 1
         if self.gateway.members is not None:
@@ -76,13 +80,9 @@ class Connection(asyncio.Protocol):
 
     def _watch(self, session: Session) -> None:
         """Guard against a stranger; stop when somebody has logged in."""
-        if session.stranger == self._parser.guarded:
-            return
         self._parser.guarded = session.stranger
-        if session.stranger:
-            self.gateway.expect_login(self)
-        else:
-            self.gateway.forget_stranger(self)
+        if not session.stranger:
+            self._place.leave()
 
     def data_received(self, data: bytes) -> None:
         self._commands.extend(self._parser.feed(data))
@@ -115,15 +115,10 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, reason: Exception | None) -> None:
         self.gateway.connections.discard(self)
-        self.gateway.forget_stranger(self)
+        self._place.leave()
         self.gateway.server.connections = len(self.gateway.connections)
         if self.task is not None:
             self.task.cancel()
-
-    def abort(self) -> None:
-        """Hang up on a stranger."""
-        self.gateway.forget_stranger(self)
-        self._transport.abort()
 
     def stop(self) -> None:
         """Answer what is under way, then close."""
@@ -189,31 +184,16 @@ class Gateway:
         self.members = members
         self.batcher = Batcher(client)
         self.connections: set[Connection] = set()
-        self._strangers: dict[Connection, asyncio.TimerHandle] = {}
-        self._listener: asyncio.Server | None = None
+        self._listener: Listener | None = None
 
     async def listen(self, host: str, port: int, context: SSLContext | None = None) -> int:
         """Listen, with TLS if there is a context; return the port, also where it was chosen by the system (0)."""
-        loop = asyncio.get_running_loop()
-        timeout = self.server.machine.limits.seconds_to_shake if context is not None else None
-        self._listener = await loop.create_server(
-            lambda: Connection(self), host, port, backlog=511, ssl=context, ssl_handshake_timeout=timeout
-        )
-        self.server.port = self._listener.sockets[0].getsockname()[1]
-        return self.server.port
-
-    def expect_login(self, connection: Connection) -> None:
-        """Give a connection a while to log in, and make room for it."""
         limits = self.server.machine.limits
-        while len(self._strangers) >= limits.most_not_logged_in:
-            next(iter(self._strangers)).abort()
-        timer = asyncio.get_running_loop().call_later(limits.seconds_to_log_in, connection.abort)
-        self._strangers[connection] = timer
-
-    def forget_stranger(self, connection: Connection) -> None:
-        timer = self._strangers.pop(connection, None)
-        if timer is not None:
-            timer.cancel()
+        door = Door(limits.most_not_logged_in, limits.most_not_logged_in, limits.seconds_to_log_in)
+        factory = partial(Connection, self)
+        self._listener = await listen(host, port, context, door, factory, self.server.machine)
+        self.server.port = self._listener.port
+        return self.server.port
 
     async def close(self) -> None:
         if self._listener is not None:
