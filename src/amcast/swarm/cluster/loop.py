@@ -19,20 +19,15 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from heapq import heapify, heappop, heappush
 from random import Random
-from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zlib import crc32
 
 from amcast.runtime.machine import Clock
 from amcast.swarm.cluster.calendar import MICROSECOND, MILLISECOND, Calendar
+from amcast.swarm.cluster.stack import new_stack
 
 if TYPE_CHECKING:
     from amcast.swarm.cluster.network import Network
-
-try:
-    from greenlet import getcurrent, greenlet
-except ImportError:  # threads that hand a baton to each other mean the same, at twice the time
-    greenlet = None
 
 MOST_CANCELLED: Final = 64  # timers that are still in the heap
 KEPT_TASKS: Final = 256
@@ -118,53 +113,6 @@ class Call(asyncio.TimerHandle):
         return f"<Call {self._callback} at {self.at}>"
 
 
-class Stack:
-    """Work that can stop in the middle of any function and go on there: here a greenlet."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._greenlet = greenlet(work)
-        self.started = False
-
-    def resume(self) -> None:
-        """Let it run until it pauses or ends."""
-        self.started = True
-        self._greenlet.parent = getcurrent()
-        self._greenlet.switch()
-
-    def pause(self) -> None:
-        """Go back to whoever resumed this; called by the work."""
-        parent = self._greenlet.parent
-        assert parent is not None
-        parent.switch()
-
-
-class BatonStack:
-    """The same with a thread: whoever has the baton runs."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._mine, self._theirs = Lock(), Lock()
-        self._mine.acquire()
-        self._theirs.acquire()
-        self._thread = Thread(target=self._run, args=(work,), daemon=True)
-        self.started = False
-
-    def _run(self, work: Callable[[], None]) -> None:
-        self._mine.acquire()
-        work()
-        self._theirs.release()
-
-    def resume(self) -> None:
-        if not self.started:
-            self.started = True
-            self._thread.start()
-        self._mine.release()
-        self._theirs.acquire()
-
-    def pause(self) -> None:
-        self._theirs.release()
-        self._mine.acquire()
-
-
 class Job:
     """A function that an executor of a process runs."""
 
@@ -174,7 +122,7 @@ class Job:
         self.ended = False
         self.in_a_hurry = False  # the loop blocks until this ends: its time is that of the loop's turn
         self._work = work
-        self.stack: Stack | BatonStack = (Stack if greenlet is not None else BatonStack)(self._run)
+        self.stack = new_stack(self._run)
 
     def _run(self) -> None:
         result, error = None, None
@@ -233,8 +181,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.turns = 0
         self.main: asyncio.Task[Any] | None = None
         self.error: BaseException | None = None  # with which the program ended
-        self.complaints: list[Context] = []  # what reached the loop's handler of exceptions
+        self.on_complaint: Callable[[Context], None] | None = None  # what reached the loop's handler of exceptions
         self.at_death: list[Callable[[], None]] = []
+        self.on_death: Callable[[bool], None] | None = None  # is told whether the power went, too
         self.on_end: Callable[[ProcessLoop], None] | None = None  # when the program has ended by itself
         self._turn_cost = turn_cost
         self._ready: deque[Call] = deque()
@@ -271,13 +220,20 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             if not task.done():
                 task.cancel()
 
-    def kill(self) -> None:
-        """End here and now, in the middle of whatever it does. Its machine goes on, and so does what it has written."""
+    def kill(self, *, power: bool = False) -> None:
+        """End here and now, in the middle of whatever it does, alone or with the power of its machine."""
         if not self.dead:
             self.dead = True
             self.calendar.note(self.number)
             for act in self.at_death:
                 act()
+            if self.on_death is not None:
+                self.on_death(power)
+
+    def die(self, power: bool) -> None:
+        """End in the middle of a system call of its own. Raises Died."""
+        self.kill(power=power)
+        raise Died
 
     def pause(self) -> None:
         self.paused = True
@@ -317,7 +273,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._arrived.clear()
         self._jobs.clear()
         self.at_death.clear()
-        self.on_end = None
+        self.on_end = self.on_death = self.on_complaint = None
 
     def forgotten_errors(self) -> list[BaseException]:
         """Return the errors of tasks that nobody looked at: a real loop would complain when they are collected."""
@@ -448,8 +404,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return self.dead
 
     def call_exception_handler(self, context: Context) -> None:
-        if not self.dead:
-            self.complaints.append(context)
+        if not self.dead and self.on_complaint is not None:
+            self.on_complaint(context)
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None

@@ -1,0 +1,164 @@
+"""What a seed stands for: the size of a cluster, its limits, its network, its load and the plan of its faults."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from amcast.runtime.config import ClusterConfig, load_config
+from amcast.runtime.machine import Limits
+from amcast.swarm.cluster.calendar import MICROSECOND, MILLISECOND
+from amcast.swarm.cluster.faults import Drawing, Plan
+from amcast.swarm.cluster.network import Weather
+
+ECHO, STORE, GATEWAY = LOADS = ("echo", "store", "kv")  # multicasts of many sizes; direct users of the store; Redis
+PEER_PORT: Final = 4100
+RESP_PORT: Final = 6379
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that a seed draws. The run that it stands for follows from this, and from the code."""
+
+    seed: int
+    protocol: str
+    load: str
+    groups: int
+    replicas: int
+    clients: int
+    gateways: int
+    users: int  # of each client
+    wishes: int  # of each user
+    think: float  # seconds between them
+    deadline: float
+    payload: int  # the largest
+    largest_message: int
+    two_rounds: bool
+    traced: bool
+    turn_cost: int
+    calm_at: int  # milliseconds
+    limits: Limits
+    weather: Weather
+    plan: Plan
+    lost: tuple[str, ...]  # replicas that stay away when the faults end
+
+    def __str__(self) -> str:
+        kinds = sorted({type(fault).__name__ for fault in self.plan})
+        small = [f"{name} {value:g}" for name, value in changed(self.limits).items()]
+        parts = [
+            f"{self.load}: {self.groups} groups of {self.replicas}, {self.clients} clients",
+            f"calm at {self.calm_at / 1000:g} s",
+            f"{len(self.plan)} faults" + (f" ({', '.join(kinds)})" if kinds else ""),
+            f"{', '.join(self.lost)} lost" if self.lost else "",
+            f"window {self.weather.window}, largest message {self.largest_message}",
+            ", ".join(small),
+        ]
+        return "; ".join(part for part in parts if part)
+
+
+def changed(limits: Limits) -> dict[str, float]:
+    """Return the limits that are not those of a real node."""
+    usual = Limits()
+    return {name: value for name, value in vars(limits).items() if value != getattr(usual, name)}
+
+
+def draw_setup(protocol: str, seed: int, load: str) -> Setup:
+    """Draw everything; `load` is empty where that is drawn as well."""
+    random = Random(f"{seed} setup")
+    load = load or random.choice((ECHO, STORE))
+    groups = random.choice((1, 1, 1, 1, 2, 2, 3))
+    replicas = random.choice((3, 3, 3, 3, 3, 3, 3, 3, 1, 5))
+    clients = random.choice((1, 2, 2, 3))
+    gateways = random.choice((1, 2)) if load == GATEWAY else 0
+    calm_at = random.choice((3000, 4000, 6000, 8000, 8000, 15_000))
+    think = random.choice((0.02, 0.05, 0.1, 0.2))
+    users = random.choice((1, 1, 2, 4, 10))
+    most = 700 if load == ECHO else 300  # calls in a run: more take long to judge
+    wishes = max(3, min(int(calm_at / 1000 * 0.8 / think), most // (clients * users)))
+    limits, window, largest = draw_limits(random)
+    payload = min(random.choice((100, 1000, 10_000, 60_000)), largest // 2)
+    weather = Weather(
+        shortest=random.choice((20, 50, 200)) * MICROSECOND,
+        longest=random.choice((300 * MICROSECOND, MILLISECOND, 5 * MILLISECOND)),
+        window=window,
+        splits=random.choice((0, 4, 16)),
+    )
+    names = [[f"g{g}/{r}" for r in range(replicas)] for g in range(groups)]
+    hosts = [name for group in names for name in group] + [f"c{n}" for n in range(clients)]
+    drawing = Drawing(Random(f"{seed} plan"), names, hosts, [f"gateway{n}" for n in range(gateways)], calm_at)
+    return Setup(
+        seed=seed,
+        protocol=protocol,
+        load=load,
+        groups=groups,
+        replicas=replicas,
+        clients=clients,
+        gateways=gateways,
+        users=users,
+        wishes=wishes,
+        think=think,
+        deadline=random.choice((2.0, 5.0, 10.0)),
+        payload=payload,
+        largest_message=largest,
+        two_rounds=random.random() < 0.7,
+        traced=random.random() < 0.7,
+        turn_cost=random.choice((5, 40, 200)) * MICROSECOND,
+        calm_at=calm_at,
+        limits=limits,
+        weather=weather,
+        plan=drawing.plan(),
+        lost=drawing.lost() if random.random() < 0.2 else (),
+    )
+
+
+def draw_limits(random: Random) -> tuple[Limits, int, int]:
+    """Draw the limits of nodes, the window of connections and the largest message: what goes together, together.
+
+    A window is well below what a node keeps for a member, and so is a message: else a limit finds only itself.
+    """
+    limits = Limits()
+    window, largest = 256 * 1024, 2**20
+    if random.random() < 0.3:
+        return limits, window, largest
+
+    def some(**values: float) -> None:
+        nonlocal limits
+        if random.random() < 0.5:
+            limits = replace(limits, **values)  # type: ignore[arg-type]
+
+    some(snapshot_every=random.choice((3_000, 10_000, 50_000)))
+    some(segment_bytes=random.choice((1_000, 4_000, 20_000)))
+    rows = random.choice((1_000, 8_000))
+    some(file_bytes=rows, kept_on_disk=rows * random.choice((4, 1000)))
+    some(kept_in_memory=random.choice((2_000, 16_000)))
+    some(sync_after=random.choice((0.01, 0.5)))
+    some(rows_at_once=random.choice((2_000, 20_000)), most_read=random.choice((2_000, 20_000)))
+    some(seconds_of_silence=1.0, seconds_to_greet=2.0)
+    some(seconds_to_fetch=5.0)
+    some(gateway_batch_bytes=4_000, under_way=2)
+    if random.random() < 0.5:
+        kept = random.choice((30_000, 50_000, 100_000, 300_000))
+        limits = replace(limits, most_kept=kept, congested=kept // 4)
+        window, largest = kept // 8, kept // 8
+    elif random.random() < 0.5:
+        window = random.choice((4_000, 16_000))
+    return limits, window, largest
+
+
+def config_of(setup: Setup) -> ClusterConfig:
+    """Return the cluster's configuration, read from a file as everywhere; every replica has a host of its own."""
+    lines = ["[cluster]", 'name = "simulated"', f'protocol = "{setup.protocol}"']
+    lines += [f'app = "{"log" if setup.load == ECHO else "kv"}"', f"largest_message = {setup.largest_message}"]
+    for g in range(setup.groups):
+        for r in range(setup.replicas):
+            host = f"127.0.{1 + g}.{1 + r}"
+            lines += ["[[replica]]", f'id = "g{g}/{r}"']
+            lines += [f'{key} = "{host}:{PEER_PORT + n}"' for n, key in enumerate(("peer", "client", "admin"))]
+    for name in [f"c{n}" for n in range(setup.clients)] + [f"gateway{n}" for n in range(setup.gateways)]:
+        lines += [f"[clients.{name}]", 'read = ["*"]', 'write = ["*"]']
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "cluster.toml").write_text("\n".join(lines))
+        config = load_config(folder)
+    members = [replace(m, data=Path("/data") / m.name.replace("/", "-")) for m in config.members]
+    return replace(config, path=Path("/cluster.toml"), members=tuple(members))

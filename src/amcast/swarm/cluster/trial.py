@@ -1,0 +1,341 @@
+"""One seed of the whole cluster: run it, and say what is wrong with it.
+
+Until the calm anything may fail, and nothing may be wrong. Then faults end, everybody starts who is not to stay away,
+and within `BOUND` seconds all calls have an answer, all replicas of a group are idle at the same position with the same
+state, and the traces of all lives keep every promise.
+"""
+
+import asyncio
+import errno
+import gc
+import signal
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from amcast.apps import KV_STORE
+from amcast.apps.kv.gateway import Gateway, serve
+from amcast.checks.serializable import Outcome
+from amcast.core.application import StateMachine
+from amcast.errors import Alarm, StorageCorrupt, StorageFailure, UsageError
+from amcast.protocols import protocol
+from amcast.runtime.client import Client
+from amcast.runtime.node import Node
+from amcast.swarm.cluster import judge
+from amcast.swarm.cluster.calendar import MILLISECOND, SECOND
+from amcast.swarm.cluster.judge import Excuse, Journal
+from amcast.swarm.cluster.load import Book, DirectUser, Echo, EchoUser, Keys, RespUser, read_everything, use_store
+from amcast.swarm.cluster.loop import ProcessLoop
+from amcast.swarm.cluster.setup import ECHO, GATEWAY, RESP_PORT, Setup, config_of
+from amcast.swarm.cluster.world import TRACES, Life, ProcessMachine, Program, Seat, World
+from amcast.tracefile.text import event_of_json
+
+BOUND: Final = 120  # seconds after the calm
+LOOK_EVERY: Final = 500 * MILLISECOND
+TIME_TO_NOTICE: Final = 300 * MILLISECOND  # until an operator starts again what ended by itself
+EXCUSES: Final[dict[str, tuple[Excuse, ...]]] = {  # for which a node may end, by what a fault did to it
+    "harmed": (Excuse(StorageCorrupt), Excuse(UsageError)),
+    "full": (Excuse(StorageFailure), Excuse(OSError, errno.ENOSPC)),
+    "failing": (Excuse(StorageFailure), Excuse(OSError, errno.EIO)),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a run."""
+
+    alarm: Alarm | None
+    digest: int
+    events: int
+    turns: int
+    seconds: float  # of virtual time
+    settled: float  # seconds from the calm until all was well
+    multicasts: int
+    applied: int
+    replicas: int  # that applied something
+    faults: int
+
+
+class Trial:
+    """A run, from its setup to its result."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.journal = Journal()
+        self.alarms: list[Alarm] = []
+        self.calm = False
+        self.clients: dict[str, bool] = {}  # whether each is done
+        self.world = World(
+            setup.seed,
+            config_of(setup),
+            protocol(setup.protocol),
+            self._application,
+            setup.limits,
+            setup.weather,
+            traced=setup.traced,
+            turn_cost=setup.turn_cost,
+        )
+        self.book = Book(lambda: self.world.calendar.now / SECOND)
+        self.world.ended = self._node_ended
+        self.world.ready = self._node_ready
+        self.world.complaint = self._complained
+        self._make_clients()
+        self._collecting = True
+
+    # The run
+
+    def run(self) -> Result:
+        """Run to the end, or to the first alarm. Nothing is collected meanwhile: that would run code of the dead."""
+        world, setup = self.world, self.setup
+        self._collecting = gc.isenabled()
+        gc.disable()
+        settled = -1
+        try:
+            for seat in world.seats.values():
+                world.start(seat, new=True)
+            for program in world.programs.values():
+                world.start_program(program)
+            for fault in setup.plan:
+                world.calendar.at(fault.at * MILLISECOND, fault.act, world)
+            world.calendar.at(setup.calm_at * MILLISECOND, self._calm_down)
+            world.calendar.at(LOOK_EVERY, self._look)
+            calm_at = setup.calm_at * MILLISECOND
+            if not world.calendar.run(calm_at, self._alarmed):
+                world.calendar.run(calm_at + BOUND * SECOND, lambda: self._alarmed() or self._settled())
+                settled = world.calendar.now - calm_at
+            if not self._alarmed():
+                self._judge_the_end()
+        except Alarm as alarm:
+            self.alarms.append(alarm)
+        return self._result(settled)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.world.bury()
+        if self._collecting:
+            gc.enable()
+            gc.collect()
+
+    def _result(self, settled: int) -> Result:
+        world = self.world
+        rows = [row for group in self.journal.applied.values() for row in group]
+        return Result(
+            alarm=next(iter(self._all_alarms()), None),
+            digest=hash((world.calendar.digest, world.calendar.now, self.journal.applications, len(rows))),
+            events=world.calendar.events,
+            turns=sum(process.turns for process in world.processes),
+            seconds=world.calendar.now / SECOND,
+            settled=settled / SECOND,
+            multicasts=len(self.book.calls),
+            applied=self.journal.applications,
+            replicas=len({seat.name for seat in world.seats.values() if any(life.ready for life in seat.lives)}),
+            faults=len(self.setup.plan),
+        )
+
+    def _all_alarms(self) -> list[Alarm]:
+        return [*self.journal.alarms, *self.book.alarms, *self.alarms]
+
+    def _alarmed(self) -> bool:
+        return bool(self.journal.alarms or self.book.alarms or self.alarms)
+
+    def _look(self) -> None:
+        """Complain about calls that should have ended."""
+        try:
+            self.book.check_open()
+        except Alarm:
+            return  # it is in the book
+        self.world.calendar.after(LOOK_EVERY, self._look)
+
+    # Nodes
+
+    def _application(self, seat: Seat, life: Life) -> Callable[[int, int], StateMachine]:
+        inner = Echo if self.setup.load == ECHO else KV_STORE.machine
+        assert inner is not None
+        group = self.world.config.topology.group_name(seat.member.group)
+
+        def unapplied() -> int:
+            return len(life.node.engine.out.deliveries) if life.node is not None else 0
+
+        return self.journal.checked(seat.name, group, inner, unapplied)
+
+    def _node_ready(self, seat: Seat, life: Life) -> None:
+        shadow = seat.host.disk.shadow
+        if life.rejoins:
+            shadow.begin_again(seat.member.data)
+        else:
+            self._guarded(judge.check_start, seat.name, shadow.judge(seat.member.data, 2**62))
+
+    def _node_ended(self, seat: Seat, life: Life, error: BaseException | None) -> None:
+        """Be the operator: look at why it ended, and start it again in the way that goes with that."""
+        if error is None:
+            return
+        excuses = [excuse for reason in sorted(seat.reasons) for excuse in EXCUSES[reason]]
+        self._guarded(judge.check_ending, seat.name, error, excuses)
+        if isinstance(error, StorageCorrupt | UsageError):
+            seat.must_rejoin = True
+        self.world.calendar.after(TIME_TO_NOTICE, self.world.start, seat)
+
+    def _complained(self, process: ProcessLoop, context: dict[str, Any]) -> None:
+        self._guarded(judge.check_handler, process.name, context)
+
+    def _guarded(self, check: Callable[..., None], *arguments: object) -> None:
+        try:
+            check(*arguments)
+        except Alarm as alarm:
+            self.alarms.append(alarm)
+
+    def _calm_down(self) -> None:
+        """Let some stay away for ever, and start everybody else."""
+        self.calm = True
+        self.world.write_down("world", "calm")
+        for seat in self.world.seats.values():
+            if seat.name in self.setup.lost:
+                self.world.kill(seat)
+                seat.left_alone = True
+            self.world.start(seat)
+        for program in self.world.programs.values():
+            self.world.start_program(program)
+
+    # The end
+
+    def _needed(self) -> list[Seat]:
+        return [seat for seat in self.world.seats.values() if not seat.left_alone]
+
+    def _settled(self) -> bool:
+        if not all(self.clients.values()):
+            return False
+        ends: dict[int, int] = {}
+        for seat in self._needed():
+            life = seat.life
+            if life is None or not life.ready or life.node is None or not is_idle(life.node):
+                return False
+            if ends.setdefault(seat.member.group, life.node.history.end) != life.node.history.end:
+                return False
+        return True
+
+    def _judge_the_end(self) -> None:
+        world, journal = self.world, self.journal
+        absent = [seat.name for seat in self._needed() if seat.life is None or not seat.life.ready]
+        if absent:
+            raise Alarm("not settled", f"in the calm these replicas do not serve: {', '.join(absent)}")
+        nodes = [seat.node for seat in self._needed()]
+        if not self._settled():
+            given_up = sum(link.dropped for node in nodes if node is not None for link in node.links.values())
+            if given_up:
+                ends = ", ".join(f"{node.me.name} at {node.history.end}" for node in nodes if node is not None)
+                raise Alarm("channels given up", f"{given_up} times; in the calm {ends}")
+        judge.check_done(self.clients)
+        judge.check_settled(judge.replica_of(node) for node in nodes if node is not None)
+        judge.check_acknowledged(journal, self.book.acknowledged)
+        judge.check_refused(journal, self.book.refused_payloads)
+        if self.setup.load == ECHO:
+            self.book.read_logs(journal, [world.config.topology.group_name(g) for g in range(self.setup.groups)])
+        judge.check_calls(self.book.calls, by_group=self.setup.load != GATEWAY or not self.setup.two_rounds)
+        for process in world.processes:
+            for error in process.forgotten_errors():
+                if not isinstance(error, Alarm):
+                    judge.check_handler(process.name, {"message": "a task failed unseen", "exception": error})
+        if world.traced:
+            lines = [line for trace in world.traces.values() for line in bytes(trace).splitlines()]
+            events = [event for line in lines if (event := event_of_json(line)) is not None]
+            judge.check_traces(events, calm=not self.setup.lost)
+
+    # Clients
+
+    def _make_clients(self) -> None:
+        setup, world = self.setup, self.world
+        for n in range(setup.gateways):
+            host = world.add_host(f"gateway{n}", f"127.0.100.{1 + n}")
+            world.programs[host.name] = Program(host.name, host, self._gateway)
+        for n in range(setup.clients):
+            host = world.add_host(f"c{n}", f"127.0.200.{1 + n}")
+            world.programs[host.name] = Program(host.name, host, self._client)
+            self.clients[host.name] = False
+
+    def _trace(self, program: Program) -> Path | None:
+        return TRACES / f"{program.name}-{program.lives}.jsonl" if self.world.traced else None
+
+    def _new_client(self, program: Program, machine: ProcessMachine) -> Client:
+        config, table, deadline = self.world.config, self.world.table, self.setup.deadline
+        return Client(config, table, program.name, deadline, trace=self._trace(program), machine=machine)
+
+    async def _gateway(self, program: Program, machine: ProcessMachine) -> None:
+        """Do what `amcast kv` does."""
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        client = self._new_client(program, machine)
+        largest = max(1000, self.setup.largest_message - 1024)
+        gateway = Gateway(client, largest_request=largest, two_rounds=self.setup.two_rounds)
+        async with client:
+            try:
+                await serve(gateway, program.host.address, RESP_PORT, lambda _: None)
+            except asyncio.CancelledError:
+                pass
+
+    async def _client(self, program: Program, machine: ProcessMachine) -> None:
+        work = self._redis_client if self.setup.load == GATEWAY else self._direct_client
+        await work(program, machine)
+        self.clients[program.name] = True
+
+    async def _direct_client(self, program: Program, machine: ProcessMachine) -> None:
+        setup = self.setup
+        async with self._new_client(program, machine) as client:
+            if setup.load == ECHO:
+                user = EchoUser(program.name, client, self.book, machine.random, setup.deadline, setup.payload)
+                await together([user.use(setup.wishes, setup.think) for _ in range(setup.users)])
+                await self._until_calm()
+                everywhere = tuple(range(setup.groups))
+                while await user.multicast(everywhere, self.book.value().encode()) is not Outcome.DONE:
+                    await asyncio.sleep(0.2)
+                return
+            direct = DirectUser(program.name, client, self.book, setup.deadline)
+            keys = Keys()
+            wants = [
+                use_store(direct.execute, self.book, machine.random, wishes=setup.wishes, think=setup.think, keys=keys)
+                for _ in range(setup.users)
+            ]
+            await together(wants)
+            await self._until_calm()
+            await read_everything(direct.execute, keys)
+
+    async def _redis_client(self, program: Program, machine: ProcessMachine) -> None:
+        setup, world = self.setup, self.world
+        gateways = [(world.hosts[f"gateway{n}"].address, RESP_PORT) for n in range(setup.gateways)]
+        keys = Keys()
+
+        async def use(number: int) -> None:
+            name = f"{program.name}.{number}"
+            patience = 2 * setup.deadline + setup.limits.seconds_to_get_a_lock
+            user = RespUser(name, gateways, self.book, machine.random, patience=patience, due=patience + 1.0)
+            await use_store(user.execute, self.book, machine.random, wishes=setup.wishes, think=setup.think, keys=keys)
+            await self._until_calm()
+            if number == 0:
+                await read_everything(user.execute, keys)
+            user.hang_up()
+
+        await together([use(number) for number in range(setup.users)])
+
+    async def _until_calm(self) -> None:
+        while not self.calm:
+            await asyncio.sleep(0.1)
+
+
+async def together(work: list[Coroutine[Any, Any, None]]) -> None:
+    """Wait for all of them, in their order: the first that fails ends the process anyway."""
+    for task in [asyncio.get_running_loop().create_task(one) for one in work]:
+        await task
+
+
+def is_idle(node: Node) -> bool:
+    return node.engine.process.idle() and not node.durability.unfinished
+
+
+def run_setup(setup: Setup) -> Result:
+    trial = Trial(setup)
+    try:
+        return trial.run()
+    finally:
+        trial.close()
