@@ -1,8 +1,10 @@
 """Two groups in this process: what a client is told, what /metrics and /readyz say, beside what really happened."""
 
+import asyncio
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,9 @@ from amcast.cli import run
 from amcast.core.application import Delivery
 from amcast.errors import MulticastFailed, OutcomeUnknown
 from amcast.runtime.config import ClusterConfig
+from amcast.runtime.frames import Condition
 from amcast.runtime.node import Node
-from amcast.service import connect_sync
+from amcast.service import connect, connect_sync
 
 Live = tuple[ClusterConfig, dict[str, Node]]
 
@@ -100,6 +103,30 @@ def test_ready_only_with_a_quorum(tmp_path: Path) -> None:
     with running(config) as nodes:
         for node in nodes.values():
             assert until(lambda node=node: asked(node, "/readyz") == (200, "ok\n"))
+
+
+def test_replicas_say_how_they_are(tmp_path: Path) -> None:
+    """Those that run: their clocks, and why they are of no use. The others say nothing, and nobody waits for them."""
+    config = cluster(tmp_path / "c")
+
+    async def conditions(enough: Callable[[dict[str, Condition]], bool]) -> dict[str, Condition]:
+        async with connect(config.path, "dev") as client:
+            for _ in range(100):
+                found = await client.conditions(allow(0.2))
+                if enough(found):
+                    break
+            return found
+
+    before = time.time_ns() // 1_000_000
+    with running(config, ["g0/0"]):
+        found = asyncio.run(conditions(lambda found: bool(found)))
+        assert list(found) == ["g0/0"] and "no quorum" in (found["g0/0"].unready or "")
+        assert before <= found["g0/0"].wall_ms <= time.time_ns() // 1_000_000
+    with running(config, ["g0/0", "g0/2"]):
+        found = asyncio.run(
+            conditions(lambda found: all(one.unready is None for one in found.values()) and len(found) > 1)
+        )
+        assert list(found) == ["g0/0", "g0/2"] and found["g0/2"].unready is None
 
 
 def test_a_client_without_asyncio_hides_no_error(live: Live) -> None:

@@ -19,7 +19,7 @@ from amcast.errors import AmcastError, MulticastFailed, OutcomeUnknown, PeerErro
 from amcast.runtime import frames
 from amcast.runtime.client_engine import ClientBatch, ClientEngine
 from amcast.runtime.config import ClusterConfig, Member
-from amcast.runtime.frames import FrameReader, Hello, Read, Refusal, Rows, frame
+from amcast.runtime.frames import Condition, FrameReader, Hello, Read, Refusal, Rows, frame
 from amcast.runtime.greeting import abort_unless, dial, say_hello
 from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.rows import unpack_rows
@@ -255,6 +255,13 @@ class Client:
             self._engine.process.disconnect(self._now())
             self._schedule()
 
+    async def conditions(self, seconds: float) -> dict[str, Condition]:
+        """Ask every replica how it is; return what those say, by name, that answer within so many seconds."""
+        asked = {member.name: self._connection(member.pid).ask() for member in self.config.members}
+        await asyncio.wait(asked.values(), timeout=seconds)
+        told = {name: future for name, future in asked.items() if not future.cancel() and not future.cancelled()}
+        return {name: future.result() for name, future in told.items() if future.exception() is None}
+
     # Reads
 
     async def read(
@@ -321,6 +328,7 @@ class _Connection(asyncio.Protocol):
         self.reader = FrameReader(frames.LARGEST_HELLO)
         self.backlog: list[bytes] = []
         self.reads: dict[int, asyncio.Future[Rows]] = {}
+        self.asked: dict[int, asyncio.Future[Condition]] = {}
         self.limits = client.machine.limits
         self.pause = self.limits.first_pause
         self.dialling: asyncio.Task[None] | None = None
@@ -333,6 +341,15 @@ class _Connection(asyncio.Protocol):
             self.backlog.append(data)
         if self.dialling is None and self.transport is None:
             self.dialling = self.client._loop.create_task(self.dial())
+
+    def ask(self) -> asyncio.Future[Condition]:
+        """Ask this replica how it is."""
+        number = next(self.client._reads)
+        future: asyncio.Future[Condition] = self.client._loop.create_future()
+        self.asked[number] = future
+        future.add_done_callback(lambda _: self.asked.pop(number, None))
+        self.send(frame(frames.ASK, b"", number))
+        return future
 
     async def dial(self) -> None:
         try:
@@ -362,7 +379,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         assert self.transport is not None
         try:
-            for kind, _, body in self.reader.feed(data):
+            for kind, number, body in self.reader.feed(data):
                 if kind == frames.ANSWERS and self.welcome:
                     self.client._answered(self.member.pid, body)
                 elif kind == frames.ROWS and self.welcome:
@@ -370,6 +387,10 @@ class _Connection(asyncio.Protocol):
                     future = self.reads.get(rows.id)
                     if future is not None and not future.done():
                         future.set_result(rows)
+                elif kind == frames.CONDITION and self.welcome:
+                    condition = frames.decode(frames.condition_decoder, body)
+                    if number in self.asked and not self.asked[number].done():
+                        self.asked[number].set_result(condition)
                 elif kind == frames.FAILED and self.welcome:
                     failure = frames.decode(frames.refusal_decoder, body)
                     if failure.id < 0:
@@ -403,7 +424,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
         was_welcome, self.welcome = self.welcome, False
-        _fail(self.reads.values(), TimeoutError())  # another replica may know
+        _fail([*self.reads.values(), *self.asked.values()], TimeoutError())  # another replica may know
         if was_welcome:
             self.client._disconnected()
 

@@ -17,7 +17,8 @@ LARGEST_HELLO: Final = 4096
 LARGEST_PEER: Final = 2**30  # the state of a group in a recovery is one message
 
 # Kinds. Between members: HELLO and START from who dials, WELCOME back, then BATCHes one way and ACKs the other.
-# Between a client and a member: HELLO, WELCOME, then REQUESTS and READs one way, ANSWERS and ROWS the other.
+# Between a client and a member: HELLO, WELCOME, then REQUESTS, READs and ASKs one way, ANSWERS, ROWS and CONDITIONs the
+# other.
 HELLO: Final = 1
 WELCOME: Final = 2
 REFUSED: Final = 3
@@ -31,6 +32,8 @@ ROWS: Final = 10
 FAILED: Final = 11
 ABSENT: Final = 12  # from a member that lost its disk, instead of START: forget what I said; and the answer
 STATE: Final = 13  # from the same, later: tell me what you know; and the answer
+ASK: Final = 14  # how are you; a CONDITION with the same number is the answer
+CONDITION: Final = 15
 
 
 class Refusal(msgspec.Struct, array_like=True):
@@ -66,6 +69,13 @@ class StateForRejoin(msgspec.Struct, array_like=True):
     rows: bytes
 
 
+class Condition(msgspec.Struct, array_like=True):
+    """How a member is: the time by its own clock, and why it is of no use to clients, if it is not."""
+
+    wall_ms: int
+    unready: str | None
+
+
 class Read(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """Rows from a position on, at most so many bytes; waits a while for the first one."""
 
@@ -92,6 +102,7 @@ welcome_decoder: Final = msgspec.msgpack.Decoder(Welcome)
 state_decoder: Final = msgspec.msgpack.Decoder(StateForRejoin)
 read_decoder: Final = msgspec.msgpack.Decoder(Read)
 refusal_decoder: Final = msgspec.msgpack.Decoder(Refusal)
+condition_decoder: Final = msgspec.msgpack.Decoder(Condition)
 rows_decoder: Final = msgspec.msgpack.Decoder(Rows)
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from amcast.errors import AmcastError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import Grant
 from amcast.runtime.doors import Door, Place
-from amcast.runtime.frames import Hello, Read, Refusal, Rows, frame
+from amcast.runtime.frames import Condition, Hello, Read, Refusal, Rows, frame
 from amcast.runtime.greeting import AcceptedConnection, GreetingHost
 from amcast.runtime.history import History
 
@@ -61,6 +61,8 @@ class ServingHost(GreetingHost, Protocol):
 
     @property
     def history(self) -> History: ...
+
+    def readiness(self) -> str | None: ...
 
     def requests_in(self, batch: bytes, client: int) -> list[Request]: ...
 
@@ -142,6 +144,9 @@ class _Served(AcceptedConnection):
             self.take_requests(body)
         elif kind == frames.READ:
             self.take_read(body)
+        elif kind == frames.ASK:
+            condition = Condition(self.host.machine.clock.wall_ns() // 1_000_000, self.host.readiness())
+            self.transport.write(frame(frames.CONDITION, frames.encode(condition), number))
         else:
             raise WireError(f"a frame of kind {kind}, expected requests or reads")
 
