@@ -1,7 +1,7 @@
 """Runs the seeds of a swarm over several processes."""
 
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -14,11 +14,16 @@ from amcast.swarm.seeds import Outcome, run_seed
 SEEDS_AHEAD = 4  # handed to each process in advance
 
 
-def run_seeds(protocol: str, seeds: range, jobs: int) -> Generator[Outcome, None, None]:
-    """The results as they come. Closing the iterator ends the processes at once."""
+def run_seeds(
+    protocol: str, seeds: range, jobs: int, run: Callable[[str, int], Outcome] | None = None
+) -> Generator[Outcome, None, None]:
+    """The results as they come. Closing the iterator ends the processes at once.
+
+    `run` judges a seed of a protocol in another way than by simulating its processes alone.
+    """
     if jobs == 1 or len(seeds) == 1:
         for seed in seeds:
-            yield run_one(protocol, seed)
+            yield run_one(protocol, seed, run)
         return
     pool = ProcessPoolExecutor(min(jobs, len(seeds)), get_context("spawn"))
     try:
@@ -27,7 +32,7 @@ def run_seeds(protocol: str, seeds: range, jobs: int) -> Generator[Outcome, None
         while True:
             with interrupts_held():
                 new = islice(left, SEEDS_AHEAD * jobs - len(waiting))
-                waiting |= {pool.submit(run_one, protocol, seed) for seed in new}
+                waiting |= {pool.submit(run_one, protocol, seed, run) for seed in new}
             if not waiting:
                 pool.shutdown()
                 return
@@ -41,10 +46,10 @@ def run_seeds(protocol: str, seeds: range, jobs: int) -> Generator[Outcome, None
         pool.shutdown(cancel_futures=True)
 
 
-def run_one(protocol: str, seed: int) -> Outcome:
+def run_one(protocol: str, seed: int, run: Callable[[str, int], Outcome] | None = None) -> Outcome:
     """A seed that raises has failed like any other."""
     try:
-        return run_seed(protocol, seed)
+        return (run or run_seed)(protocol, seed)
     except UsageError:
         raise
     except Exception as error:  # a bug of the protocol, the simulator or a checker: the seed that shows it matters

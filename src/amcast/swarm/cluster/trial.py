@@ -190,6 +190,8 @@ class Trial:
         self.calm = True
         self.world.write_down("world", "calm")
         for seat in self.world.seats.values():
+            if seat.life is not None:
+                seat.life.files.disk.die_at(0)
             if seat.name in self.setup.lost:
                 self.world.kill(seat)
                 seat.left_alone = True
@@ -331,11 +333,3 @@ async def together(work: list[Coroutine[Any, Any, None]]) -> None:
 
 def is_idle(node: Node) -> bool:
     return node.engine.process.idle() and not node.durability.unfinished
-
-
-def run_setup(setup: Setup) -> Result:
-    trial = Trial(setup)
-    try:
-        return trial.run()
-    finally:
-        trial.close()
