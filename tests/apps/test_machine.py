@@ -258,6 +258,30 @@ def test_commands_that_are_none_are_refused_as_a_whole(command: list[bytes]) -> 
     assert not kv.store.data and kv.clock == 0
 
 
+# Snapshots
+
+
+@pytest.mark.parametrize("keys", [0, 1, 15, 16, 31, 32, 33, 65, 65_536])
+def test_snapshot_in_pieces_is_the_state_when_it_began(keys: int) -> None:
+    kv = KV(0, 1)
+    for i in range(keys):
+        kv.store.put(b"key %d" % i, b"value %d" % i, expires=i % 3 * 1000)
+    ask(kv, prepare(b"txn", b"locked"), Execute([[b"SET", b"locked", b"1"]]))
+    pieces = kv.snapshot_parts()
+    first = next(pieces)
+    whole = kv.snapshot()
+    run(kv, "SET new 1")
+    run(kv, "DEL key0")
+    ask(kv, Decide(b"txn", commit=True))
+    kv.store.clear()
+    assert first + b"".join(pieces) == whole
+    found = msgspec.msgpack.decode(whole, type=machine_module.StoreSnapshot)
+    assert msgspec.msgpack.encode(found) == whole, "the same bytes as if it were encoded as one"
+    other = KV(0, 1)
+    other.restore(whole)
+    assert len(other.store.data) == keys and other.snapshot() == whole
+
+
 words = st.sampled_from([b"", b"0", b"1", b"-1", b"a", b"\xff", b"EX", b"NX", b"GET", b"9" * 19, b"9" * 30, b"{", b"*"])
 
 

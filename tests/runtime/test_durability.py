@@ -2,16 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import msgspec
-
+from amcast.core.application import Delivery, state_in_pieces
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
-from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot
+from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, read_snapshot
 from amcast.runtime.engine import Tick
 from amcast.runtime.machine import REAL, Limits, Machine
 from amcast.runtime.storage import Storage
@@ -36,7 +35,7 @@ class Host:
         self.seen += [f"deliver {m.payload.decode()}" for m, _ in deliveries]
 
     def snapshot(self) -> NodeSnapshot:
-        return NodeSnapshot(self.disk.history.end, [b"state"], b"app", [(1, 2, b"answer")])
+        return NodeSnapshot(self.disk.history.end, [b"state"], [b"app"], [(1, 2, b"answer")])
 
     def fail(self, error: BaseException) -> None:
         self.errors.append(error)
@@ -70,12 +69,15 @@ class Gate:
 
 
 def tried(
-    folder: Path, test: Callable[[Host, Gate], Awaitable[None]], limits: Limits = REAL.limits
+    folder: Path,
+    test: Callable[[Host, Gate], Awaitable[None]],
+    limits: Limits = REAL.limits,
+    host_of: Callable[[Path, Machine], Host] = Host,
 ) -> tuple[NodeSnapshot | None, list[bytes]]:
     """Return what a node finds on its disk after the test: the snapshot and the records behind it."""
 
     async def main() -> None:
-        host = Host(folder, Machine(limits=limits))
+        host = host_of(folder, Machine(limits=limits))
         assert host.disk.open(new=True) == 1 and host.disk.storage is not None
         host.disk.storage.recover()
         host.disk.open_history()
@@ -88,9 +90,7 @@ def tried(
     storage = Storage(folder, "test g0/0")
     try:
         found = storage.recover()
-        return (
-            msgspec.msgpack.decode(found.snapshot, type=NodeSnapshot) if found.snapshot is not None else None
-        ), found.records
+        return (read_snapshot(found.snapshot) if found.snapshot is not None else None), found.records
     finally:
         storage.close()
 
@@ -160,7 +160,7 @@ def test_a_node_that_stops_keeps_what_waited_and_a_snapshot(tmp_path: Path) -> N
         assert host.seen == ["release first", "deliver waits"], "it is on disk, but nobody hears of it"
 
     snapshot, records = tried(tmp_path, test)
-    assert snapshot == NodeSnapshot(0, [b"state"], b"app", [(1, 2, b"answer")]) and records == []
+    assert snapshot == NodeSnapshot(0, [b"state"], [b"app"], [(1, 2, b"answer")]) and records == []
 
 
 def test_a_snapshot_takes_the_place_of_many_records(tmp_path: Path) -> None:
@@ -172,3 +172,97 @@ def test_a_snapshot_takes_the_place_of_many_records(tmp_path: Path) -> None:
 
     snapshot, records = tried(tmp_path, test, Limits(snapshot_every=10))
     assert snapshot is not None and records == [b"last"]
+
+
+def test_the_state_is_that_at_the_time_of_the_call() -> None:
+    class Counter:
+        count = 0
+
+        def apply(self, delivery: Delivery) -> bytes:
+            self.count += 1
+            return b""
+
+        def snapshot(self) -> bytes:
+            return b"".join(self.snapshot_parts())
+
+        def snapshot_parts(self) -> Iterator[bytes]:
+            count = self.count  # in a generator: not before its first piece is asked for
+            yield b"count "
+            yield b"%d" % count
+
+        def restore(self, state: bytes) -> None: ...
+
+    app = Counter()
+    pieces = state_in_pieces(app)
+    app.count = 1
+    assert b"".join(pieces) == b"count 0"
+
+
+class Large(Host):
+    """A node whose application has a state of fifty pieces."""
+
+    def __init__(self, folder: Path, machine: Machine) -> None:
+        super().__init__(folder, machine)
+        self.taken: list[str] = []  # the threads that took the pieces
+        self.broken = False
+
+    def snapshot(self) -> NodeSnapshot:
+        return NodeSnapshot(self.disk.history.end, [b"state"], self.pieces(len(self.seen)), [])
+
+    def pieces(self, released: int) -> Iterator[bytes]:
+        for i in range(50):
+            self.taken.append(threading.current_thread().name)
+            if self.broken and i == 20:
+                raise ValueError("a state that cannot be written")
+            yield b"%9d," % (released * 1000 + i)
+
+
+PIECEMEAL = Limits(snapshot_every=10, part_bytes=10, written_at_once=10)
+
+
+def test_a_large_snapshot_holds_up_neither_the_loop_nor_commits(tmp_path: Path) -> None:
+    async def test(host: Host, gate: Gate) -> None:
+        assert isinstance(host, Large)
+        gate.free.release(10)
+        host.disk.take(step("more than ten bytes", records=1, urgent=True))
+        await until(lambda: not host.disk.unfinished)
+        for number in range(1, 6):
+            host.disk.take(step(f"behind it {number}", records=1, urgent=True))
+            await until(lambda number=number: len(host.seen) > number)
+            assert host.disk.storage is not None and host.disk.storage.saving and len(host.taken) < 4 * number + 4
+        await until(lambda: not host.disk.unfinished)
+        assert {name.partition("_")[0] for name in host.taken} == {"disk"}
+
+    snapshot, records = tried(tmp_path, test, PIECEMEAL, Large)
+    assert snapshot is not None and b"".join(snapshot.app) == b"".join(b"%9d," % (1000 + i) for i in range(50))
+    assert records == [b"behind it %d" % number for number in range(2, 6)]
+
+
+def test_a_node_that_stops_while_it_writes_a_snapshot_writes_another(tmp_path: Path) -> None:
+    async def test(host: Host, gate: Gate) -> None:
+        gate.free.release(10)
+        host.disk.take(step("more than ten bytes", records=1, urgent=True))
+        await until(lambda: not host.disk.unfinished)
+        host.disk.take(step("begins it", records=1, urgent=True))
+        await until(lambda: len(host.seen) == 2)
+        assert host.disk.storage is not None and host.disk.storage.saving
+        await host.disk.settle()
+        assert not host.disk.storage.saving
+
+    snapshot, records = tried(tmp_path, test, PIECEMEAL, Large)
+    assert snapshot is not None and b"".join(snapshot.app).startswith(b"     2000,") and records == []
+    assert not list(tmp_path.glob("*.new"))
+
+
+def test_a_state_that_cannot_be_written_stops_the_node_and_harms_nothing(tmp_path: Path) -> None:
+    async def test(host: Host, gate: Gate) -> None:
+        assert isinstance(host, Large)
+        host.broken = True
+        gate.free.release(10)
+        host.disk.take(step("more than ten bytes", records=1, urgent=True))
+        await until(lambda: not host.disk.unfinished)
+        host.disk.take(step("begins it", records=1, urgent=True))
+        await until(lambda: host.errors)
+        assert "a state that cannot be written" in str(host.errors)
+
+    assert tried(tmp_path, test, PIECEMEAL, Large) == (None, [b"more than ten bytes", b"begins it"])

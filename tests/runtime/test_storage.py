@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amcast.errors import StorageCorrupt, StorageFailure, UsageError
-from amcast.runtime.machine import REAL, Limits, Machine
+from amcast.runtime.machine import REAL, Files, Limits, Machine
+from amcast.runtime.snapshots import HEAD
 from amcast.runtime.storage import Storage
 
 
@@ -82,13 +83,13 @@ def test_snapshots_replace_the_log_before_them(tmp_path: Path) -> None:
     storage.recover()
     for i in range(10):
         storage.commit([b"%d" % i])
-    storage.snapshot(b"state after ten")
+    storage.snapshot([b"state", b" after ten"])
     storage.commit([b"eleven"])
     storage.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["identity", "lock", "log-10", "snapshot-10"]
     storage = Storage(tmp_path, "test g0/0")
     found = storage.recover()
-    assert (found.snapshot, found.records) == (b"state after ten", [b"eleven"])
+    assert (found.snapshot, found.records) == ([b"state after ten"], [b"eleven"])
     storage.commit([b"twelve"])
     storage.close()
     assert recovered(tmp_path) == [b"eleven", b"twelve"]
@@ -119,7 +120,7 @@ def test_any_history_cut_anywhere(
     history: list[bytes] = []
     for step in steps:
         if isinstance(step, str):
-            storage.snapshot(msgspec.msgpack.encode(history))
+            storage.snapshot([msgspec.msgpack.encode(history)])
         else:
             storage.commit(step)
             history += step
@@ -131,7 +132,7 @@ def test_any_history_cut_anywhere(
     storage = Storage(folder, "test g0/0")
     found = storage.recover()
     storage.close()
-    known = [] if found.snapshot is None else msgspec.msgpack.decode(found.snapshot, type=list[bytes])
+    known = [] if found.snapshot is None else msgspec.msgpack.decode(b"".join(found.snapshot), type=list[bytes])
     state = known + found.records
     assert state == history[: len(state)]
     if keep == size:
@@ -182,6 +183,152 @@ def test_a_failed_write_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert recovered(tmp_path)[0] == b"safe"
 
 
+class Careful(Files):
+    """Complains of a name that is given to what is not on disk, and of one removed before the last one given is."""
+
+    def __init__(self) -> None:
+        self.paths: dict[int, Path] = {}
+        self.unsynced: set[Path] = set()
+        self.named: set[Path] = set()  # folders with names that are not synced
+        self.complaints: list[str] = []
+        self.removed: list[str] = []
+
+    def open(self, path: Path, *, append: bool = False, new: bool = False) -> int:
+        fd = super().open(path, append=append, new=new)
+        self.paths[fd] = path
+        return fd
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        self.unsynced.add(self.paths[fd])
+        return super().write(fd, data)
+
+    def sync(self, fd: int) -> None:
+        super().sync(fd)
+        self.unsynced.discard(self.paths[fd])
+
+    def replace(self, old: Path, new: Path) -> None:
+        if old in self.unsynced:
+            self.complaints.append(f"{new.name} gets its name before its content is on disk")
+        self.named.add(new.parent)
+        super().replace(old, new)
+
+    def sync_folder(self, folder: Path) -> None:
+        self.named.discard(folder)
+        super().sync_folder(folder)
+
+    def remove(self, path: Path) -> None:
+        if path.parent in self.named:
+            self.complaints.append(f"{path.name} is removed while a name beside it is not on disk")
+        self.removed.append(path.name)
+        super().remove(path)
+
+
+def test_nothing_is_removed_before_what_replaces_it_is_on_disk(tmp_path: Path) -> None:
+    files = Careful()
+    storage = Storage(tmp_path, "test g0/0", Machine(files=files, limits=Limits(part_bytes=10, written_at_once=20)))
+    storage.recover()
+    for i in range(3):
+        storage.commit([b"%d" % i])
+        storage.snapshot([b"state %d" % i * 10])
+    storage.close()
+    assert files.complaints == [] and files.removed == ["log-0", "snapshot-1", "log-1", "snapshot-2", "log-2"]
+
+
+def test_snapshot_of_many_parts_goes_on_beside_commits(tmp_path: Path) -> None:
+    machine = Machine(limits=Limits(part_bytes=100, written_at_once=1000))
+    storage = Storage(tmp_path, "test g0/0", machine)
+    storage.recover()
+    storage.commit([b"in it"])
+    pieces = [b"%d," % i * i for i in range(100)]
+    storage.begin_snapshot(iter(pieces))
+    steps = 1
+    while not storage.save_some():
+        storage.commit([b"behind it %d" % steps])
+        assert storage.saving
+        steps += 1
+    storage.close()
+    found = Storage(tmp_path, "test g0/0").recover()
+    assert found.snapshot is not None and set(map(len, found.snapshot[:-1])) == {100}
+    assert b"".join(found.snapshot) == b"".join(pieces)
+    assert found.records == [b"behind it %d" % i for i in range(1, steps)] and steps > 5
+
+
+def test_snapshot_that_was_not_finished_harms_nothing_and_is_cleared_away(tmp_path: Path) -> None:
+    machine = Machine(limits=Limits(part_bytes=10, written_at_once=20))
+    storage = Storage(tmp_path, "test g0/0", machine)
+    storage.recover()
+    storage.snapshot([b"old"])
+    storage.commit([b"behind it"])
+    storage.begin_snapshot([b"new " * 100])
+    assert not storage.save_some()
+    storage.begin_snapshot([b"another " * 100])
+    assert not storage.save_some()
+    storage.close()
+    assert [path.name for path in tmp_path.glob("*.new")] == ["snapshot-1.new"]
+    storage = Storage(tmp_path, "test g0/0", machine)
+    found = storage.recover()
+    storage.close()
+    assert found.snapshot == [b"old"] and found.records == [b"behind it"] and not list(tmp_path.glob("*.new"))
+
+
+def test_each_part_of_a_snapshot_has_its_place(tmp_path: Path) -> None:
+    """Swap, drop and repeat parts, all with sound checksums of their own; and take parts of another snapshot."""
+    machine = Machine(limits=Limits(part_bytes=10))
+    files = []
+    for name, state in (("one", b"0123456789" * 4), ("other", b"abcdefghij" * 4)):
+        storage = Storage(tmp_path / name, "test g0/0", machine)
+        storage.recover()
+        storage.snapshot([state])
+        storage.close()
+        files.append((tmp_path / name / "snapshot-0").read_bytes())
+    size = HEAD.size + 10
+    one, other = ([data[at : at + size] for at in range(0, 4 * size, size)] + [data[4 * size :]] for data in files)
+    path = tmp_path / "one" / "snapshot-0"
+    for parts in (
+        [one[0], one[2], one[1], *one[3:]],
+        [*one[:3], one[4]],
+        [one[0], *one],
+        [other[0], *one[1:]],
+        [*one[:4], other[4]],
+        one[:4],
+        [*one, b"more"],
+        [],
+    ):
+        path.write_bytes(b"".join(parts))
+        storage = Storage(tmp_path / "one", "test g0/0", machine)
+        with pytest.raises(StorageCorrupt, match="snapshot-0: damaged snapshot"):
+            storage.recover()
+        storage.close()
+    path.rename(path.with_name("snapshot-1"))
+    path.with_name("snapshot-1").write_bytes(b"".join(one))
+    with pytest.raises(StorageCorrupt, match="snapshot-1: damaged snapshot, in part 4"):
+        Storage(tmp_path / "one", "test g0/0", machine).recover()
+
+
+def test_commit_that_nobody_could_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amcast.runtime.storage.LARGEST_FRAME", 100)
+    storage = Storage(tmp_path, "test g0/0")
+    storage.recover()
+    storage.commit([b"x" * 96])
+    with pytest.raises(StorageFailure, match="bytes in one commit, expected at most 100"):
+        storage.commit([b"x" * 97])
+    storage.close()
+    assert recovered(tmp_path) == [b"x" * 96]
+
+
+@pytest.mark.slow
+def test_snapshot_of_more_than_a_gibibyte(tmp_path: Path) -> None:
+    storage = Storage(tmp_path, "test g0/0")
+    storage.recover()
+    piece = bytes(range(256)) * 2**12
+    storage.snapshot(piece for _ in range(1100))
+    storage.commit([b"behind it"])
+    storage.close()
+    found = Storage(tmp_path, "test g0/0").recover()
+    assert found.snapshot is not None and len(found.snapshot) == 1100 and found.records == [b"behind it"]
+    assert all(part == piece for part in found.snapshot)
+
+
 CRASH = """
 import os, sys, pathlib
 from amcast.runtime.machine import Limits, Machine
@@ -191,7 +338,7 @@ storage.recover()
 for i in range(100000):
     storage.commit([b"%d" % i])
     if i % 7 == 6:
-        storage.snapshot(b"%d" % i)
+        storage.snapshot([b"%d" % i])
     print(i, flush=True)
 """
 
@@ -206,7 +353,7 @@ def test_sigkill_loses_nothing_that_was_acknowledged(tmp_path: Path, seen: int) 
     storage = Storage(tmp_path, "test g0/0")
     found = storage.recover()
     storage.close()
-    first = 0 if found.snapshot is None else int(found.snapshot) + 1
+    first = 0 if found.snapshot is None else int(found.snapshot[0]) + 1
     numbers = [int(record) for record in found.records]
     assert numbers == list(range(first, first + len(numbers)))
     assert first + len(numbers) > acknowledged
@@ -220,7 +367,7 @@ def test_a_damaged_snapshot_is_refused(tmp_path: Path, damage: Damage) -> None:
     storage = Storage(tmp_path, "test g0/0")
     storage.recover()
     storage.commit([b"x"])
-    storage.snapshot(b"precious")
+    storage.snapshot([b"precious"])
     storage.close()
     path = tmp_path / "snapshot-1"
     path.write_bytes(damage(path.read_bytes()))

@@ -54,7 +54,9 @@ class Writer:
         """Start, write and die at one of the calls."""
         files = self.disk.mount(process := Process(self.disk))
         files.die_at(calls, power=power)
-        machine = Machine(files=files, limits=replace(REAL.limits, segment_bytes=self.random.choice((100, 500, 10**6))))
+        sizes = self.random.choice((100, 500, 10**6))
+        limits = replace(REAL.limits, segment_bytes=sizes, part_bytes=sizes, written_at_once=2 * sizes)
+        machine = Machine(files=files, limits=limits)
         try:
             storage = Storage(FOLDER, "test p0", machine, new=not self.starts)
             starts = storage.count_start()
@@ -69,7 +71,9 @@ class Writer:
 
     def _recover(self, storage: Storage) -> None:
         recovered = storage.recover()
-        found = msgspec.msgpack.decode(recovered.snapshot, type=list[int]) if recovered.snapshot is not None else []
+        found: list[int] = []
+        if recovered.snapshot is not None:
+            found = msgspec.msgpack.decode(b"".join(recovered.snapshot), type=list[int])
         found += [int(record) for record in recovered.records]
         told = self.committed
         assert found[: len(told)] == told, f"{len(told)} records were committed, {len(found)} found"
@@ -79,9 +83,19 @@ class Writer:
         self.committed, self.asked = found, []  # from now on others may hear of all of it
 
     def _write(self, storage: Storage) -> None:
-        if self.random.random() < 0.2:
-            storage.snapshot(msgspec.msgpack.encode(self.committed))
+        choice = self.random.random()
+        if choice < 0.08:
+            storage.snapshot([msgspec.msgpack.encode(self.committed)])
             return
+        if choice < 0.16:
+            storage.begin_snapshot([msgspec.msgpack.encode(self.committed)])
+            return
+        if storage.saving and choice < 0.4:
+            storage.save_some()
+            return
+        self._commit(storage)
+
+    def _commit(self, storage: Storage) -> None:
         after = len(self.committed)
         self.asked = list(range(after, after + self.random.randint(1, 300)))
         storage.commit([str(number).encode() for number in self.asked])
@@ -153,8 +167,10 @@ def test_what_a_failed_sync_left_in_memory_is_not_taken_for_durable() -> None:
         writer.disk.failing_sync = 1
         with pytest.raises(StorageFailure):
             while True:
-                writer._write(storage)
+                writer._commit(storage)
         files.kill()
-        with suppress(AmcastError):  # to refuse is right: frames in the middle may be gone
-            for _ in range(2):
-                writer.live(writer.random.randint(20, 40), True)
+        with suppress(AmcastError):  # to refuse is right
+            files = writer.disk.mount(Process(writer.disk))
+            writer._recover(Storage(FOLDER, "test p0", replace(REAL, files=files), new=False))
+            writer.disk.power_cut()
+            writer.live(60, True)

@@ -1,8 +1,9 @@
 """What an application sees: deliveries in order; and what it must offer to be replicated."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import chain
+from typing import Protocol, runtime_checkable
 
 from amcast.core.order import group_of, time_of
 from amcast.core.topology import Topology, sender_of, seq_of
@@ -52,6 +53,28 @@ class StateMachine(Protocol):
     def restore(self, state: bytes) -> None:
         """Go on from a snapshot."""
         ...
+
+
+@runtime_checkable
+class InPieces(Protocol):
+    """An application with a large state, which is written to disk while other messages are executed."""
+
+    def snapshot_parts(self) -> Iterator[bytes]:
+        """Yield the state in pieces, which together are what `restore` takes.
+
+        It is the state at the time of the call, and up to the first piece nothing else happens. The others are taken
+        later, in another thread: what is executed meanwhile must not change them.
+        """
+        ...
+
+
+def state_in_pieces(app: StateMachine) -> Iterator[bytes]:
+    """Return the state of an application at this moment, in the pieces that it wants to make of it."""
+    if not isinstance(app, InPieces):
+        return iter([app.snapshot()])
+    pieces = app.snapshot_parts()
+    first = next(pieces, b"")  # here: what a generator does before its first piece is not done when it is called
+    return chain([first], pieces)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,12 @@ What must hold, whoever changes this:
 """
 
 import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, Protocol
 
 import msgspec
 
@@ -28,22 +32,60 @@ from amcast.runtime.machine import Machine
 from amcast.runtime.metrics import Metrics
 from amcast.runtime.storage import Storage
 
+FORMAT: Final = b"amn2"  # 0.1.0 had no such word, and no state of it begins like this
+PREFIX: Final = Struct("<4sQ")  # the format, and the length of what stands before the state of the application
+
 Deliveries = list[tuple[AppMessage, int]]  # messages with their timestamps
 
 
-class NodeSnapshot(msgspec.Struct, array_like=True):
-    """A node after so many deliveries: one cut through its protocol, its application and the answers it keeps.
+class _Head(msgspec.Struct, array_like=True):
+    """What stands before the state of the application. The order of the fields is the format on disk."""
 
-    The order of the fields is the format on disk, and that of what a member without a disk is sent.
-    """
+    position: int
+    protocol: list[bytes]
+    results: list[tuple[int, int, bytes]]
+
+
+class _Snapshot010(msgspec.Struct, array_like=True):
+    """A snapshot as 0.1.0 wrote it."""
 
     position: int
     protocol: list[bytes]
     app: bytes
+    results: list[tuple[int, int, bytes]]
+
+
+@dataclass(frozen=True)
+class NodeSnapshot:
+    """A node after so many deliveries: one cut through its protocol, its application and the answers it keeps."""
+
+    position: int
+    protocol: list[bytes]
+    app: Iterable[bytes]  # in pieces, which are made when they are taken
     results: list[tuple[int, int, bytes]]  # sender, seq, answer
 
-    def encoded(self) -> bytes:
-        return msgspec.msgpack.encode(self)
+    def pieces(self) -> Iterator[bytes]:
+        """Return what is written to disk, and sent to a member without one."""
+        head = msgspec.msgpack.encode(_Head(self.position, self.protocol, self.results))
+        yield PREFIX.pack(FORMAT, len(head))
+        yield head
+        yield from self.app
+
+
+def read_snapshot(pieces: list[bytes]) -> NodeSnapshot:
+    """Return the snapshot that was written in these pieces."""
+    rest = deque(pieces)
+    start = b""
+    while rest and len(start) < PREFIX.size:
+        start += rest.popleft()
+    if not start.startswith(FORMAT):
+        old = msgspec.msgpack.decode(b"".join([start, *rest]), type=_Snapshot010)
+        return NodeSnapshot(old.position, old.protocol, [old.app], old.results)
+    end = PREFIX.size + PREFIX.unpack_from(start)[1]
+    while rest and len(start) < end:
+        start += rest.popleft()
+    head = msgspec.msgpack.decode(memoryview(start)[PREFIX.size : end], type=_Head)
+    return NodeSnapshot(head.position, head.protocol, [start[end:], *rest], head.results)
 
 
 class DiskHost(Protocol):
@@ -159,16 +201,17 @@ class Durability:
         self._unsynced, self._unsettled = [], []
         blocks = self.history.take_unwritten()
         snapshot = None
-        if self._since_snapshot > self._limits.snapshot_every:
+        saving = self.storage is not None and self.storage.saving
+        if self._since_snapshot > self._limits.snapshot_every and not saving:
             self._since_snapshot = 0
-            snapshot = self._host.snapshot().encoded()  # here, not in the thread: the next step changes the state
+            snapshot = self._host.snapshot()  # here, not in the thread: the next step changes the state
         self._since_snapshot += sum(map(len, records))
         began = self._clock.monotonic_ns()
         future = asyncio.get_running_loop().run_in_executor(self._thread, self._write, records, blocks, snapshot)
         future.add_done_callback(lambda done: self._committed(done, ticks, deliveries, began))
 
-    def _write(self, records: list[bytes], blocks: list[bytes], snapshot: bytes | None) -> None:
-        """Write what one commit holds, in the thread of the disk."""
+    def _write(self, records: list[bytes], blocks: list[bytes], snapshot: NodeSnapshot | None) -> None:
+        """Write what one commit holds, in the thread of the disk, and begin a snapshot of the state behind it."""
         self.history.write(blocks)
         if self.storage is None:
             return
@@ -176,7 +219,7 @@ class Durability:
             self.storage.commit(records)
         if snapshot is not None:
             self.history.sync()  # first: rows before a snapshot are not delivered again after a restart
-            self.storage.snapshot(snapshot)
+            self.storage.begin_snapshot(snapshot.pieces())
 
     def _committed(self, done: "asyncio.Future[None]", ticks: list[Tick], deliveries: Deliveries, began: int) -> None:
         self._committing = False
@@ -191,9 +234,38 @@ class Durability:
             self._host.delivered_for_good(deliveries)
             for tick in ticks:
                 self._host.release(tick)
-            if self._waiting and not self._stopped:
-                self._commit()
+            self._go_on(saved=False)
         except Exception as problem:  # half of what was committed may have left
+            self._host.fail(problem)
+
+    def _go_on(self, *, saved: bool) -> None:
+        """Begin what the disk does next: commits and parts of a snapshot take turns, so that none waits for long."""
+        if self._stopped or self._committing:
+            return
+        saving = self.storage is not None and self.storage.saving
+        if self._waiting and (saved or not saving):
+            self._commit()
+        if saving and not self._committing:
+            self._save_behind()
+
+    def _save_behind(self) -> None:
+        """Begin to write the next part of a snapshot in the thread of the disk."""
+        assert self.storage is not None
+        self._committing = True
+        future = asyncio.get_running_loop().run_in_executor(self._thread, self.storage.save_some)
+        future.add_done_callback(self._saved)
+
+    def _saved(self, done: "asyncio.Future[bool]") -> None:
+        self._committing = False
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self._host.fail(error)
+            return
+        try:
+            self._go_on(saved=True)
+        except Exception as problem:
             self._host.fail(problem)
 
     # The end
@@ -215,8 +287,9 @@ class Durability:
             self._unsynced += tick.records
             self._unsettled += tick.deliveries
         blocks = self.history.take_unwritten()
-        snapshot = self._host.snapshot().encoded()
-        await loop.run_in_executor(self._thread, self._write, self._unsynced, blocks, snapshot)
+        await loop.run_in_executor(self._thread, self._write, self._unsynced, blocks, self._host.snapshot())
+        while self.storage.saving:
+            await loop.run_in_executor(self._thread, self.storage.save_some)
         self._host.delivered_for_good(self._unsettled)
 
     def close(self) -> None:

@@ -139,6 +139,8 @@ class Limits:
     # Its disk
     segment_bytes: int = 64 * 2**20  # of the log
     snapshot_every: int = 64 * 2**20  # bytes of records
+    part_bytes: int = 2**20  # of a snapshot
+    written_at_once: int = 4 * 2**20  # bytes of a snapshot between two commits
     sync_after: float = 0.1  # seconds that records may wait for others before they are committed alone
     file_bytes: int = 64 * 2**20  # of the ordered log for readers
     kept_in_memory: int = 16 * 2**20  # of the same

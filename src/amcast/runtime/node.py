@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from amcast.core.application import Archiving, Speculator, StateMachine, delivery
+from amcast.core.application import Archiving, Speculator, StateMachine, delivery, state_in_pieces
 from amcast.core.capabilities import Durable, Dynamic, Electing
 from amcast.core.notes import Leads, Note, RoundBegins
 from amcast.core.protocol import Protocol
@@ -33,7 +33,7 @@ from amcast.errors import AmcastError, StorageFailure, UsageError, WireError
 from amcast.runtime import frames
 from amcast.runtime.admin import Admin
 from amcast.runtime.config import Address, ClusterConfig, Member
-from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot
+from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, read_snapshot
 from amcast.runtime.engine import Engine, Tick
 from amcast.runtime.frames import StateForRejoin
 from amcast.runtime.history import History
@@ -291,7 +291,7 @@ class Node:
         # Only then the state: it holds all that this one may have helped to decide before the others forgot it.
         answer = await self._ask(peers[0], context, frames.STATE, position if position >= 0 else 2**62)
         state = frames.state_decoder.decode(answer)
-        snapshot = self._restore(state.snapshot)
+        snapshot = self._restore([state.snapshot])
         self.durability.open_history(snapshot.position, on_disk=self.config.durable)
         if self._trace is not None:
             rows = unpack_rows(state.rows, len(self.group_names))
@@ -301,7 +301,7 @@ class Node:
         self._durable().rejoin(self._now(), snapshot.protocol, floor)
         self.engine.out.deliveries.clear()  # the application's part of the snapshot has them
         if self.config.durable:
-            self.durability.storage.snapshot(self.snapshot().encoded())
+            self.durability.storage.snapshot(self.snapshot().pieces())
         self.log.info("rejoining", state_of=peers[0].name, position=snapshot.position)
 
     async def _ask(self, peer: Member, context: SSLContext | None, kind: int, number: int) -> bytes:
@@ -334,13 +334,13 @@ class Node:
 
         They are one cut only where nothing is handled and not yet applied, as at the end of `flush`.
         """
-        app = self.app.snapshot() if self.app is not None else b""
+        app = state_in_pieces(self.app) if self.app is not None else ()
         return NodeSnapshot(self.history.end, self._durable().snapshot(), app, self.results.rows())
 
-    def _restore(self, data: bytes) -> NodeSnapshot:
-        snapshot = msgspec.msgpack.decode(data, type=NodeSnapshot)
+    def _restore(self, pieces: list[bytes]) -> NodeSnapshot:
+        snapshot = read_snapshot(pieces)
         if self.app is not None:
-            self.app.restore(snapshot.app)
+            self.app.restore(b"".join(snapshot.app))
         self.results.restore(snapshot.results)
         return snapshot
 
@@ -348,7 +348,7 @@ class Node:
         """Return, for a member that lost its disk, our state, and the rows before it from a position on."""
         if self._durable().rejoining():
             raise WireError(f"{self.me.name} is rejoining itself")
-        snapshot = self.snapshot().encoded()
+        snapshot = b"".join(self.snapshot().pieces())
         rows: list[bytes] = []
         while position < self.history.end:
             first, after, block = self.history.read(max(position, self.history.earliest), self._limits.rows_at_once)

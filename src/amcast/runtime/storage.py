@@ -9,19 +9,20 @@ A disk error on the way down is final: the page cache may say anything afterward
 from what is really there.
 
 Files in the folder of a node: `identity` (cluster and process it belongs to), `starts` (how many there were),
-`snapshot-N` (state after N frames), `log-N` (frames from N on).
+`snapshot-N` (state after N frames, see `snapshots.py`), `log-N` (frames from N on).
 """
 
 import re
 import struct
 import zlib
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from amcast.errors import StorageCorrupt, StorageFailure, UsageError
 from amcast.runtime.machine import REAL, Machine, write_all
+from amcast.runtime.snapshots import UNFINISHED, SnapshotWriter, read_parts
 
 MAGIC = b"amf1"
 HEADER = struct.Struct("<4sIIQ")  # magic, checksum of what follows, length of the body, number of the frame
@@ -33,7 +34,7 @@ LARGEST_FRAME = 2**30
 class Recovered:
     """What a node finds on its disk: the newest snapshot and the records since."""
 
-    snapshot: bytes | None
+    snapshot: list[bytes] | None  # in pieces
     records: list[bytes]
     cut: int  # bytes of a torn frame that were cut off
 
@@ -76,8 +77,10 @@ class Storage:
         self.folder = folder
         self.identity = identity
         self.next_frame = 0
+        self._machine = machine
         self._files = machine.files
         self._segment_bytes = machine.limits.segment_bytes
+        self._saving: SnapshotWriter | None = None
         self._segment = -1
         self._segment_size = 0
         self._failed = False
@@ -123,6 +126,9 @@ class Storage:
 
     def recover(self) -> Recovered:
         """Read what is there, cut off a torn frame, and go on behind it."""
+        for name in self._files.names(self.folder):
+            if name.endswith(UNFINISHED):  # of a process that ended while it wrote this
+                self._files.remove(self.folder / name)
         snapshots = self._numbered("snapshot-")
         snapshot = self._read_snapshot(snapshots[-1]) if snapshots else None
         self.next_frame = snapshots[-1] if snapshots else 0
@@ -139,13 +145,15 @@ class Storage:
         names = [name.removeprefix(prefix) for name in self._files.names(self.folder) if name.startswith(prefix)]
         return sorted(int(name) for name in names if name.isdigit())
 
-    def _read_snapshot(self, n: int) -> bytes:
+    def _read_snapshot(self, n: int) -> list[bytes]:
         path = self.folder / f"snapshot-{n}"
-        data = memoryview(self._files.read(path))
+        if self._files.read_at(path, 0, len(MAGIC)) != MAGIC:
+            return list(read_parts(self._files, path, n))
+        data = memoryview(self._files.read(path))  # as 0.1.0 wrote it: one frame
         frame = decode_frame(data, 0)
         if frame is None or frame[0] != n or frame[2] != len(data):
             raise StorageCorrupt(f"{path}: damaged snapshot; repair this node from its peers")
-        return b"".join(records_of(path, frame[1]))
+        return list(records_of(path, frame[1]))
 
     def _read_segment(self, n: int, records: list[bytes], last: bool) -> int:
         path = self.folder / f"log-{n}"
@@ -194,6 +202,8 @@ class Storage:
         if self._segment_size > self._segment_bytes:
             self._start_segment(self.next_frame)
         frame = encode_frame(self.next_frame, records)
+        if len(frame) - HEADER.size > LARGEST_FRAME:  # nobody could read it
+            raise StorageFailure(f"{self.folder}: {len(frame)} bytes in one commit, expected at most {LARGEST_FRAME}")
         try:
             write_all(self._files, self._segment, frame)
             self._files.sync(self._segment)
@@ -205,17 +215,48 @@ class Storage:
         self.next_frame += 1
         self._segment_size += len(frame)
 
-    def snapshot(self, state: bytes) -> None:
-        """Keep this state instead of everything before it."""
-        n = self.next_frame
-        try:
-            self._write_whole(self.folder / f"snapshot-{n}", encode_frame(n, [state]))
+    @property
+    def saving(self) -> bool:
+        """Return whether a snapshot has begun that is not finished."""
+        return self._saving is not None
+
+    def begin_snapshot(self, pieces: Iterable[bytes]) -> None:
+        """Begin to keep the state after all that was committed until now; `save_some` goes on with it.
+
+        Its pieces are taken one after the other, when they are written, while other records are committed.
+        """
+        with self._stopping_if_it_fails():
+            if self._saving is not None:
+                self._saving.give_up()
+                self._saving = None
+            n = self.next_frame
+            self._saving = SnapshotWriter(self._machine, self.folder / f"snapshot-{n}", n, pieces)
             self._start_segment(n)
+
+    def save_some(self) -> bool:
+        """Write the next part of the snapshot; return whether it has taken the place of everything before it."""
+        assert self._saving is not None
+        with self._stopping_if_it_fails():
+            if not self._saving.write_some():
+                return False
             for prefix in ("snapshot-", "log-"):
                 for old in self._numbered(prefix):
-                    if old < n:
+                    if old < self._saving.number:
                         self._files.remove(self.folder / f"{prefix}{old}")
             self._files.sync_folder(self.folder)
+        self._saving = None
+        return True
+
+    def snapshot(self, pieces: Iterable[bytes]) -> None:
+        """Keep this state instead of everything before it."""
+        self.begin_snapshot(pieces)
+        while not self.save_some():
+            pass
+
+    @contextmanager
+    def _stopping_if_it_fails(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             self._failed = True
             raise StorageFailure(f"{self.folder}: {error.strerror} while taking a snapshot; stopping") from error
@@ -230,7 +271,7 @@ class Storage:
 
     def _write_whole(self, path: Path, data: bytes) -> None:
         """Write a file that appears with all of its content or not at all."""
-        temporary = path.with_name(path.name + ".new")
+        temporary = path.with_name(path.name + UNFINISHED)
         file = self._files.open(temporary, new=True)
         try:
             write_all(self._files, file, data)
@@ -256,4 +297,6 @@ class Storage:
         if self._segment >= 0:
             self._files.close(self._segment)
             self._segment = -1
+        if self._saving is not None:
+            self._saving.close()
         self._files.close(self._lock)

@@ -4,6 +4,9 @@ from tests.mutants.shell import shell_mutant
 
 POWER = "tests/runtime/test_storage_power.py::test_nothing_committed_is_lost_whenever_the_process_or_the_power_ends"
 MODULE = "amcast.runtime.storage"
+SNAPSHOTS = "amcast.runtime.snapshots"
+LARGE = "tests/runtime/test_durability.py::test_a_large_snapshot_holds_up_neither_the_loop_nor_commits"
+PLACES = "tests/runtime/test_storage.py::test_each_part_of_a_snapshot_has_its_place"
 
 MUTANTS = [
     shell_mutant(
@@ -41,10 +44,62 @@ MUTANTS = [
     ),
     shell_mutant(
         "old_log_is_removed_before_the_snapshot_is_there", MODULE,
-        ("            self._write_whole(self.folder / f\"snapshot-{n}\", encode_frame(n, [state]))\n", ""),
-        ("            self._files.sync_folder(self.folder)\n        except",
-         "            self._files.sync_folder(self.folder)\n"
-         "            self._write_whole(self.folder / f\"snapshot-{n}\", encode_frame(n, [state]))\n        except"),
+        ("            if not self._saving.write_some():\n                return False\n", ""),
+        ("            self._files.sync_folder(self.folder)\n        self._saving = None\n        return True\n",
+         "            finished = self._saving.write_some()\n            self._files.sync_folder(self.folder)\n"
+         "        self._saving = None if finished else self._saving\n        return finished\n"),
         caught_by=POWER,
+    ),
+    shell_mutant(
+        "content_of_a_snapshot_is_not_synced", SNAPSHOTS,
+        ("        self._files.sync(self._file)\n        self._close()\n", "        self._close()\n"),
+        caught_by=POWER,
+    ),
+    shell_mutant(
+        "name_of_a_snapshot_is_not_synced", SNAPSHOTS,
+        ("        self._files.sync_folder(self._path.parent)\n", ""),
+        caught_by="tests/runtime/test_storage.py::test_nothing_is_removed_before_what_replaces_it_is_on_disk",
+    ),
+    shell_mutant(
+        "a_snapshot_has_its_name_before_it_is_whole", SNAPSHOTS,
+        ("path.with_name(path.name + UNFINISHED)", "path"),
+        ("        self._files.replace(self._unfinished, self._path)\n", ""),
+        caught_by=POWER,
+    ),
+    shell_mutant(
+        "parts_of_a_snapshot_may_change_places", SNAPSHOTS,
+        ("before = checksum", "before = 0"), ("zlib.crc32(head, self._checksum)", "zlib.crc32(head)"),
+        caught_by=PLACES,
+    ),
+    shell_mutant(
+        "a_snapshot_may_lack_its_end", SNAPSHOTS, ("        if magic != PART:\n            break\n", ""),
+        ("    at = count = before = 0\n    while True:\n", "    at = count = before = 0\n"
+         "    while files.read_at(path, at, 1) or not count:\n"),
+        ("    raise StorageCorrupt(f",
+         "    if not files.read_at(path, at, 1):\n        return\n    raise StorageCorrupt(f"),
+        caught_by=PLACES,
+    ),
+    shell_mutant(
+        "a_commit_that_nobody_can_read", MODULE, ("> LARGEST_FRAME:  # nobody", "> 2**40:  # nobody"),
+        caught_by="tests/runtime/test_storage.py::test_commit_that_nobody_could_read_is_refused",
+    ),
+    shell_mutant(
+        "an_unfinished_snapshot_stays_for_ever", MODULE, ("if name.endswith(UNFINISHED):", "if name == UNFINISHED:"),
+        caught_by="tests/runtime/test_storage.py"
+        "::test_snapshot_that_was_not_finished_harms_nothing_and_is_cleared_away",
+    ),
+    shell_mutant(
+        "commits_wait_for_a_whole_snapshot", "amcast.runtime.durability",
+        ("if self._waiting and (saved or not saving):", "if self._waiting and not saving:"), caught_by=LARGE,
+    ),
+    shell_mutant(
+        "a_snapshot_waits_for_the_end_of_commits", "amcast.runtime.durability",
+        ("        if saving and not self._committing:\n", "        if saving and not self._committing and saved:\n"),
+        caught_by=LARGE,
+    ),
+    shell_mutant(
+        "the_state_is_that_of_a_later_time", "amcast.core.application",
+        ('    first = next(pieces, b"")', '    first = b""'),
+        caught_by="tests/runtime/test_durability.py::test_the_state_is_that_at_the_time_of_the_call",
     ),
 ]  # fmt: skip

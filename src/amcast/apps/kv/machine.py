@@ -32,6 +32,8 @@ are kept in bounded memory, oldest out first.
 Time comes from requests alone: the clock of a group is the latest time that any request stated.
 """
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -46,6 +48,7 @@ from amcast.core.application import Delivery
 DECISIONS_KEPT: Final = 65_536
 ANSWERS_KEPT: Final = 16_384
 ANSWER_BYTES_KEPT: Final = 64 * 2**20
+ROWS_AT_ONCE: Final = 32  # of a snapshot: values may be large, and nothing else runs while they are encoded
 
 
 class Job(msgspec.Struct, array_like=True, frozen=True):
@@ -258,17 +261,31 @@ class KV:
     # Snapshots
 
     def snapshot(self) -> bytes:
-        return wire.encode(
-            StoreSnapshot(
-                self.clock,
-                self._tickets,
-                self.store.state(),
-                list(self._locks.items()),
-                list(self._waiting.items()),
-                list(self._answers.items()),
-                list(self._decided.items()),
-            )
+        return b"".join(self.snapshot_parts())
+
+    def snapshot_parts(self) -> Iterator[bytes]:
+        """Yield a StoreSnapshot in pieces. What is copied here is small beside the values; they never change."""
+        changes, data, removed, heap = self.store.state()
+        state = StoreSnapshot(
+            self.clock,
+            self._tickets,
+            [],
+            list(self._locks.items()),
+            list(self._waiting.items()),
+            list(self._answers.items()),
+            list(self._decided.items()),
         )
+        fields = StoreSnapshot.__struct_fields__
+        at = fields.index("store")
+        yield wire.array_head(len(fields))
+        yield b"".join([wire.encode(getattr(state, name)) for name in fields[:at]])
+        yield wire.array_head(4) + wire.encode(changes) + wire.array_head(len(data))
+        rows = iter(data.items())
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+            yield wire.encode(some)[len(wire.array_head(len(some))) :]
+        yield wire.encode(removed)
+        yield wire.encode(heap)
+        yield b"".join([wire.encode(getattr(state, name)) for name in fields[at + 1 :]])
 
     def restore(self, state: bytes) -> None:
         found = msgspec.msgpack.decode(state, type=StoreSnapshot)

@@ -115,8 +115,9 @@ class Store:
 
     # Snapshots. The heap goes along as it is: its outdated items count in what is reclaimed when.
 
-    def state(self) -> list[Any]:
-        return [self.changes, list(self.data.items()), list(self._removed.items()), self._heap]
+    def state(self) -> tuple[int, dict[bytes, StoredValue], list[tuple[int, int]], list[tuple[int, bytes]]]:
+        """Return copies of all there is: changes, values, removals, and the heap."""
+        return self.changes, self.data.copy(), list(self._removed.items()), self._heap.copy()
 
     def load(self, state: list[Any]) -> None:
         self.changes = state[0]

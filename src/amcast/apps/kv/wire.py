@@ -78,3 +78,10 @@ MALFORMED: Final = b"-ERR malformed request"
 encode: Final = msgspec.msgpack.Encoder().encode
 decode_request: Final = msgspec.msgpack.Decoder(StoreRequest).decode
 decode_answers: Final = msgspec.msgpack.Decoder(list[Answer]).decode
+
+
+def array_head(length: int) -> bytes:
+    """Return what stands before the items of a list of this length, as `encode` writes it."""
+    if length < 16:
+        return bytes([0x90 | length])
+    return b"\xdc" + length.to_bytes(2) if length < 2**16 else b"\xdd" + length.to_bytes(4)

@@ -11,6 +11,7 @@ from amcast.runtime.storage import decode_frame
 from amcast.swarm.cluster.platter import Folder, Inode
 
 NUMBERED: Final = re.compile(r"(log|snapshot)-(\d+)")
+UNFINISHED: Final = re.compile(r"snapshot-(\d+)\.new")
 
 
 class Shadowed(Protocol):
@@ -27,6 +28,7 @@ class Promise:
 
     frames: dict[int, int] = field(default_factory=dict)  # number: checksum of a frame that no snapshot holds
     snapshots: dict[int, int] = field(default_factory=dict)  # number of the next frame: checksum
+    replacing: dict[int, int] = field(default_factory=dict)  # the same of what may get their names, as it was synced
     end: int = 0  # the number of the frame after the last one
     gone: str = ""  # what was missing when a process last started
     end_then: int = 0
@@ -64,7 +66,8 @@ class Shadow:
         newest = max(there, default=-1)
         if newest < promise.floor:
             return f"snapshot-{promise.floor}"
-        if newest in promise.snapshots and checksum(there[newest]) != promise.snapshots[newest]:
+        known = (promise.snapshots.get(newest), promise.replacing.get(newest))  # two of one number are worth the same
+        if newest in promise.snapshots and checksum(there[newest]) not in known:
             return f"the content of snapshot-{newest}"
         found: dict[int, int] = {}
         for log in self._numbered(folder, "log").values():
@@ -95,6 +98,11 @@ class Shadow:
             promise.end_then = promise.end
 
     def file_synced(self, path: Path, inode: Inode) -> None:
+        unfinished = UNFINISHED.fullmatch(path.name)
+        if unfinished is not None:
+            promise = self._promises.setdefault(path.parent, Promise())
+            promise.replacing[int(unfinished[1])] = checksum(inode)
+            return
         numbered = NUMBERED.fullmatch(path.name)
         if numbered is None or numbered[1] != "log":
             return
@@ -110,7 +118,8 @@ class Shadow:
     def folder_synced(self, path: Path, folder: Folder) -> None:
         promise = self._promises.setdefault(path, Promise())
         for number, snapshot in self._numbered(path, "snapshot").items():
-            if number not in promise.snapshots and settled(snapshot):
+            replaced = checksum(snapshot) == promise.replacing.pop(number, None)
+            if settled(snapshot) and (replaced or number not in promise.snapshots):
                 promise.snapshots[number] = checksum(snapshot)
                 promise.end = max(promise.end, number)
         promise.snapshots = {n: check for n, check in promise.snapshots.items() if n == promise.floor}
