@@ -34,7 +34,7 @@ def test_the_tree_is_drawn_as_it_is() -> None:
 def test_what_a_peer_did_wrong_is_not_a_usage_error() -> None:
     assert not [error for error in ALL if issubclass(error, UsageError) and issubclass(error, PeerError)]
     assert {error.__name__ for error in OURS if error.exit_code == 2} == {
-        "UsageError", "TopologyError", "TraceError", "LineFault", "StorageCorrupt",
+        "UsageError", "TopologyError", "TraceError", "LineFault", "StorageCorrupt", "ReplicasDiffer",
     }  # fmt: skip
 
 

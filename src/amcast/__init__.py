@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from amcast.errors import (  # isort: skip
     Alarm, AmcastError, Anomaly, CommandRefused, HistoryGone, IdentityRefused, InvariantViolation, LineFault,
-    LostMessages, MulticastFailed, OutcomeUnknown, OutOfTime, PeerError, PropertyViolation, RespError,
-    SearchTooLong, StorageCorrupt, StorageFailure, SweepInterrupted, TopologyError, TraceError, UsageError,
-    WireError, WorkloadRefused,
+    LostMessages, MulticastFailed, OutcomeUnknown, OutOfTime, PeerError, PropertyViolation, ReplicasDiffer,
+    RespError, SearchTooLong, StorageCorrupt, StorageFailure, SweepInterrupted, TopologyError, TraceError,
+    UsageError, WireError, WorkloadRefused,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ __version__ = "0.2.0.dev0"
 __all__ = [
     "Alarm", "AmcastError", "Anomaly", "Client", "CommandRefused", "Delivery", "HistoryGone", "IdentityRefused",
     "InvariantViolation", "LineFault", "LostMessages", "MulticastFailed", "OutOfTime", "OutcomeUnknown",
-    "PeerError", "PropertyViolation", "RespError", "SearchTooLong", "StateMachine", "StorageCorrupt",
-    "StorageFailure", "SweepInterrupted", "SyncClient", "TopologyError", "TraceError", "UsageError", "WireError",
-    "WorkloadRefused", "__version__", "check", "compiled", "connect", "connect_sync", "explore", "run_node",
-    "simulate",
+    "PeerError", "PropertyViolation", "ReplicasDiffer", "RespError", "SearchTooLong", "StateMachine",
+    "StorageCorrupt", "StorageFailure", "SweepInterrupted", "SyncClient", "TopologyError", "TraceError",
+    "UsageError", "WireError", "WorkloadRefused", "__version__", "check", "compiled", "connect", "connect_sync",
+    "explore", "run_node", "simulate",
 ]  # fmt: skip
 
 # Where the rest is. It is imported when it is used: a command that needs no cluster starts faster without asyncio.

@@ -17,6 +17,7 @@ AmcastError                     exit code 1, unless it says another
 ├── LostMessages                messages are lost that a protocol without recovery cannot do without
 ├── StorageFailure              the disk refused a write: the node must stop
 ├── StorageCorrupt              what had been durable is damaged; starting again does not help, so exit code 2
+├── ReplicasDiffer              replicas of a group did not apply the same: starting again does not help, so exit code 2
 ├── OutOfTime                   a row of a sweep took longer than it may
 ├── PropertyViolation           a property does not hold in a schedule that was explored
 ├── Anomaly                     no order of a history's calls explains every answer
@@ -132,6 +133,12 @@ class StorageFailure(AmcastError):
 
 class StorageCorrupt(AmcastError):
     """Data that had been durable is damaged: starting again does not help."""
+
+    exit_code = 2
+
+
+class ReplicasDiffer(AmcastError):
+    """This replica did not apply what the others of its group did, or nobody can say which of them is right."""
 
     exit_code = 2
 

@@ -19,6 +19,7 @@ from amcast.runtime import frames
 from amcast.runtime.config import Address, ClusterConfig
 from amcast.runtime.frames import FrameReader, Hello, frame
 from amcast.runtime.log import Log
+from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.node import Node
 from amcast.runtime.serving import session_of
 from amcast.runtime.tls import client_context
@@ -41,12 +42,15 @@ def cluster(
 
 @contextmanager
 def running(
-    config: ClusterConfig, names: Sequence[str] = (), app: Callable[[int, int], StateMachine] | None = None
+    config: ClusterConfig,
+    names: Sequence[str] = (),
+    app: Callable[[int, int], StateMachine] | None = None,
+    machine: Machine = REAL,
 ) -> Iterator[dict[str, Node]]:
     """These nodes, or all; whatever one of them stopped with is raised at the end."""
     loop = asyncio.new_event_loop()
     nodes = {
-        name: Node(config, name, protocol(config.protocol), app, log=Log(name, "info", io.StringIO()))
+        name: Node(config, name, protocol(config.protocol), app, log=Log(name, "info", io.StringIO()), machine=machine)
         for name in names or [member.name for member in config.members]
     }
     ready = threading.Semaphore(0)

@@ -25,6 +25,7 @@ from typing import Final, Protocol
 import msgspec
 
 from amcast.core.wire import AppMessage
+from amcast.runtime.chain import Link
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.engine import Tick
 from amcast.runtime.history import History
@@ -44,6 +45,7 @@ class _Head(msgspec.Struct, array_like=True):
     position: int
     protocol: list[bytes]
     results: list[tuple[int, int, bytes]]
+    chain: Link | None = None
 
 
 class _Snapshot010(msgspec.Struct, array_like=True):
@@ -63,10 +65,11 @@ class NodeSnapshot:
     protocol: list[bytes]
     app: Iterable[bytes]  # in pieces, which are made when they are taken
     results: list[tuple[int, int, bytes]]  # sender, seq, answer
+    chain: Link | None = None  # of what was applied; 0.1.0 wrote none
 
     def pieces(self) -> Iterator[bytes]:
         """Return what is written to disk, and sent to a member without one."""
-        head = msgspec.msgpack.encode(_Head(self.position, self.protocol, self.results))
+        head = msgspec.msgpack.encode(_Head(self.position, self.protocol, self.results, self.chain))
         yield PREFIX.pack(FORMAT, len(head))
         yield head
         yield from self.app
@@ -85,7 +88,7 @@ def read_snapshot(pieces: list[bytes]) -> NodeSnapshot:
     while rest and len(start) < end:
         start += rest.popleft()
     head = msgspec.msgpack.decode(memoryview(start)[PREFIX.size : end], type=_Head)
-    return NodeSnapshot(head.position, head.protocol, [start[end:], *rest], head.results)
+    return NodeSnapshot(head.position, head.protocol, [start[end:], *rest], head.results, head.chain)
 
 
 class DiskHost(Protocol):

@@ -34,6 +34,7 @@ ABSENT: Final = 12  # from a member that lost its disk, instead of START: forget
 STATE: Final = 13  # from the same, later: tell me what you know; and the answer
 ASK: Final = 14  # how are you; a CONDITION with the same number is the answer
 CONDITION: Final = 15
+STATEMENT: Final = 16  # among BATCHes, to members of the same group: what the sender has applied (`comparison.py`)
 
 
 class Refusal(msgspec.Struct, array_like=True):

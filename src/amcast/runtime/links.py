@@ -31,6 +31,8 @@ class LinkHost(GreetingHost, Protocol):
 
     def state_from(self, position: int) -> bytes: ...
 
+    def on_statement(self, pid: int, body: bytes) -> None: ...
+
 
 class Outgoing:
     """The channel to one member."""
@@ -215,6 +217,8 @@ class _Member(AcceptedConnection):
             self.begin(kind, number)
         elif self.incoming.current.get(self.pid) is not self:
             return  # a newer connection of the same member has taken over
+        elif kind == frames.STATEMENT:
+            self.host.on_statement(self.pid, body)
         elif kind != frames.BATCH or number != self.next:
             raise WireError(f"frame {number} of kind {kind}, expected batch {self.next}")
         else:

@@ -117,6 +117,7 @@ class Limits:
     hold: float = 0.001  # how long a message that may wait is held for the next batch, in seconds
     seconds_to_stop: float = 5.0
     seconds_to_fetch: float = 60.0  # the state of another member
+    compare_every: float = 1.0  # seconds between statements of what was applied, to the others of the group
     rows_at_once: int = 16 * 2**20  # bytes of rows, in what a member without a disk is sent
 
     # Its connections to members

@@ -29,9 +29,11 @@ from amcast.core.notes import Leads, Note, RoundBegins
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Request
 from amcast.core.wire import AppMessage, joined
-from amcast.errors import AmcastError, StorageFailure, UsageError, WireError
+from amcast.errors import AmcastError, ReplicasDiffer, StorageFailure, UsageError, WireError
 from amcast.runtime import frames
 from amcast.runtime.admin import Admin
+from amcast.runtime.chain import Chain
+from amcast.runtime.comparison import Comparison, Statement, statement_decoder
 from amcast.runtime.config import Address, ClusterConfig, Member
 from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, read_snapshot
 from amcast.runtime.engine import Engine, Tick
@@ -96,6 +98,8 @@ class Node:
         self.engine = Engine(protocol, self.me.pid, config.topology, params)
         # Each part owns its state and is called by the event loop alone; only the disk has a thread, inside durability.
         self.results = Results()
+        self.chain = Chain()  # of all that is applied, always as long as the history
+        self.comparison = self._comparison()
         self.durability = Durability(self)
         self.links: dict[int, Outgoing] = {}
         self.incoming = Incoming(self)
@@ -113,6 +117,8 @@ class Node:
         self._scheduled = False  # a flush, for the end of this turn
         self._holding: asyncio.TimerHandle | None = None  # until what may wait is sent after all
         self._held_long_enough = False
+        self._comparing: asyncio.TimerHandle | None = None
+        self._stated_on: dict[int, object] = {}  # the connections on which members were told of our chain
         self._stopping: asyncio.Event
         self._error: BaseException | None = None
         # Four ways to end, which must not be mixed up. `_error`: at once, nothing else leaves. `_halted`: the others
@@ -155,6 +161,7 @@ class Node:
             tasks += [asyncio.create_task(link.run()) for link in self.links.values()]
             self.flush()  # what the start wants sent and timed, now that there are links to take it
             self.ready = served = True
+            self._compare()
             self.log.info("serving", peers=str(self.me.peer), clients=str(self.me.client), admin=str(self.me.admin))
             if on_ready is not None:
                 on_ready()
@@ -164,6 +171,8 @@ class Node:
         finally:
             # Nobody new, nothing more from the links, then the disk. Clients may wait for answers until the end.
             self.ready = False
+            if self._comparing is not None:
+                self._comparing.cancel()
             for server in servers:
                 server.close()
             for task in tasks:
@@ -334,14 +343,17 @@ class Node:
 
         They are one cut only where nothing is handled and not yet applied, as at the end of `flush`.
         """
+        assert self.chain.position == self.history.end, "something is in the log and not applied, or the other way"
         app = state_in_pieces(self.app) if self.app is not None else ()
-        return NodeSnapshot(self.history.end, self._durable().snapshot(), app, self.results.rows())
+        return NodeSnapshot(self.history.end, self._durable().snapshot(), app, self.results.rows(), self.chain.end)
 
     def _restore(self, pieces: list[bytes]) -> NodeSnapshot:
         snapshot = read_snapshot(pieces)
         if self.app is not None:
             self.app.restore(b"".join(snapshot.app))
         self.results.restore(snapshot.results)
+        chain = snapshot.chain
+        self.chain = Chain(snapshot.position) if chain is None else Chain(chain.position, chain.since, chain.value)
         return snapshot
 
     def state_from(self, position: int) -> bytes:
@@ -431,6 +443,9 @@ class Node:
         before = self.history.end
         if self.app is not None:
             self._apply(self.app, deliveries)  # first: positions are those that the history gives next
+        else:
+            for m, ts in deliveries:
+                self.chain.add(m, ts, b"")
         if deliveries:
             self.durability.append(deliveries)
         self.metrics.deliveries += self.history.end - before
@@ -457,7 +472,9 @@ class Node:
                 answers.append(app.apply(delivery(topology, group, position, ts, index, one)))
                 position += 1
             # Kept until its sender says that it has it: whoever asks again must be told the same, not executed again.
-            self.results.add(m, answers[0] if m.count == 1 else joined(answers))
+            answer = answers[0] if m.count == 1 else joined(answers)
+            self.results.add(m, answer)
+            self.chain.add(m, ts, answer)
 
     def release(self, tick: Tick) -> None:
         """Send what a step wants sent; the disk calls this when the step's records are durable."""
@@ -486,6 +503,53 @@ class Node:
         if self._trace is not None:
             self._trace.row(note.kind, detail=note.detail())
             self._trace.flush()
+
+    # The other replicas of the group
+
+    def _comparison(self) -> Comparison | None:
+        """Return what compares this replica with others; None if they need not apply the same at a position."""
+        topology = self.config.topology
+        members = topology.groups[self.me.group]
+        if "total" not in self.protocol.orders or self.protocol.joins or len(members) == 1:
+            return None
+        names = {pid: topology.name(pid) for pid in members}
+        group = self.group_names[self.me.group]
+        return Comparison(self, group, self.me.pid, names, topology.quorum(self.me.group))
+
+    def _compare(self) -> None:
+        """Tell the others of the group what was applied, and again after a while."""
+        if self.comparison is None or self._error is not None:
+            return
+        self._comparing = self._loop.call_later(self._limits.compare_every, self._compare)
+        for pid, link in self.links.items():
+            if link.connection is not self._stated_on.get(pid):
+                self.comparison.connected(pid)
+        try:
+            self.comparison.tick()
+        except ReplicasDiffer as error:
+            self.fail(error)
+
+    def state(self, pid: int, statement: Statement) -> bool:
+        """Send a statement to a member, if it is connected; return whether it is."""
+        connection = self.links[pid].connection if pid in self.links else None
+        if connection is None:
+            return False
+        self._stated_on[pid] = connection
+        connection.transport.write(frames.frame(frames.STATEMENT, frames.encode(statement)))
+        return True
+
+    def on_statement(self, pid: int, body: bytes) -> None:
+        """Hear what a member has applied. Raises WireError."""
+        statement = frames.decode(statement_decoder, body)
+        if self.comparison is not None and self._error is None:
+            try:
+                self.comparison.hear(pid, statement)
+            except ReplicasDiffer as error:
+                self.fail(error)
+
+    def differs(self, name: str, position: int) -> None:
+        """Say that a member differs from the majority, to which we belong; it stops by itself."""
+        self.log.error("replica differs", peer=name, position=position)
 
     # What people and machines look at
 
