@@ -1,6 +1,6 @@
 """Guards the claim of swarm/cluster/judge.py: every oracle alarms at what it is for, and at nothing else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -161,6 +161,25 @@ def test_a_snapshot_that_changes_when_it_is_restored() -> None:
     one = replica(journal, "p0")
     one.apply(delivered(0, b"x"))
     alarms("snapshot changes", journal, lambda: replica(journal, "p1", Sum(b"!")).restore(one.snapshot()))
+
+
+class SumInPieces(Sum):
+    """A state in two pieces, of which the second is made when it is taken."""
+
+    def snapshot_parts(self) -> Iterator[bytes]:
+        yield self.state[:1]
+        yield self.state[1:]
+
+
+def test_a_snapshot_that_changes_while_it_is_written() -> None:
+    journal = Journal()
+    app = replica(journal, "p0", SumInPieces())
+    app.apply(delivered(0, b"xy"))
+    assert b"".join(app.snapshot_parts()) == app.snapshot()
+    pieces = app.snapshot_parts()
+    next(pieces)
+    app.apply(delivered(1, b"z"))
+    alarms("snapshot changes", journal, lambda: list(pieces))
 
 
 def test_a_snapshot_ahead_of_the_application() -> None:

@@ -8,21 +8,23 @@ An alarm inside a node may be caught there, since nodes catch what applications 
 runs the world looks at `Journal.alarms` after every turn.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from struct import Struct
 from typing import Final
 
 import msgspec
 
 from amcast.checks import check
 from amcast.checks.serializable import Call, Judgement, check_history
-from amcast.core.application import Delivery, StateMachine
+from amcast.core.application import Delivery, StateMachine, state_in_pieces
 from amcast.core.trace import Event
 from amcast.errors import Alarm
 from amcast.runtime.node import Node
 
 BEGINNING: Final = bytes(16)
+HEAD: Final = Struct("<Q16s")  # of a snapshot: how many were applied, and the chain of them
 SAFETY: Final = ("integrity", "validity", "order", "agreement")
 LIVENESS: Final = (*SAFETY, "termination")
 Machine = Callable[[int, int], StateMachine]
@@ -45,14 +47,6 @@ class Applied:
     payload: bytes  # its digest
     before: bytes  # the chain up to and with this delivery …
     after: bytes  # … and with its answer
-
-
-class CheckedState(msgspec.Struct, array_like=True):
-    """A snapshot of a checked application."""
-
-    count: int
-    chain: bytes
-    inner: bytes
 
 
 class Journal:
@@ -116,12 +110,12 @@ class Journal:
             raise self.alarm("replicas differ", f"{where}: {process} applies {delivery.message} {same} {other}")
         return known
 
-    def restored(self, process: str, group: str, state: CheckedState) -> None:
+    def restored(self, process: str, group: str, count: int, chain: bytes) -> None:
         """Look at a snapshot that somebody goes on from: it must be the state of the group at its position."""
         rows = self.applied.get(group, [])
-        known = rows[state.count - 1].after if 0 < state.count <= len(rows) else BEGINNING
-        if state.count > len(rows) or state.chain != known:
-            text = f"{group} position {state.count}: {process} starts from a state that the group never had"
+        known = rows[count - 1].after if 0 < count <= len(rows) else BEGINNING
+        if count > len(rows) or chain != known:
+            text = f"{group} position {count}: {process} starts from a state that the group never had"
             raise self.alarm("replicas differ", text)
 
     def looked_at(self, process: str, group: str, count: int, inner: bytes) -> None:
@@ -172,21 +166,37 @@ class CheckedMachine:
         self.count += 1
 
     def snapshot(self) -> bytes:
+        return b"".join(self.snapshot_parts())
+
+    def snapshot_parts(self) -> Iterator[bytes]:
         left = self._unapplied()
         if left:
             text = f"{self._process} takes a snapshot at position {self.count} with {left} deliveries not yet applied"
             raise self._journal.alarm("not one cut", text)
-        inner = self.inner.snapshot()
-        self._journal.looked_at(self._process, self._group, self.count, inner)
-        return msgspec.msgpack.encode(CheckedState(self.count, self._chain, inner))
+        now = self.inner.snapshot()
+        self._journal.looked_at(self._process, self._group, self.count, now)
+        pieces = state_in_pieces(self.inner)
+        yield HEAD.pack(self.count, self._chain)
+        at, position = 0, self.count
+        for piece in pieces:
+            if now[at : at + len(piece)] != piece:
+                raise self._changed(position)
+            at += len(piece)
+            yield piece
+        if at != len(now):
+            raise self._changed(position)
+
+    def _changed(self, position: int) -> Alarm:
+        text = f"{self._process} gives out a snapshot of position {position} that is not its state there any more"
+        return self._journal.alarm("snapshot changes", text)
 
     def restore(self, state: bytes) -> None:
-        found = msgspec.msgpack.decode(state, type=CheckedState)
-        self.count, self._chain = found.count, found.chain
-        self.inner.restore(found.inner)
-        self._journal.restored(self._process, self._group, found)
-        if self.inner.snapshot() != found.inner:
-            text = f"{self._process} restores a snapshot at position {found.count}, and another one comes out"
+        self.count, self._chain = HEAD.unpack_from(state)
+        inner = state[HEAD.size :]
+        self.inner.restore(inner)
+        self._journal.restored(self._process, self._group, self.count, self._chain)
+        if self.inner.snapshot() != inner:
+            text = f"{self._process} restores a snapshot at position {self.count}, and another one comes out"
             raise self._journal.alarm("snapshot changes", text)
 
 
