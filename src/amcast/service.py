@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from amcast import compiled
+from amcast.apps import application, same_application
 from amcast.core.application import StateMachine
 from amcast.errors import UsageError
 from amcast.installed import build
@@ -67,20 +68,27 @@ def run_node(
 ) -> None:
     """Run one replica until SIGTERM or SIGINT.
 
-        amcast.run_node("store", "g0/1", lambda group, groups: Counter())
+        amcast.run_node("store", "g0/1")
 
-    `cluster` is its folder or its cluster.toml, `name` that of the replica. `app` makes the state machine of the
-    replica from its group's number and the number of groups; without it, messages are ordered, kept and read, but not
-    executed. What the replica delivers is recorded in the file `trace`. `level` is that of the log: debug, info,
-    warning or error. `new` is for the first start, when the data folder is empty; `rejoin` for a replica that lost its
-    disk. Raises UsageError for what cannot run, StorageFailure when the disk fails.
+    `cluster` is its folder or its cluster.toml, `name` that of the replica. The application is the one that the file
+    names; a program that has it at hand may pass it as `app`, and is refused if the file names another one. What the
+    replica delivers is recorded in the file `trace`. `level` is that of the log: debug, info, warning or error. `new`
+    is for the first start, when the data folder is empty; `rejoin` for a replica that lost its disk. Raises UsageError
+    for what cannot run, StorageFailure when the disk fails.
     """
     loaded = load(cluster)
+    named = application(loaded.app).machine
+    if app is not None and not same_application(app, named):
+        given = f"{app.__module__}:{app.__qualname__}"
+        raise UsageError(
+            f'{loaded.path}: app = "{loaded.app}", but the program runs {given}; expected the same, since every start '
+            "goes by the file: name it there as package.module:Class"
+        )
     path = Path(trace) if trace else None
     log = Log(name, level)
     if not compiled():
         log.warning("slow", build=build())
-    serve(Node(loaded, name, protocol(loaded.protocol), app, path, log, new=new, rejoin=rejoin))
+    serve(Node(loaded, name, protocol(loaded.protocol), app or named, path, log, new=new, rejoin=rejoin))
 
 
 def load(cluster: str | Path) -> ClusterConfig:

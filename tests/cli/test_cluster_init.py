@@ -75,7 +75,7 @@ MISTAKES = {
     # what is typed: what the line must say
     "init": "Missing argument 'DIR'",
     "init OLD": "cluster.toml: there is a cluster already",
-    "init FILE": "cannot be written (Not a directory)",
+    "init FILE": "FILE: is a file; expected a folder, or a name that is free",
     "init NEW --groups 0": "--groups",
     "init NEW --groups 1000 --replicas 99": "ports",
     "init NEW --replicas 2": "odd",
@@ -86,7 +86,7 @@ MISTAKES = {
     "init NEW --protocol multi_paxos --memory-only": "use --groups 1",
     "init NEW --app kw": "unknown application 'kw': did you mean kv?",
     "init NEW --base-port 0": "--base-port",
-    "init NEW --base-port 65535": "too many from 65535",
+    "init NEW --base-port 65535": "--base-port 65535: 27 ports from there end above 65535; expected 65509 or less",
     "up": "Missing argument 'CLUSTER'",
     "up .": "cluster.toml: cannot be read",
     "up OLD/cluster.tom": "cluster.tom: cannot be read",

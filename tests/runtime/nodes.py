@@ -136,11 +136,14 @@ def connected(
     """With the certificate of `name`, saying that it is `as_`."""
     context = client_context(config, name) if config.tls is not None else None
     known = session_of(as_ or name, SESSION) if session is None else session
-    return Raw(address, context).send(greeting(config, as_ or name, known))
+    to = next(member.name for member in config.members if address in (member.peer, member.client))
+    return Raw(address, context).send(greeting(config, as_ or name, known, to=to))
 
 
-def greeting(config: ClusterConfig, name: str, session: int = 0, version: int = frames.VERSION) -> bytes:
-    return frame(frames.HELLO, frames.encode(Hello(version, config.name, name, 5, session)))
+def greeting(
+    config: ClusterConfig, name: str, session: int = 0, version: int = frames.VERSION, to: str = "g0/0"
+) -> bytes:
+    return frame(frames.HELLO, frames.encode(Hello(version, config.name, name, 5, session, to, config.identity)))
 
 
 def multicast_works(config: ClusterConfig, name: str = "dev") -> bool:

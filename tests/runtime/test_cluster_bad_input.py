@@ -249,21 +249,21 @@ def test_a_client_of_another_version_or_cluster(live: Live, monkeypatch: pytest.
     with monkeypatch.context() as patch:
         patch.setattr("amcast.runtime.client.Hello", hello)
         line = asyncio.run(failure(connect(config.path, deadline=allow(SECONDS)), ["g0"]))
-    assert line.endswith("refused client/dev: protocol version 2, expected 1; run the same amcast everywhere")
-    assert "protocol version 2" in logged(nodes["g0/0"])
+    assert line.endswith("refused client/dev: protocol version 3, expected 2; run the same amcast everywhere")
+    assert "protocol version 3" in logged(nodes["g0/0"])
 
 
 def test_a_member_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The two others say so, once, and serve on; it says so too and does not give up."""
     config = cluster(tmp_path, groups=1, replicas=3)
 
-    def hello(version: int, cluster: str, name: str, boot: int) -> frames.Hello:
-        return frames.Hello(version + (name == "g0/2"), cluster, name, boot)
+    def hello(version: int, cluster: str, name: str, *rest: object, **more: object) -> frames.Hello:
+        return frames.Hello(version + (name == "g0/2"), cluster, name, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr("amcast.runtime.links.Hello", hello)
     with running(config) as nodes:
         assert multicast_works(config)
-        assert until(lambda: "protocol version 2, expected 1" in logged(nodes["g0/0"]))
+        assert until(lambda: "protocol version 3, expected 2" in logged(nodes["g0/0"]))
         assert until(lambda: logged(nodes["g0/2"]).count("run the same amcast everywhere") == 2), "once for each"
         assert multicast_works(config)
 

@@ -51,7 +51,7 @@ SAYINGS: dict[str, tuple[Callable[[ClusterConfig, str], bytes], str]] = {
     "no greeting": (lambda config, name: frame(frames.REQUESTS, SOUND), "a frame of kind 7, expected a greeting"),
     "malformed": (lambda config, name: frame(frames.HELLO, b"\x91" * 3000), "malformed frame"),
     "not text": (lambda config, name: frame(frames.HELLO, b"\x95\x01\xa1\xff\xa1a\x01\x01"), "malformed frame"),
-    "version": (lambda config, name: greeting(config, name, SESSION, 99), "protocol version 99, expected 1; run the"),
+    "version": (lambda config, name: greeting(config, name, SESSION, 99), "protocol version 99, expected 2; run the"),
     "cluster": (
         lambda config, name: greeting(config, name, SESSION).replace(b"amcast-", b"amcust-"),
         "wrong checksum",

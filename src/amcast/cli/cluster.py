@@ -36,13 +36,24 @@ def processes_of(cluster: Path) -> "Processes":
     return Processes(cluster_at(cluster))
 
 
+def refuse_unfit(processes: "Processes", *members: "Member") -> None:
+    """Raise UsageError if these replicas could not run: before any is started or, for a restart, stopped."""
+    from amcast.apps import application
+    from amcast.local.files import refuse_other_data
+
+    application(processes.config.app)
+    refuse_other_data(processes.config, members)
+
+
 @cluster_commands.command()
 def init(
     folder: Annotated[Path, Argument(metavar="DIR", help="A folder without a cluster.", parser=naming.folder_named)],
     groups: Annotated[int, Option(min=1, max=1000, help="Number of groups.")] = 3,
     replicas: Annotated[int, Option(min=1, max=99, help="Replicas per group, odd.")] = 3,
     protocol: Annotated[str, Option(help="See 'amcast protocols'.", autocompletion=protocols_like)] = "white_box",
-    app: Annotated[str, Option(help="What the nodes run: kv, bank, ledger, log …", autocompletion=apps_like)] = "kv",
+    app: Annotated[
+        str, Option(help="What nodes run: kv, bank, ledger, log, package.module:Class …", autocompletion=apps_like)
+    ] = "kv",
     insecure_dev: Annotated[bool, Option("--insecure-dev", help="Plaintext instead of TLS.")] = False,
     memory_only: Annotated[bool, Option("--memory-only", help="No disk: a replica that stops is lost.")] = False,
     spare: Annotated[int, Option(min=0, max=99, help="So many more replicas per group, which may join later.")] = 0,
@@ -50,14 +61,17 @@ def init(
 ) -> int:
     """Write a cluster's configuration, certificates and data folders."""
     from amcast.apps import application
+    from amcast.core.application import made
     from amcast.local.files import create_cluster
 
     table = protocol_named(protocol)
-    app = application(app).name
-    made = create_cluster(folder, table, groups, replicas, app, not insecure_dev, not memory_only, base_port, spare)
+    found = application(app)
+    if found.machine is not None:
+        made(found.machine, found.name, 0, groups)  # what cannot run is said before anything is written
+    config = create_cluster(folder, table, groups, replicas, app, not insecure_dev, not memory_only, base_port, spare)
     security = "plaintext, loopback only" if insecure_dev else f"mutual TLS, certificates in {folder / 'certs'}"
     more = f" and {spare} to join" if spare else ""
-    print(f"{made.path}: {made.name}, {count(groups, 'group')} of {count(replicas, 'replica')}{more}, {security}")
+    print(f"{config.path}: {config.name}, {count(groups, 'group')} of {count(replicas, 'replica')}{more}, {security}")
     print(f"start it with: amcast cluster up {folder}")
     return 0
 
@@ -68,6 +82,7 @@ def up(cluster: Cluster, wait: Wait = True, timeout: Timeout = 60.0) -> int:
     processes = processes_of(cluster)
     config = processes.config
     members = tuple(m for m in config.members if not config.is_spare(m) or processes.running(m) is not None)
+    refuse_unfit(processes, *members)
     with processes.alone():
         for member in members:
             if processes.running(member) is None:
@@ -88,6 +103,7 @@ def restart(
     """Start a node again; one that runs is stopped first."""
     processes = processes_of(cluster)
     member = processes.config.member(name)
+    refuse_unfit(processes, member)
     with processes.alone():
         processes.stop([member])
         processes.start(member, *(["--rejoin"] if rejoin else []))
@@ -101,6 +117,7 @@ def join(cluster: Cluster, name: ReplicaId, wait: Wait = True, timeout: Timeout 
     member = processes.config.member(name)
     if not processes.config.is_spare(member):
         raise UsageError(f"{name} is a member from the start; 'amcast cluster init --spare N' makes some that may join")
+    refuse_unfit(processes, member)
     with processes.alone():
         if processes.running(member) is None:
             processes.start(member)
@@ -135,8 +152,9 @@ def show_started(
     report_console().print(table)
     waited = [name for name, reason in state.items() if wait and reason is not None]
     if waited:
-        see = f"amcast cluster logs {cluster} {waited[0]}"
-        complain(f"{count(len(waited), 'node')} of {len(members)} not ready; see '{see}'")
+        first = next((name for name in waited if processes.running(processes.config.member(name)) is None), waited[0])
+        see = f"amcast cluster logs {cluster} {first}"
+        complain(f"{count(len(waited), 'node')} of {len(members)} not ready; {first}: {state[first]}; see '{see}'")
     return 1 if waited else 0
 
 

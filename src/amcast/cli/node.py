@@ -22,11 +22,9 @@ def node(
     level: Annotated[Level, typer.Option(help="What to log: this, and what is worse.")] = "info",
 ) -> None:
     """Run one replica of a cluster: it serves until SIGTERM or Ctrl-C."""
-    from amcast.apps import application
     from amcast.runtime.config import file_name
     from amcast.service import run_node
 
     refuse_file(trace)
     file = trace / f"{file_name(name)}.jsonl" if trace is not None else None
-    config = cluster_at(cluster)
-    run_node(config.path, name, application(config.app).machine, trace=file, level=level, new=new, rejoin=rejoin)
+    run_node(cluster_at(cluster).path, name, trace=file, level=level, new=new, rejoin=rejoin)

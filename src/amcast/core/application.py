@@ -1,13 +1,15 @@
 """What an application sees: deliveries in order; and what it must offer to be replicated."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from amcast.core.order import group_of, time_of
 from amcast.core.topology import Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage
+from amcast.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +79,38 @@ def state_in_pieces(app: StateMachine) -> Iterator[bytes]:
     return chain([first], pieces)
 
 
+APP_PATH: Final = re.compile(r"(?=.{3,200}$)[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+Factory = Callable[[int, int], StateMachine]  # from a group's number and the number of groups
+
+
+def made(factory: Factory, name: str, group: int, groups: int) -> StateMachine:
+    """Return the state machine of a group. Raises UsageError, with the application's name, for what is none."""
+    where = f"{getattr(factory, '__module__', '?')}:{getattr(factory, '__qualname__', repr(factory))}"
+    try:
+        app = factory(group, groups)
+    except (Exception, SystemExit) as error:  # whatever somebody else's code does
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UsageError(f"application {name}: {where}({group}, {groups}) failed: {why}; correct it") from error
+    found: object = app  # whatever was promised
+    lacks = [method for method in ("apply", "snapshot", "restore") if not callable(getattr(found, method, None))]
+    if lacks or isinstance(found, type):
+        what = "None" if found is None else f"a {type(found).__name__} without {', '.join(lacks)}"
+        if isinstance(found, type):
+            what = f"the class {found.__name__} itself"
+        raise UsageError(
+            f"application {name}: {where}({group}, {groups}) returned {what}; "
+            "expected an object with apply, snapshot and restore"
+        )
+    return app
+
+
 @dataclass(frozen=True, kw_only=True)
 class Application:
     """A row of the table of applications: what a cluster's file may name."""
 
     name: str
     title: str
-    machine: Callable[[int, int], StateMachine] | None  # from a group's number and their count; None: only the log
+    machine: Factory | None  # None: only the log
 
 
 class Archiving:

@@ -3,13 +3,15 @@
 import random
 import secrets
 import socket
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from amcast.core.protocol import Protocol
 from amcast.errors import UsageError
-from amcast.runtime.config import ADDRESSES, ClusterConfig, file_name, load_config
+from amcast.runtime.config import ADDRESSES, ClusterConfig, Member, file_name, load_config
+from amcast.runtime.identity import FORMAT, Described, described, description_in, identity_of_cluster
 from amcast.runtime.storage import Storage
 
 HOST: Final = "127.0.0.1"
@@ -28,28 +30,45 @@ def create_cluster(
     durable: bool = True,
     base_port: int | None = None,
     spare: int = 0,
+    app_version: int = 1,
 ) -> ClusterConfig:
     """Write all that a new cluster on loopback needs; the file that describes it comes last."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder}: is a file; expected a folder, or a name that is free: it will be made")
     path = folder / "cluster.toml"
     if path.exists():
         raise UsageError(f"{path}: there is a cluster already; expected a folder without one")
     refuse_impossible(protocol, groups, replicas, durable, spare)
     name = f"amcast-{secrets.token_hex(3)}"
     ids = [f"g{group}/{rank}" for group in range(groups) for rank in range(replicas + spare)]
+    identity = identity_of_cluster(protocol.name, [replicas + spare] * groups, spare, durable, app)
     first = free_ports(len(ids) * len(ADDRESSES), base_port)
     try:
         (folder / "data").mkdir(parents=True, exist_ok=True)
         for member in ids:
-            Storage(folder / "data" / file_name(member), f"{name} {member}").close()
+            storage = Storage(folder / "data" / file_name(member), f"{name} {member}")
+            storage.describe(Described(FORMAT, identity, app_version).encoded())
+            storage.close()
         if secure:
             from amcast.runtime.certificates import make_certificates
 
             make_certificates(folder / "certs", name, [*ids, f"client/{CLIENT}"])
         with open(path, "x", encoding="utf-8") as file:
-            file.write(described(name, protocol, app, durable, spare, secure, ids, first))
+            file.write(toml_of(name, protocol, app, durable, spare, secure, ids, first))
     except OSError as error:
         raise UsageError(f"{error.filename or folder}: cannot be written ({error.strerror})") from error
     return load_config(path, (protocol.name,))
+
+
+def refuse_other_data(config: ClusterConfig, members: Iterable[Member]) -> None:
+    """Raise UsageError if the data of these replicas is not what the file says; look, and change nothing."""
+    for member in members:
+        path = member.data / "identity"
+        try:
+            data = path.read_bytes()
+        except OSError:  # the node itself says what to do about that
+            continue
+        described(member.data, description_in(member.data, f"{config.name} {member.name}", data), config.identity)
 
 
 def refuse_impossible(protocol: Protocol, groups: int, replicas: int, durable: bool, spare: int) -> None:
@@ -71,8 +90,12 @@ def refuse_impossible(protocol: Protocol, groups: int, replicas: int, durable: b
 
 def free_ports(count: int, base_port: int | None) -> int:
     """Return the first of so many free ports in a row; `base_port` if that is wanted."""
-    if count > len(PORTS) // 4 or (base_port is not None and base_port + count > 65_536):
-        raise UsageError(f"{count} ports: too many from {base_port or PORTS.start}; expected a smaller cluster")
+    if count > len(PORTS) // 4:
+        raise UsageError(f"{count} ports: expected at most {len(PORTS) // 4}; make a smaller cluster")
+    if base_port is not None and base_port + count > 65_536:
+        raise UsageError(
+            f"--base-port {base_port}: {count} ports from there end above 65535; expected {65_536 - count} or less"
+        )
     if base_port is not None:
         if (taken := first_taken(base_port, count)) is not None:
             raise UsageError(f"port {taken} is in use; expected {count} free ports from {base_port}: use another one")
@@ -96,7 +119,7 @@ def first_taken(first: int, count: int) -> int | None:
     return None
 
 
-def described(
+def toml_of(
     name: str, protocol: Protocol, app: str, durable: bool, spare: int, secure: bool, ids: list[str], first: int
 ) -> str:
     """Return the text of cluster.toml."""

@@ -66,10 +66,13 @@ class Processes:
     def start(self, member: Member, *options: str) -> int:
         """Start a node that does not run, in a session of its own; return its pid."""
         traced = ["--trace", str(self.trace)] if self.trace is not None else []
+        path = os.environ.get("PYTHONPATH")  # an application may be found by it, and the node runs in another folder
+        here = {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))} if path else {}
         with open(self.log(member), "ab") as log:
             process = subprocess.Popen(
                 [*self.command, str(self.config.path), member.name, *traced, *options],
                 cwd=self.folder,
+                env=os.environ | here,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -144,18 +147,22 @@ class Processes:
         return None if answer[0] == 200 else answer[1].decode(errors="replace").strip()
 
     def wait_until_ready(self, members: Sequence[Member], seconds: float) -> dict[str, str | None]:
-        """Wait until all serve or have stopped, for so many seconds at most; return what is wrong or None, by name."""
+        """Wait until all serve or have stopped, for so many seconds at most; return what is wrong or None, by name.
+
+        Two looks must agree: a node may be ready, and then stop over what the others still tell it.
+        """
         end = time.monotonic() + seconds
-        state: dict[str, str | None] = {member.name: "no answer yet" for member in members}
-        waiting = list(members)
+        before: dict[str, str | None] = {}
         while True:
-            for member in tuple(waiting):
+            state: dict[str, str | None] = {}
+            waiting = False
+            for member in members:
                 runs = self.running(member) is not None
                 state[member.name] = self.why_not_ready(member) if runs else f"stopped: {self.last_words(member)}"
-                if not runs or state[member.name] is None:
-                    waiting.remove(member)
-            if not waiting or time.monotonic() > end:
+                waiting = waiting or (runs and state[member.name] is not None)
+            if (not waiting and state == before) or time.monotonic() > end:
                 return state
+            before = state
             time.sleep(POLL)
 
     def last_words(self, member: Member) -> str:

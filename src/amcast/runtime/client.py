@@ -368,7 +368,8 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         made = self.transport = cast(asyncio.Transport, transport)
         config = self.client.config
-        hello = Hello(frames.VERSION, config.name, self.client.name, 0, self.client.session)
+        client, to = self.client, self.member.name
+        hello = Hello(frames.VERSION, config.name, client.name, 0, client.session, to, config.identity)
         try:
             say_hello(transport, config, self.member.name, hello)
         except PeerError as error:

@@ -3,7 +3,7 @@
     [cluster]
     name = "amcast-7f3a91"        # part of every certificate and data folder
     protocol = "white_box"
-    app = "kv"                    # log, kv, bank, ledger, or one of a plug-in
+    app = "kv"                    # log, kv, bank, ledger, one of a plug-in, or package.module:Class
     durable = true                # false: a replica that stops is lost
     spare = 0                     # so many of the last replicas are no members until they are started, and join
 
@@ -40,9 +40,11 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
+from amcast.core.application import APP_PATH
 from amcast.core.process import Params
 from amcast.core.topology import Topology
 from amcast.errors import UsageError, meant
+from amcast.runtime.identity import ClusterIdentity, identity_of_cluster
 
 ONLY_THE_LOG: Final = "log"  # where the file names no application
 MS: Final = 1_000_000  # nanoseconds
@@ -151,6 +153,12 @@ class ClusterConfig:
             f"no replica {name!r} in {self.path}: expected one of {', '.join(member.name for member in self.members)}"
         )
 
+    @property
+    def identity(self) -> ClusterIdentity:
+        """Return what every process and every data folder of this cluster must agree on."""
+        sizes = [len(members) for members in self.topology.groups]
+        return identity_of_cluster(self.protocol, sizes, self.spare, self.durable, self.app)
+
     def params(self) -> Params:
         return Params(
             round(self.delta_ms * MS),
@@ -188,8 +196,11 @@ def load_config(path: str | Path, protocols: Collection[str] = (), apps: Collect
     if protocols and protocol not in protocols:
         raise cluster.wrong("protocol", f"there is no such protocol; {meant(protocol, protocols)}")
     app = cluster.text("app", ONLY_THE_LOG)
-    if apps and app not in apps:
-        raise cluster.wrong("app", f"there is no such application; {meant(app, apps)}")
+    if ":" in app:
+        if not APP_PATH.fullmatch(app):
+            raise cluster.wrong("app", "expected a path such as package.module:Class, or the name of an application")
+    elif apps and app not in apps:
+        raise cluster.wrong("app", f"there is no such application; {meant(app, apps)}, or package.module:Class")
     tls = read_tls(document, path.parent)
     topology, members = read_members(document, path.parent, plaintext=tls is None)
     return ClusterConfig(

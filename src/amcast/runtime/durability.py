@@ -25,10 +25,12 @@ from typing import Final, Protocol
 import msgspec
 
 from amcast.core.wire import AppMessage
+from amcast.errors import UsageError
 from amcast.runtime.chain import Link
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.engine import Tick
 from amcast.runtime.history import History
+from amcast.runtime.identity import FORMAT, Described, described
 from amcast.runtime.machine import Machine
 from amcast.runtime.metrics import Metrics
 from amcast.runtime.storage import Storage
@@ -119,6 +121,7 @@ class Durability:
     def __init__(self, host: DiskHost) -> None:
         self.history = History(None, machine=host.machine)
         self.storage: Storage | None = None  # None: nothing but the history is kept
+        self.described: Described | None = None  # None: nothing yet, or by 0.1.0
         self._host = host
         self._clock = host.machine.clock
         self._limits = host.machine.limits
@@ -134,9 +137,20 @@ class Durability:
 
     def open(self, *, new: bool) -> int:
         """Lock the data folder; return how often a process has started in it, this time included."""
-        identity = f"{self._host.config.name} {self._host.me.name}"
-        self.storage = Storage(self._host.me.data, identity, self._host.machine, new=new)
+        config, me = self._host.config, self._host.me
+        self.storage = Storage(me.data, f"{config.name} {me.name}", self._host.machine, new=new)
+        try:
+            self.described = described(me.data, self.storage.description, config.identity)
+        except UsageError:
+            self.keep_no_records()
+            raise
         return self.storage.count_start()
+
+    def describe(self, app_version: int) -> None:
+        """Write down whose data this is, unless the folder says so already."""
+        if self.described is None and self.storage is not None:
+            self.described = Described(FORMAT, self._host.config.identity, app_version)
+            self.storage.describe(self.described.encoded())
 
     def open_history(self, position: int = 0, *, on_disk: bool = True) -> None:
         """Go on with the ordered log at this position."""

@@ -10,8 +10,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from amcast.errors import WireError
+from amcast.runtime.identity import ClusterIdentity
 
-VERSION: Final = 1
+VERSION: Final = 2
 HEADER: Final = Struct("<IIBQ")  # length of the body, checksum of the body, kind, number
 LARGEST_HELLO: Final = 4096
 LARGEST_PEER: Final = 2**30  # the state of a group in a recovery is one message
@@ -45,14 +46,19 @@ class Refusal(msgspec.Struct, array_like=True):
     id: int = -1
 
 
-class Hello(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """Who dials. `boot` is drawn at each start of a member; `session` is drawn by a client."""
+class Hello(msgspec.Struct, array_like=True):
+    """Who dials whom. `boot` is drawn at each start of a member; `session` is drawn by a client.
+
+    What follows the first field may differ from version to version: who speaks another one must be told so.
+    """
 
     version: int
     cluster: str
     name: str
     boot: int
     session: int = 0
+    to: str = ""
+    identity: ClusterIdentity | None = None
 
 
 class Welcome(msgspec.Struct, array_like=True):

@@ -1,8 +1,8 @@
 """How two processes come to know each other: HELLO from the one that dials, WELCOME or REFUSED from the other.
 
-Members and clients greet alike. Nothing else that arrives is looked at before: whoever dials says its cluster, its name
-and the version it speaks, and where there is TLS its certificate must say the same name. Whoever dials knows whom to
-find there, and checks that as well.
+Members and clients greet alike. Nothing else that arrives is looked at before: whoever dials says the version that it
+speaks, its name, whom it expects to find and what its cluster is, and where there is TLS its certificate must say the
+same name. Whoever dials checks the certificate that it finds as well.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from amcast.runtime import frames
 from amcast.runtime.config import Address, ClusterConfig, Member
 from amcast.runtime.doors import Place
 from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
+from amcast.runtime.identity import refusal_of
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine
 from amcast.runtime.tls import identity_of
@@ -109,6 +110,10 @@ class AcceptedConnection(asyncio.Protocol):
             raise WireError(f"protocol version {hello.version}, {wanted}")
         if hello.cluster != config.name:
             raise WireError(f"greeting of cluster {hello.cluster!r}, expected {config.name!r}")
+        if hello.to != self.host.me.name:
+            raise WireError(f"greeting for {hello.to!r}, but this is {self.host.me.name}; check its address")
+        if reason := refusal_of(hello.name, hello.identity, self.host.me.name, config.identity):
+            raise WireError(reason)
         if config.tls is not None:
             name = identity_of(self.transport.get_extra_info("ssl_object"), config)
             if name != hello.name:

@@ -47,7 +47,7 @@ class Outgoing:
         self.boot = 0  # of the other end
         self.connection: _Dialled | None = None  # once it is welcome
         self.dropped = 0  # channels given up
-        self._refusal = ""
+        self.refusal = ""  # why the other end does not let us in
         self._limits = host.machine.limits
         self._random = host.machine.random
 
@@ -86,7 +86,7 @@ class Outgoing:
         connection.transport.write(frame(frames.START, b"", first))
         connection.transport.writelines([data for _, data in self.kept])
         self.connection = connection
-        self._refusal = ""
+        self.refusal = ""
         self.host.log.info("connected", peer=self.peer.name, again=len(self.kept))
 
     async def run(self) -> None:
@@ -117,9 +117,9 @@ class Outgoing:
                 await connection.lost
 
     def refused(self, reason: str) -> None:
-        if reason != self._refusal:
+        if reason != self.refusal:
             self.host.log.error("refused", peer=self.peer.name, reason=reason)
-        self._refusal = reason
+        self.refusal = reason
 
 
 class _Dialled(asyncio.Protocol):
@@ -136,7 +136,7 @@ class _Dialled(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         try:
-            say_hello(transport, self.link.host.config, self.link.peer.name, hello_of(self.link.host))
+            say_hello(transport, self.link.host.config, self.link.peer.name, hello_of(self.link.host, self.link.peer))
         except PeerError as error:
             self.link.refused(str(error))
             self.transport.abort()
@@ -267,8 +267,9 @@ class _Member(AcceptedConnection):
             del self.incoming.current[self.pid]
 
 
-def hello_of(host: LinkHost) -> Hello:
-    return Hello(frames.VERSION, host.config.name, host.me.name, host.boot)
+def hello_of(host: LinkHost, peer: Member) -> Hello:
+    config = host.config
+    return Hello(frames.VERSION, config.name, host.me.name, host.boot, to=peer.name, identity=config.identity)
 
 
 async def ask_member(host: LinkHost, peer: Member, context: SSLContext | None, kind: int, number: int) -> bytes:
@@ -277,7 +278,7 @@ async def ask_member(host: LinkHost, peer: Member, context: SSLContext | None, k
     name = "" if context is not None else None
     reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context, server_hostname=name)
     try:
-        say_hello(writer.transport, host.config, peer.name, hello_of(host))
+        say_hello(writer.transport, host.config, peer.name, hello_of(host, peer))
         writer.write(frame(kind, b"", number))
         received = FrameReader(frames.LARGEST_PEER)
         while data := await reader.read(2**20):

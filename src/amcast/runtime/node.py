@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from amcast.core.application import Archiving, Speculator, StateMachine, delivery, state_in_pieces
+from amcast.core.application import Archiving, Factory, Speculator, StateMachine, delivery, made, state_in_pieces
 from amcast.core.capabilities import Durable, Dynamic, Electing
 from amcast.core.notes import Leads, Note, RoundBegins
 from amcast.core.protocol import Protocol
@@ -61,7 +61,7 @@ class Node:
         config: ClusterConfig,
         name: str,
         protocol: Protocol,
-        app: Callable[[int, int], StateMachine] | None = None,
+        app: Factory | None = None,
         trace: Path | None = None,
         log: Log | None = None,
         *,
@@ -86,7 +86,7 @@ class Node:
         self.boot = machine.random.getrandbits(62) | 1  # tells this life from those before; 0 is nobody's
         self.log = log if log is not None else Log(name, machine=machine)
         self.group_names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]
-        self.app = app(self.me.group, len(self.group_names)) if app is not None else None
+        self.app = made(app, config.app, self.me.group, len(self.group_names)) if app is not None else None
         self._archives = isinstance(self.app, Archiving)
         if self.app is not None and protocol.guesses:
             self.app = Speculator(self.app)
@@ -252,6 +252,7 @@ class Node:
                 self.engine.process.join_group(self._now())
             if self._archives:
                 self.durability.open_history()
+        self.durability.describe(1)  # only now: what could not be recovered may be another's
         if not config.durable:
             self.durability.keep_no_records()
 
@@ -559,9 +560,11 @@ class Node:
             return "starting"
         if waits := self.engine.process.unready():
             return waits
-        connected = sum(link.connection is not None for link in self.links.values() if link.peer.group == self.me.group)
+        ours = [link for link in self.links.values() if link.peer.group == self.me.group]
+        connected = sum(link.connection is not None for link in ours)
         if connected + 1 < self.config.topology.quorum(self.me.group):
-            return f"connected to {connected} other members of {self.group_names[self.me.group]}: no quorum"
+            refused = "".join([f"; {link.peer.name} refused it: {link.refusal}" for link in ours if link.refusal])
+            return f"connected to {connected} other members of {self.group_names[self.me.group]}: no quorum{refused}"
         return None
 
     def status(self) -> dict[str, object]:

@@ -8,7 +8,7 @@ a broken frame with a valid one behind it had been durable, so the disk lost it,
 A disk error on the way down is final: the page cache may say anything afterwards. The node stops and starts again
 from what is really there.
 
-Files in the folder of a node: `identity` (cluster and process it belongs to), `starts` (how many there were),
+Files in the folder of a node: `identity` (cluster and process it belongs to; then `identity.py`), `starts` (how many),
 `snapshot-N` (state after N frames, see `snapshots.py`), `log-N` (frames from N on).
 """
 
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amcast.errors import StorageCorrupt, StorageFailure, UsageError
+from amcast.runtime.identity import description_in
 from amcast.runtime.machine import REAL, Machine, write_all
 from amcast.runtime.snapshots import UNFINISHED, SnapshotWriter, read_parts
 
@@ -108,9 +109,12 @@ class Storage:
                 with suppress(PermissionError):  # who may not read it has made nothing there
                     self._files.sync_folder(parent)
             self._write_whole(path, self.identity.encode())
-        found = self._files.read(path).decode(errors="replace")
-        if found != self.identity:
-            raise UsageError(f"{self.folder}: data of {found}, expected {self.identity}; check the data folder")
+        self.description = description_in(self.folder, self.identity, self._files.read(path))
+
+    def describe(self, description: bytes) -> None:
+        """Keep this behind the first line of `identity`."""
+        self._write_whole(self.folder / "identity", self.identity.encode() + b"\n" + description)
+        self.description = description
 
     # Starting
 
