@@ -11,7 +11,7 @@ from typing import Final
 from amcast.core.protocol import Protocol
 from amcast.errors import UsageError
 from amcast.runtime.config import ADDRESSES, ClusterConfig, Member, file_name, load_config
-from amcast.runtime.identity import FORMAT, Described, described, description_in, identity_of_cluster
+from amcast.runtime.identity import Described, described, description_in, identity_of_cluster
 from amcast.runtime.storage import Storage
 
 HOST: Final = "127.0.0.1"
@@ -47,7 +47,7 @@ def create_cluster(
         (folder / "data").mkdir(parents=True, exist_ok=True)
         for member in ids:
             storage = Storage(folder / "data" / file_name(member), f"{name} {member}")
-            storage.describe(Described(FORMAT, identity, app_version).encoded())
+            storage.describe(Described(cluster=identity, app_version=app_version).encoded())
             storage.close()
         if secure:
             from amcast.runtime.certificates import make_certificates

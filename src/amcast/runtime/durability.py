@@ -30,7 +30,7 @@ from amcast.runtime.chain import Link
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.engine import Tick
 from amcast.runtime.history import History
-from amcast.runtime.identity import FORMAT, Described, described
+from amcast.runtime.identity import Described, described
 from amcast.runtime.machine import Machine
 from amcast.runtime.metrics import Metrics
 from amcast.runtime.storage import Storage
@@ -149,7 +149,7 @@ class Durability:
     def describe(self, app_version: int) -> None:
         """Write down whose data this is, unless the folder says so already."""
         if self.described is None and self.storage is not None:
-            self.described = Described(FORMAT, self._host.config.identity, app_version)
+            self.described = Described(cluster=self._host.config.identity, app_version=app_version)
             self.storage.describe(self.described.encoded())
 
     def open_history(self, position: int = 0, *, on_disk: bool = True) -> None:

@@ -47,10 +47,10 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
         return found
 
 
-class Described(msgspec.Struct, frozen=True):
+class Described(msgspec.Struct, frozen=True, kw_only=True):
     """What a data folder says of itself."""
 
-    format: int
+    format: int = FORMAT
     cluster: ClusterIdentity
     app_version: int  # of the application when this replica began; 0: it began with a state of the others
 
