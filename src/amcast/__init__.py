@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from amcast.errors import (  # isort: skip
-    Alarm, AmcastError, Anomaly, CommandRefused, HistoryGone, IdentityRefused, InvariantViolation, LineFault,
+    Alarm, AmcastError, Anomaly, Busy, CommandRefused, HistoryGone, IdentityRefused, InvariantViolation, LineFault,
     LostMessages, MulticastFailed, OutcomeUnknown, OutOfTime, PeerError, PropertyViolation, ReplicasDiffer,
     RespError, SearchTooLong, StorageCorrupt, StorageFailure, SweepInterrupted, TopologyError, TraceError,
     UsageError, WireError, WorkloadRefused,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0.dev0"
 __all__ = [
-    "Alarm", "AmcastError", "Anomaly", "Client", "CommandRefused", "Delivery", "HistoryGone", "IdentityRefused",
+    "Alarm", "AmcastError", "Anomaly", "Busy", "Client", "CommandRefused", "Delivery", "HistoryGone", "IdentityRefused",
     "InvariantViolation", "LineFault", "LostMessages", "MulticastFailed", "OutOfTime", "OutcomeUnknown",
     "PeerError", "PropertyViolation", "ReplicasDiffer", "RespError", "SearchTooLong", "StateMachine",
     "StorageCorrupt", "StorageFailure", "SweepInterrupted", "SyncClient", "TopologyError", "TraceError",

@@ -12,6 +12,7 @@ AmcastError                     exit code 1, unless it says another
 │   ├── CommandRefused          a command of the store that is answered with an error and changes nothing
 │   └── WorkloadRefused         a request of Maelstrom that the workload does not execute
 ├── MulticastFailed             this multicast will not be delivered anywhere
+│   └── Busy                    … because the nodes have too much to do: the same again may do later
 ├── OutcomeUnknown              the deadline passed: this multicast may have been delivered, or may still be
 ├── HistoryGone                 these rows of a group's log are no longer kept
 ├── LostMessages                messages are lost that a protocol without recovery cannot do without
@@ -106,6 +107,10 @@ class WorkloadRefused(PeerError):
 
 class MulticastFailed(AmcastError):
     """The multicast is not delivered and will not be."""
+
+
+class Busy(MulticastFailed):
+    """The nodes have too much to do and have not taken the multicast: try again later, with growing pauses."""
 
 
 class OutcomeUnknown(AmcastError):

@@ -17,6 +17,7 @@ from amcast.apps.kv.users import User, Users
 from amcast.apps.kv.users_file import is_right
 from amcast.core.application import Delivery
 from amcast.runtime.config import ClusterConfig
+from amcast.runtime.frames import Condition
 from amcast.runtime.log import Log
 from amcast.runtime.machine import REAL, Limits, Machine
 from tests.pace import allow
@@ -40,7 +41,16 @@ class InProcess:
         self.position = 0
         self.fails: Callable[[tuple[int, ...]], Exception | None] = lambda dest: None
 
-    def submit(self, dest: tuple[int, ...], payload: bytes) -> "asyncio.Future[dict[int, bytes]]":
+    deadline = 30.0
+
+    async def conditions(self, seconds: float) -> dict[str, Condition]:
+        """Return what replicas say whose clocks are right."""
+        now, heard = REAL.clock.wall_ns() // 1_000_000, self.machine.clock.monotonic_ns()
+        return {f"g{group}/0": Condition(now, None, heard) for group in range(self.groups)}
+
+    def submit(
+        self, dest: tuple[int, ...], payload: bytes, deadline: float | None = None
+    ) -> "asyncio.Future[dict[int, bytes]]":
         loop = asyncio.get_running_loop()
         future: asyncio.Future[dict[int, bytes]] = loop.create_future()
         loop.call_soon(self._execute, dest, payload, future)

@@ -390,6 +390,7 @@ class _Connection(asyncio.Protocol):
                         future.set_result(rows)
                 elif kind == frames.CONDITION and self.welcome:
                     condition = frames.decode(frames.condition_decoder, body)
+                    condition.heard_ns = self.client._now()
                     if number in self.asked and not self.asked[number].done():
                         self.asked[number].set_result(condition)
                 elif kind == frames.FAILED and self.welcome:

@@ -77,10 +77,14 @@ class StateForRejoin(msgspec.Struct, array_like=True):
 
 
 class Condition(msgspec.Struct, array_like=True):
-    """How a member is: the time by its own clock, and why it is of no use to clients, if it is not."""
+    """How a member is: the time by its own clock, and why it is of no use to clients, if it is not.
+
+    Who hears it notes when that is, by its own monotonic clock.
+    """
 
     wall_ms: int
     unready: str | None
+    heard_ns: int = 0
 
 
 class Read(msgspec.Struct, array_like=True, forbid_unknown_fields=True):

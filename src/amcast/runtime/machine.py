@@ -155,7 +155,12 @@ class Limits:
     gateway_batch_bytes: int = 256 * 1024
     under_way: int = 8  # multicasts to the same groups; while there are so many, the next one grows
     lock_seconds: float = 2.0  # a lock that is seen for longer belongs to a gateway that is gone
-    seconds_to_get_a_lock: float = 10.0
+    look_every: float = 5.0  # seconds between questions to all replicas, how they are …
+    look_again: float = 0.5  # … and while a group cannot be used
+    seconds_to_look: float = 1.0  # that their answers are waited for
+    seconds_without_quorum: float = 3.0  # before commands to a group are refused: it may choose another leader
+    clocks_differ: float = 60.0  # seconds above which a clock is off, and a request from the future is refused
+    longest_backoff: float = 1.0  # seconds, after nodes were busy
     most_connections: int = 10_000
     commands_read_ahead: int = 4096  # of one connection, while earlier ones are executed
     bytes_read_ahead: int = 4 * 2**20

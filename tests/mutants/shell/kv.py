@@ -128,4 +128,80 @@ RIGHTS = [
     ),
 ]  # fmt: skip
 
-MUTANTS = [*DOOR, *LOGINS, *RIGHTS]
+LOOKOUT = "tests/apps/test_lookout.py"
+DEADLINES = "tests/apps/test_deadlines.py"
+TIME = [
+    shell_mutant(
+        "the_clock_of_the_gateway", "amcast.apps.kv.lookout",
+        ("(self._clock.monotonic_ns() + self._offset) // MS", "self._clock.wall_ns() // MS"),
+        caught_by=f"{LOOKOUT}::test_a_gateway_with_a_wrong_clock_ends_nobodys_keys[400]",
+    ),
+    shell_mutant(
+        "the_clock_that_is_most_ahead", "amcast.apps.kv.lookout", ("[(len(fresh) - 1) // 2]", "[-1]"),
+        caught_by=f"{LOOKOUT}::test_a_replica_with_a_wrong_clock_changes_no_time",
+    ),
+    shell_mutant(
+        "the_upper_median", "amcast.apps.kv.lookout", ("[(len(fresh) - 1) // 2]", "[len(fresh) // 2]"),
+        caught_by=f"{LOOKOUT}::test_a_replica_with_a_wrong_clock_changes_no_time",
+    ),
+    shell_mutant(
+        "groups_without_quorum_are_asked", "amcast.apps.kv.batching", ("if unusable is not None:", "if False:"),
+        caught_by=f"{LOOKOUT}::test_commands_to_it_are_refused_in_one_line",
+    ),
+    shell_mutant(
+        "no_time_for_another_leader", "amcast.apps.kv.lookout",
+        ("self._limits.seconds_without_quorum * 1e9", "0"),
+        caught_by=f"{LOOKOUT}::test_a_group_that_was_usable_has_time_for_another_leader",
+    ),
+]  # fmt: skip
+
+OUTCOMES = [
+    shell_mutant(
+        "nothing_is_late", "amcast.apps.kv.batching", ("if job.until <= now and not", "if False and not"),
+        caught_by=f"{DEADLINES}::test_what_waits_for_its_turn_has_the_same_deadline",
+    ),
+    shell_mutant(
+        "sent_after_it_was_given_up", "amcast.apps.kv.batching",
+        ("                if not job.done.done():  # nobody waits", "                if True:  # nobody waits"),
+        caught_by=f"{DEADLINES}::test_what_waits_for_its_turn_has_the_same_deadline",
+    ),
+    shell_mutant(
+        "what_was_sent_is_called_not_executed", "amcast.apps.kv.batching",
+        ("        if self.sent:", "        if False:"),
+        caught_by=f"{DEADLINES}::test_a_transaction_in_two_rounds_has_one_deadline",
+    ),
+    shell_mutant(
+        "a_decision_has_a_deadline_of_its_own", "amcast.apps.kv.session",
+        ("call(dest, Decide(txn, commit), until)", "call(dest, Decide(txn, commit), self._batcher.deadline() + 9)"),
+        caught_by=f"{DEADLINES}::test_a_transaction_in_two_rounds_has_one_deadline",
+    ),
+    shell_mutant(
+        "an_abort_behind_a_commit", "amcast.apps.kv.session",
+        ("if commit and not isinstance(error, MulticastFailed):", "if False:"),
+        caught_by=f"{DEADLINES}::test_a_transaction_in_two_rounds_has_one_deadline",
+    ),
+    shell_mutant(
+        "an_empty_answer", "amcast.apps.kv.batching", ("        if not part:\n", "        if False:\n"),
+        caught_by=f"{DEADLINES}::test_an_answer_that_is_none_is_an_error_that_says_so",
+    ),
+    shell_mutant(
+        "any_value", "amcast.apps.kv.batching", ("if not all(map(fits, job.units, found)):", "if False:"),
+        caught_by=f"{DEADLINES}::test_an_answer_that_is_none_is_an_error_that_says_so",
+    ),
+    shell_mutant(
+        "one_group_speaks_for_all", "amcast.apps.kv.batching",
+        ("if all(parts.get(group) == MALFORMED", "if any(parts.get(group) == MALFORMED"),
+        caught_by=f"{DEADLINES}::test_one_group_that_cannot_read_is_no_proof_that_nothing_is_executed",
+    ),
+    shell_mutant(
+        "busy_nodes_are_not_asked_again", "amcast.apps.kv.batching", ("if isinstance(failure, Busy):", "if False:"),
+        caught_by=f"{DEADLINES}::test_busy_nodes_are_asked_again",
+    ),
+    shell_mutant(
+        "busy_nodes_have_no_rest", "amcast.apps.kv.batching",
+        ("call_later(pause, self._go_on", "call_later(0, self._go_on"),
+        caught_by=f"{DEADLINES}::test_nodes_that_stay_busy",
+    ),
+]  # fmt: skip
+
+MUTANTS = [*TIME, *OUTCOMES, *DOOR, *LOGINS, *RIGHTS]

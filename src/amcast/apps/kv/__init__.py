@@ -5,6 +5,7 @@ store       keys, expiry, versions;  strings: the commands on them;  glob: KEYS 
 slots       which group has a key;   commands: the table of commands, and how partial results become one
 wire        what travels between gateway and groups
 resp        the Redis protocol;      session: one connection;  batching: few multicasts;  gateway: the server
+lookout     the time, and which groups can be used
 users       who may do what;         users_file: where that stands
 """
 

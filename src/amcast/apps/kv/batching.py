@@ -8,36 +8,66 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from amcast.apps.kv.lookout import NOBODY_TOLD, Informant, Lookout
 from amcast.apps.kv.strings import Command
-from amcast.apps.kv.wire import Answer, Decide, Done, Execute, Fetch, StoreRequest, Unit, Waits, decode_answers, encode
-from amcast.errors import AmcastError, OutcomeUnknown
-from amcast.runtime.machine import Machine
+from amcast.apps.kv.wire import (
+    MALFORMED,
+    Answer,
+    Decide,
+    Done,
+    Execute,
+    Fetch,
+    StoreRequest,
+    Unit,
+    Waits,
+    decode_answers,
+    encode,
+    fits,
+)
+from amcast.errors import AmcastError, Busy, MulticastFailed, OutcomeUnknown
 
 Dest = tuple[int, ...]
 T = TypeVar("T")
 
 
-class ClusterClient(Protocol):
+class ClusterClient(Informant, Protocol):
     """What the gateway needs of a client of the cluster."""
 
     @property
-    def groups(self) -> int: ...
+    def deadline(self) -> float: ...
 
-    @property
-    def machine(self) -> Machine: ...
-
-    def submit(self, dest: Dest, payload: bytes) -> "asyncio.Future[Any]":
+    def submit(self, dest: Dest, payload: bytes, deadline: float | None = None) -> "asyncio.Future[Any]":
         """Multicast; return the answers of the groups. Raises OutcomeUnknown or MulticastFailed by its deadline."""
         ...
 
 
 GroupAnswers = dict[int, list[Answer]]
 Calls = list[tuple[int, Command]]  # commands with the places of their replies
-Jobs = list[tuple[int, "asyncio.Future[GroupAnswers]"]]  # how many units, and who waits for their answers
+
+
+class Job:
+    """Units for one set of groups, who waits for their answers, and until when."""
+
+    __slots__ = ("busy", "done", "sent", "size", "units", "until")
+
+    def __init__(self, units: list[Unit], size: int, until: float, done: "asyncio.Future[GroupAnswers]") -> None:
+        self.units = units
+        self.size = size
+        self.until = until
+        self.done = done
+        self.sent = False  # and may have been executed
+        self.busy: Busy | None = None  # what nodes said when it was sent last
+
+    def give_up(self) -> None:
+        """Tell who waits that the deadline has passed."""
+        if self.sent:
+            self.done.set_exception(OutcomeUnknown("no answer from all its groups by its deadline"))
+        else:
+            self.done.set_exception(self.busy or MulticastFailed("its turn did not come by its deadline"))
 
 
 class Together:
@@ -78,60 +108,91 @@ class Lane:
     """What waits to go to one set of groups."""
 
     def __init__(self) -> None:
-        self.jobs: deque[tuple[list[Unit], int, asyncio.Future[GroupAnswers]]] = deque()
+        self.jobs: deque[Job] = deque()
         self.under_way = 0
+        self.pause = 0.0  # seconds, after nodes were busy
+        self.pausing = False
 
 
 class Batcher:
-    """All that the connections of a gateway ask of the cluster passes here."""
+    """All that the connections of a gateway ask of the cluster passes here.
 
-    def __init__(self, client: ClusterClient) -> None:
+    A command has one deadline, however many multicasts it takes. Whatever is sent for it ends by that, and says whether
+    it may have been executed.
+    """
+
+    def __init__(self, client: ClusterClient, lookout: Lookout) -> None:
         self.client = client
         self.groups = client.groups
+        self.lookout = lookout
         self.limits = client.machine.limits
-        self._clock = client.machine.clock
+        self._machine = client.machine
         self._lanes: defaultdict[Dest, Lane] = defaultdict(Lane)
         self._ready: dict[Dest, Lane] = {}
+        self._open: list[Job] = []  # those of which somebody waits for the answers
+        self._sweeping = False
         self.tasks: set[asyncio.Task[Any]] = set()
         self._seen: dict[bytes, int] = {}  # locks of others: since when
 
-    def send(self, dest: Dest, units: list[Unit], size: int = 0) -> "asyncio.Future[GroupAnswers]":
+    def deadline(self) -> float:
+        """Return when a command that begins now must be answered, in the time of the event loop."""
+        return asyncio.get_running_loop().time() + self.client.deadline
+
+    def send(self, dest: Dest, units: list[Unit], until: float, size: int = 0) -> Job:
         """Have groups execute these units in this order. The answers may be tickets; `collect` makes values of them."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[GroupAnswers] = loop.create_future()
+        job = Job(units, size, until, loop.create_future())
+        unusable = self.lookout.refusal(dest)
+        if unusable is not None:
+            job.done.set_exception(MulticastFailed(unusable))
+            return job
         lane = self._lanes[dest]
-        lane.jobs.append((units, size, done))
+        lane.jobs.append(job)
+        self._open.append(job)
+        if not self._sweeping:
+            self._sweeping = True
+            loop.call_later(self.limits.sweep_every, self._sweep)
         if not self._ready:
             loop.call_soon(self._flush)
         self._ready[dest] = lane
-        return done
+        return job
 
-    async def collect(self, done: "asyncio.Future[GroupAnswers]") -> dict[int, list[Any]]:
+    async def collect(self, job: Job) -> dict[int, list[Any]]:
         """Return the values of the units, per group, also of those that wait behind a lock."""
-        answers = await done
-        return {
-            group: [part.value if isinstance(part, Done) else await self._fetch(group, part) for part in parts]
+        answers = await job.done
+        values = {
+            group: [
+                part.value if isinstance(part, Done) else await self._fetch(group, part, job.until) for part in parts
+            ]
             for group, parts in answers.items()
         }
+        for group, found in values.items():
+            if not all(map(fits, job.units, found)):
+                raise OutcomeUnknown(f"g{group} answered something else than was asked; {SAME_EVERYWHERE}")
+        return values
 
-    async def execute(self, together: Together) -> list[tuple[Calls, dict[int, list[Any]] | AmcastError]]:
+    async def execute(self, together: Together, until: float) -> list[tuple[Calls, dict[int, list[Any]] | AmcastError]]:
         """Return, for each set of groups, its commands, and what each group says to each, or why nobody knows."""
         sent = []
         for dest, calls in together.calls.items():
             units: list[Unit] = [Execute([command]) for _, command in calls]
-            sent.append((calls, self.send(dest, units, together.size)))
+            sent.append((calls, self.send(dest, units, until, together.size)))
         found: list[tuple[Calls, dict[int, list[Any]] | AmcastError]] = []
-        for calls, done in sent:
+        for calls, job in sent:
             try:
-                found.append((calls, await self.collect(done)))
+                found.append((calls, await self.collect(job)))
             except AmcastError as error:
                 found.append((calls, error))
         return found
 
-    async def call(self, dest: Dest, unit: Unit) -> dict[int, Any]:
+    async def call(self, dest: Dest, unit: Unit, until: float) -> dict[int, Any]:
         """Have groups execute one unit; return its value, per group."""
-        values = await self.collect(self.send(dest, [unit]))
+        values = await self.collect(self.send(dest, [unit], until))
         return {group: parts[0] for group, parts in values.items()}
+
+    def send_on(self, dest: Dest, unit: Unit) -> None:
+        """Have groups execute a unit for whose answer nobody waits."""
+        self.send(dest, [unit], self.deadline()).done.add_done_callback(lambda done: done.exception())
 
     async def to_the_end(self, steps: Coroutine[Any, Any, T]) -> T:
         """Go on when the caller is cancelled: what is prepared must be decided, also if its client left."""
@@ -152,77 +213,132 @@ class Batcher:
         for dest, lane in ready.items():
             self._depart(dest, lane)
 
+    def _sweep(self) -> None:
+        """Give up what is late, sent or not."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for job in self._open:
+            if job.until <= now and not job.done.done():
+                job.give_up()
+        self._open = [job for job in self._open if not job.done.done()]
+        self._sweeping = bool(self._open)
+        if self._sweeping:
+            loop.call_later(self.limits.sweep_every, self._sweep)
+
     def _depart(self, dest: Dest, lane: Lane) -> None:
-        while lane.jobs and lane.under_way < self.limits.under_way:
-            jobs: Jobs = []
+        while lane.jobs and lane.under_way < self.limits.under_way and not lane.pausing:
+            jobs: list[Job] = []
             batch: list[Unit] = []
             total = 0
-            while lane.jobs and (not jobs or total + lane.jobs[0][1] <= self.limits.gateway_batch_bytes):
-                units, size, done = lane.jobs.popleft()
-                batch += units
-                total += size
-                jobs.append((len(units), done))
-            lane.under_way += 1
-            try:
-                now_ms = self._clock.wall_ns() // 1_000_000
-                future = self.client.submit(dest, encode(StoreRequest(now_ms, batch)))
-            except AmcastError as refused:
-                lane.under_way -= 1
-                self._hand_out(jobs, {}, refused)
-            else:
-                future.add_done_callback(partial(self._arrive, dest, lane, jobs))
-        if not lane.jobs and not lane.under_way:
+            while lane.jobs and (not jobs or total + lane.jobs[0].size <= self.limits.gateway_batch_bytes):
+                job = lane.jobs.popleft()
+                if not job.done.done():  # nobody waits for one that was given up
+                    batch += job.units
+                    total += job.size
+                    jobs.append(job)
+            if jobs:
+                lane.under_way += 1
+                self._submit(dest, lane, jobs, batch)
+        if not lane.jobs and not lane.under_way and not lane.pausing:
             self._lanes.pop(dest, None)
 
-    def _arrive(self, dest: Dest, lane: Lane, jobs: Jobs, future: "asyncio.Future[dict[int, bytes]]") -> None:
+    def _submit(self, dest: Dest, lane: Lane, jobs: list[Job], batch: list[Unit]) -> None:
+        loop = asyncio.get_running_loop()
+        now_ms = self.lookout.now_ms()
+        if now_ms is None:
+            future = loop.create_future()
+            future.set_exception(MulticastFailed(NOBODY_TOLD))
+        else:
+            seconds = max(job.until for job in jobs) - loop.time()
+            future = self.client.submit(dest, encode(StoreRequest(now_ms, batch)), max(0.0, seconds))
+        for job in jobs:
+            job.sent = True
+        future.add_done_callback(partial(self._arrive, dest, lane, jobs))
+
+    def _arrive(self, dest: Dest, lane: Lane, jobs: list[Job], future: "asyncio.Future[dict[int, bytes]]") -> None:
         lane.under_way -= 1
-        answers: GroupAnswers = {}
         failure = OutcomeUnknown("the client was closed") if future.cancelled() else future.exception()
-        if failure is not None and not isinstance(failure, AmcastError):
-            failure = OutcomeUnknown(f"{type(failure).__name__}: {failure}")
+        if isinstance(failure, Busy):
+            self._back_off(dest, lane, jobs, failure)
+            return
+        lane.pause = 0.0
+        answers: GroupAnswers = {}
         if failure is None:
             try:
-                answers = {group: decode_answers(part) for group, part in future.result().items()}
-            except msgspec.MsgspecError as error:
-                failure = OutcomeUnknown(f"an answer that cannot be read: {error}")
-            units = sum(count for count, _ in jobs)
-            if failure is None and {group: len(part) for group, part in answers.items()} != dict.fromkeys(dest, units):
-                failure = OutcomeUnknown("not one answer per group and unit")
-        self._hand_out(jobs, answers, failure)
+                answers = read_answers(dest, sum(len(job.units) for job in jobs), future.result())
+            except AmcastError as error:
+                failure = error
+        elif not isinstance(failure, AmcastError):
+            failure = OutcomeUnknown(f"{type(failure).__name__}: {failure}")
+        at = 0
+        for job in jobs:
+            count = len(job.units)
+            if not job.done.done():
+                if failure is not None:
+                    job.done.set_exception(failure)
+                else:
+                    job.done.set_result({group: part[at : at + count] for group, part in answers.items()})
+            at += count
         self._depart(dest, lane)
 
-    @staticmethod
-    def _hand_out(jobs: Jobs, answers: GroupAnswers, failure: BaseException | None) -> None:
-        at = 0
-        for count, done in jobs:
-            if not done.done():
-                if failure is not None:
-                    done.set_exception(failure)
-                else:
-                    done.set_result({group: part[at : at + count] for group, part in answers.items()})
-            at += count
+    def _back_off(self, dest: Dest, lane: Lane, jobs: list[Job], busy: Busy) -> None:
+        """Send these again later: nobody has executed them. Each time the pause is twice as long."""
+        for job in reversed(jobs):
+            job.sent, job.busy = False, busy
+            lane.jobs.appendleft(job)
+        if not lane.pausing:
+            lane.pausing = True
+            lane.pause = min(2 * lane.pause or 0.02, self.limits.longest_backoff)
+            pause = lane.pause * self._machine.random.uniform(0.5, 1.0)
+            asyncio.get_running_loop().call_later(pause, self._go_on, dest, lane)
+
+    def _go_on(self, dest: Dest, lane: Lane) -> None:
+        lane.pausing = False
+        self._depart(dest, lane)
 
     # Locks
 
-    async def _fetch(self, group: int, answer: Answer) -> Any:
+    async def _fetch(self, group: int, answer: Answer, until: float) -> Any:
         """Return the value of a unit that waits. It is in the log: no failure here means that it is not executed."""
         delay = 0.001
-        deadline = self._clock.monotonic_ns() + self.limits.seconds_to_get_a_lock * 1e9
+        loop = asyncio.get_running_loop()
         try:
-            while isinstance(answer, Waits) and self._clock.monotonic_ns() < deadline:
-                await self._break_if_old(answer)
-                await asyncio.sleep(delay)
+            while isinstance(answer, Waits) and loop.time() < until:
+                self._break_if_old(answer)
+                await asyncio.sleep(min(delay, max(0.0, until - loop.time())))
                 delay = min(2 * delay, 0.1)
-                answer = (await self.send((group,), [Fetch(answer.ticket)]))[group][0]
+                answer = (await self.send((group,), [Fetch(answer.ticket)], until).done)[group][0]
         except AmcastError as error:
             raise OutcomeUnknown(f"while it waited for a lock: {error}") from error
         if isinstance(answer, Done):
             return answer.value
         raise OutcomeUnknown("it waited for a lock for too long")
 
-    async def _break_if_old(self, lock: Waits) -> None:
-        now = self._clock.monotonic_ns()
+    def _break_if_old(self, lock: Waits) -> None:
+        now = self._machine.clock.monotonic_ns()
         while len(self._seen) > 1024:
             del self._seen[next(iter(self._seen))]
         if now - self._seen.setdefault(lock.txn, now) > self.limits.lock_seconds * 1e9:
-            await self.send(tuple(lock.dest), [Decide(lock.txn, commit=False)])
+            self._seen[lock.txn] = now  # and again, if that does not help
+            self.send_on(tuple(lock.dest), Decide(lock.txn, commit=False))
+
+
+SAME_EVERYWHERE: Final = "run the same amcast everywhere"
+
+
+def read_answers(dest: Dest, units: int, parts: dict[int, bytes]) -> GroupAnswers:
+    """Return one answer per group and unit. Raises OutcomeUnknown, or MulticastFailed if no group took the request."""
+    if all(parts.get(group) == MALFORMED for group in dest):
+        raise MulticastFailed(f"g{dest[0]} cannot read the request; {SAME_EVERYWHERE}")
+    answers: GroupAnswers = {}
+    for group in dest:
+        part = parts.get(group, b"")
+        if not part:
+            raise OutcomeUnknown(f"g{group} has sent no answer")
+        try:
+            answers[group] = decode_answers(part)
+        except msgspec.MsgspecError:
+            answers[group] = []
+        if len(answers[group]) != units:
+            raise OutcomeUnknown(f"g{group} has sent an answer that cannot be read; {SAME_EVERYWHERE}")
+    return answers

@@ -13,6 +13,7 @@ from ssl import SSLContext
 from typing import cast
 
 from amcast.apps.kv.batching import Batcher, ClusterClient
+from amcast.apps.kv.lookout import Lookout
 from amcast.apps.kv.resp import LARGEST_REQUEST, Parser, encode_reply, write
 from amcast.apps.kv.server_commands import Server
 from amcast.apps.kv.session import Session
@@ -182,12 +183,16 @@ class Gateway:
             log=log if log is not None else Log("kv", machine=client.machine),
         )
         self.members = members
-        self.batcher = Batcher(client)
+        self.lookout = Lookout(client, self.server.log)
+        self.batcher = Batcher(client, self.lookout)
         self.connections: set[Connection] = set()
         self._listener: Listener | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     async def listen(self, host: str, port: int, context: SSLContext | None = None) -> int:
         """Listen, with TLS if there is a context; return the port, also where it was chosen by the system (0)."""
+        await self.lookout.look()
+        self._looking = asyncio.get_running_loop().create_task(self.lookout.keep_looking())
         limits = self.server.machine.limits
         door = Door(limits.most_not_logged_in, limits.most_not_logged_in, limits.seconds_to_log_in)
         factory = partial(Connection, self)
@@ -198,6 +203,8 @@ class Gateway:
     async def close(self) -> None:
         if self._listener is not None:
             self._listener.close()
+        if self._looking is not None:
+            self._looking.cancel()
         serving = [connection.task for connection in self.connections if connection.task is not None]
         tasks = [*serving, *self.batcher.tasks]
         for connection in list(self.connections):

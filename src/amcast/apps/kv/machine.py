@@ -29,7 +29,7 @@ and from then on every group makes others wait.
 The gateway gets a ticket for a unit that waits and fetches the answer later. Answers that nobody fetches and decisions
 are kept in bounded memory, oldest out first.
 
-Time comes from requests alone: the clock of a group is the latest time that any request stated.
+Time comes from requests alone: the clock of a group is the latest time that any request stated (lookout.py).
 """
 
 from collections.abc import Iterator

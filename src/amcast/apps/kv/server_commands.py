@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 from amcast import __version__
 from amcast.apps.kv.commands import ADMIN, READ, SPECS, Keys, arity_fits, keys_of, rights_for
 from amcast.apps.kv.glob import matcher
+from amcast.apps.kv.lookout import NOBODY_TOLD
 from amcast.apps.kv.resp import LARGEST_REQUEST, Reply
 from amcast.apps.kv.strings import NOT_AN_INTEGER, OK, SYNTAX, Command, integer, wrong_arguments
 from amcast.apps.kv.users import DEFAULT, NOT_LOGGED_IN, Users
-from amcast.errors import AmcastError, CommandRefused, MulticastFailed
+from amcast.errors import AmcastError, Busy, CommandRefused, MulticastFailed
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine
 
@@ -46,6 +47,8 @@ class Server:
 
 def outcome(error: AmcastError) -> str:
     """Return what is said of a multicast that failed."""
+    if isinstance(error, Busy):
+        return f"-BUSY not executed: {error}"
     what = "not executed" if isinstance(error, MulticastFailed) else "outcome unknown"
     return f"-TRYAGAIN {what}: {error}"
 
@@ -230,8 +233,10 @@ def config(session: "Session", command: Command) -> Reply:
 
 
 def time_(session: "Session", command: Command) -> Reply:
-    seconds, rest = divmod(session.server.machine.clock.wall_ns() // 1000, 1_000_000)
-    return [b"%d" % seconds, b"%d" % rest]
+    now = session.now_ms()
+    if now is None:
+        return f"-TRYAGAIN not executed: {NOBODY_TOLD}"
+    return [b"%d" % (now // 1000), b"%d" % (now % 1000 * 1000)]
 
 
 def quit_(session: "Session", command: Command) -> Reply:

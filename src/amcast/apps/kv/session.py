@@ -13,7 +13,7 @@ from amcast.apps.kv.resp import NIL_ARRAY, Reply
 from amcast.apps.kv.slots import group_of
 from amcast.apps.kv.strings import OK, Command, Result, wrong_arguments
 from amcast.apps.kv.wire import Decide, Execute, Prepare, Versions
-from amcast.errors import AmcastError, MulticastFailed
+from amcast.errors import AmcastError, MulticastFailed, OutcomeUnknown
 
 if TYPE_CHECKING:
     from amcast.apps.kv.server_commands import Server
@@ -45,6 +45,10 @@ class Session:
         """Return whether nobody has logged in here, where that is needed."""
         return self.server.users is not None and self.user is None
 
+    def now_ms(self) -> int | None:
+        """Return the time in the cluster, if it is known."""
+        return self._batcher.lookout.now_ms()
+
     async def take(self, commands: deque[Command], most: int) -> list[Reply]:
         """Execute the first commands, as many as go together, and drop them from the queue; return their replies."""
         replies: list[Reply] = []
@@ -72,9 +76,9 @@ class Session:
                 continue
             if not replies:
                 commands.popleft()
-                return [await self._alone(command)]
+                return [await self._alone(command, self._batcher.deadline())]
             break
-        for calls, values in await self._batcher.execute(together) if together.calls else ():
+        for calls, values in await self._batcher.execute(together, self._batcher.deadline()) if together.calls else ():
             if isinstance(values, AmcastError):
                 for place, _ in calls:
                     replies[place] = server_commands.outcome(values)
@@ -99,21 +103,21 @@ class Session:
             return command[0] == b"WATCH" and len(command) > 1
         return command == [b"EXEC"]
 
-    async def _alone(self, command: Command) -> Reply:
+    async def _alone(self, command: Command, until: float) -> Reply:
         try:
             match command[0]:
                 case b"AUTH" | b"HELLO":
                     return await self._log_in(command)
                 case b"WATCH":
-                    return await self._watch(command[1:])
+                    return await self._watch(command[1:], until)
                 case b"EXEC":
-                    return await self._exec()
+                    return await self._exec(until)
                 case b"MSETNX":
-                    return await self._msetnx(command)
+                    return await self._msetnx(command, until)
                 case b"SCAN":
-                    return await self._scan(command)
+                    return await self._scan(command, until)
                 case _:
-                    results = await self._transaction(groups_of(command, self._groups), [command], {})
+                    results = await self._transaction(groups_of(command, self._groups), [command], {}, until)
                     assert results is not None, "there was no condition"
                     return results[0]
         except AmcastError as error:
@@ -131,14 +135,14 @@ class Session:
         self.user = name
         return server_commands.COMMANDS[command[0]].run(self, command)
 
-    async def _scan(self, command: Command) -> Reply:
+    async def _scan(self, command: Command, until: float) -> Reply:
         """Scan the next group, too, while there are too few keys, so that a small store is scanned in one call."""
         wanted = [n for name, n in zip(command[2::2], command[3::2], strict=False) if name.upper() == b"COUNT"]
         count = int(wanted[-1]) if wanted and wanted[-1].isdigit() else 10
         found: list[Result] = []
         cursor: Result = command[1]
         for _ in range(self._groups):
-            results = await self._transaction(groups_of(command, self._groups), [command], {})
+            results = await self._transaction(groups_of(command, self._groups), [command], {}, until)
             assert results is not None, "there was no condition"
             result = results[0]
             if not isinstance(result, list) or not isinstance(result[1], list):
@@ -207,15 +211,18 @@ class Session:
 
     # Transactions
 
-    async def _watch(self, keys: list[bytes]) -> Reply:
+    async def _watch(self, keys: list[bytes], until: float) -> Reply:
         dest = tuple(sorted({group_of(key, self._groups) for key in keys}))
-        values = await self._batcher.call(dest, Versions(keys))
-        versions = {group: iter(found) for group, found in values.items()}
-        for key in keys:
-            self._watched.setdefault(key, next(versions[group_of(key, self._groups)]))
+        values = await self._batcher.call(dest, Versions(keys), until)
+        for group, found in values.items():
+            own = [key for key in keys if group_of(key, self._groups) == group]
+            if len(found) != len(own):
+                raise OutcomeUnknown(f"g{group} told {len(found)} versions of {len(own)} keys")
+            for key, version in zip(own, found, strict=True):
+                self._watched.setdefault(key, version)
         return OK
 
-    async def _exec(self) -> Reply:
+    async def _exec(self, until: float) -> Reply:
         queued, watched, broken = self._queued or [], self._watched, self._broken
         self._forget()
         if broken or any(server_commands.forbidden(self, command) for command in queued):  # users may have changed
@@ -225,18 +232,20 @@ class Session:
         dest = tuple(sorted(found | {group_of(key, self._groups) for key in watched}))
         results: list[Result] | None = []
         if dest:
-            results = await self._transaction(dest, commands, watched)
+            results = await self._transaction(dest, commands, watched, until)
         if results is None:
             return NIL_ARRAY
         following = iter(results)
         return [next(following) if command[0] in SPECS else self._local(command) for command in queued]
 
-    async def _transaction(self, dest: Dest, commands: list[Command], watched: dict[bytes, int]) -> list[Result] | None:
+    async def _transaction(
+        self, dest: Dest, commands: list[Command], watched: dict[bytes, int], until: float
+    ) -> list[Result] | None:
         if len(dest) > 1 and (watched or self.server.two_rounds):
-            conditional = self._conditionally(dest, commands, list(watched.items()), [])
+            conditional = self._conditionally(dest, commands, list(watched.items()), [], until)
             parts = await self._batcher.to_the_end(conditional)
         else:
-            parts = await self._batcher.call(dest, Execute(commands, list(watched.items())))
+            parts = await self._batcher.call(dest, Execute(commands, list(watched.items())), until)
         if parts is None or None in parts.values():
             return None
         return [
@@ -244,28 +253,45 @@ class Session:
             for at, command in enumerate(commands)
         ]
 
-    async def _msetnx(self, command: Command) -> Reply:
+    async def _msetnx(self, command: Command, until: float) -> Reply:
         """Set keys of several groups if none of them exists."""
         if len(command) % 2 == 0:
             return wrong_arguments(command[0])
         dest = groups_of(command, self._groups)
-        conditional = self._conditionally(dest, [[b"MSET", *command[1:]]], [], command[1::2])
+        conditional = self._conditionally(dest, [[b"MSET", *command[1:]]], [], command[1::2], until)
         parts = await self._batcher.to_the_end(conditional)
         return 0 if parts is None else 1
 
     async def _conditionally(
-        self, dest: Dest, commands: list[Command], watched: list[tuple[bytes, int]], absent: list[bytes]
+        self,
+        dest: Dest,
+        commands: list[Command],
+        watched: list[tuple[bytes, int]],
+        absent: list[bytes],
+        until: float,
     ) -> dict[int, Any] | None:
-        """Execute if all groups find the conditions true: the parts; None if one finds them false."""
+        """Execute if all groups find the conditions true: the parts; None if one finds them false.
+
+        Nobody but us can decide to execute. So until we have asked for that, a failure means that it is not executed.
+        """
         txn = self.server.machine.random.randbytes(12)
         try:
-            votes = await self._batcher.call(dest, Prepare(txn, list(dest), commands, watched, absent))
+            votes = await self._batcher.call(dest, Prepare(txn, list(dest), commands, watched, absent), until)
         except AmcastError as error:
-            self._batcher.send(dest, [Decide(txn, commit=False)]).add_done_callback(lambda done: done.exception())
-            raise MulticastFailed(str(error)) from error
-        decided = await self._batcher.call(dest, Decide(txn, commit=all(votes.values())))
+            self._batcher.send_on(dest, Decide(txn, commit=False))
+            raise error if isinstance(error, MulticastFailed) else MulticastFailed(str(error)) from error
+        commit = all(votes.values())
+        decided: dict[int, Any] = {}
+        try:
+            decided = await self._batcher.call(dest, Decide(txn, commit), until)
+        except AmcastError as error:
+            if commit and not isinstance(error, MulticastFailed):
+                raise
+            self._batcher.send_on(dest, Decide(txn, commit=False))
+            if commit:
+                raise
         if False in votes.values():
             return None
-        if any(committed is not True for committed, _ in decided.values()):
+        if not commit or any(committed is not True for committed, _ in decided.values()):
             raise MulticastFailed("another gateway took this one for dead, and its locks away")
         return {group: results for group, (_, results) in decided.items()}

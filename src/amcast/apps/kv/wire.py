@@ -74,6 +74,16 @@ class Lost(msgspec.Struct, array_like=True, tag=2, frozen=True):
 
 Answer = Done | Waits | Lost
 
+
+def fits(unit: Unit, value: object) -> bool:
+    """Return whether this can be the value of a unit: replicas of another version may say something else."""
+    if isinstance(unit, Execute):
+        return (value is None and bool(unit.watched)) or (isinstance(value, list) and len(value) == len(unit.commands))
+    if isinstance(unit, Prepare):
+        return value is None or isinstance(value, bool)
+    return isinstance(value, list) and (not isinstance(unit, Decide) or len(value) == 2)
+
+
 MALFORMED: Final = b"-ERR malformed request"
 encode: Final = msgspec.msgpack.Encoder().encode
 decode_request: Final = msgspec.msgpack.Decoder(StoreRequest).decode
