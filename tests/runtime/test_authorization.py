@@ -18,7 +18,6 @@ from amcast.runtime import frames
 from amcast.runtime.certificates import make_certificates
 from amcast.runtime.config import ClusterConfig
 from amcast.runtime.frames import Read, frame
-from amcast.runtime.machine import REAL
 from amcast.runtime.serving import session_of
 from amcast.runtime.tls import client_context
 from amcast.service import connect, load
@@ -211,16 +210,6 @@ def test_no_certificate_and_no_tls(config: ClusterConfig) -> None:
         refused_by_tls(lambda address=address: Raw(address, context))
         with Raw(address) as raw:
             assert raw.send(greeting(config, "client/carol", SESSION)).refusal() == "", "there is nobody to answer to"
-
-
-def test_handshakes_are_limited(config: ClusterConfig) -> None:
-    for address in (config.members[0].client, config.members[0].peer):
-        crowd = [Raw(address) for _ in range(REAL.limits.most_handshakes)]  # accepted in this order, and silent
-        with Raw(address) as late:
-            assert late.receive() is None, "hung up on at once"
-        for one in crowd:
-            one.close()
-    assert multicast_works(config)
 
 
 def refused_by_tls(dial: Callable[[], Raw]) -> None:

@@ -13,7 +13,10 @@ import msgspec
 import pytest
 from tests.tools import examples
 
+from amcast.core.topology import message_id
+from amcast.core.wire import AppMessage
 from amcast.errors import AmcastError, StorageFailure
+from amcast.runtime.history import History
 from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.storage import Storage
 from amcast.swarm.cluster.disk import SimDisk
@@ -109,6 +112,34 @@ def test_nothing_committed_is_lost_whenever_the_process_or_the_power_ends() -> N
             first, last = writer.random.choice(((1, 20), (20, 35), (30, 100)))
             writer.live(writer.random.randint(first, last), power=writer.random.random() < 0.5)
         assert not writer.disk.shadow.complaints and not writer.disk.harm
+
+
+def test_rows_before_a_snapshot_are_there_after_a_power_cut() -> None:
+    """They are not delivered again, so that nothing else could bring them back."""
+    for seed in range(examples(100)):
+        disk = SimDisk(Random(seed))
+        machine = Machine(files=disk.mount(Process(disk)), limits=replace(REAL.limits, file_bytes=1000))
+        machine.files.make_folder(FOLDER)
+        for parent in FOLDER.parents:
+            machine.files.sync_folder(parent)
+        end = 0
+        for _ in range(4):
+            history = History(FOLDER / "history", end, machine)
+            assert history.earliest == 0 and history.end == end
+            for position in range(end, end + 20):
+                history.append([(AppMessage(message_id(9, position), (0,), b"x" * 90), position << 8)], 1)
+                history.write(history.take_unwritten())
+            history.sync()
+            machine.files.sync_folder(FOLDER)  # as the storage does when it begins a snapshot
+            end = history.end
+            history.append([(AppMessage(message_id(9, end), (0,), b"behind it"), end << 8)], 1)
+            history.write(history.take_unwritten())
+            disk.power_cut()
+            machine = replace(machine, files=disk.mount(Process(disk)))
+        history = History(FOLDER / "history", end, machine)
+        position = 0
+        while position < end:
+            position = history.read(position, 10**6)[1]
 
 
 @pytest.mark.parametrize("fault", ("full", "sync"))

@@ -126,8 +126,10 @@ class History:
         write_all(self._disk, self._out, data)
 
     def sync(self) -> None:
+        """Wait until all that was written is on disk, the names of the files included."""
         if self._folder is not None:
             self._disk.sync(self._out)
+            self._disk.sync_folder(self._folder)
 
     def close(self) -> None:
         if self._out >= 0:

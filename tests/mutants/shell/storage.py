@@ -6,6 +6,7 @@ POWER = "tests/runtime/test_storage_power.py::test_nothing_committed_is_lost_whe
 MODULE = "amcast.runtime.storage"
 SNAPSHOTS = "amcast.runtime.snapshots"
 LARGE = "tests/runtime/test_durability.py::test_a_large_snapshot_holds_up_neither_the_loop_nor_commits"
+ROWS = "tests/runtime/test_storage_power.py::test_rows_before_a_snapshot_are_there_after_a_power_cut"
 PLACES = "tests/runtime/test_storage.py::test_each_part_of_a_snapshot_has_its_place"
 
 MUTANTS = [
@@ -101,5 +102,19 @@ MUTANTS = [
         "the_state_is_that_of_a_later_time", "amcast.core.application",
         ('    first = next(pieces, b"")', '    first = b""'),
         caught_by="tests/runtime/test_durability.py::test_the_state_is_that_at_the_time_of_the_call",
+    ),
+    shell_mutant(
+        "names_of_the_rows_are_not_synced", "amcast.runtime.history",
+        ("            self._disk.sync_folder(self._folder)\n", ""), caught_by=ROWS,
+    ),
+    shell_mutant(
+        "rows_are_not_synced", "amcast.runtime.history",
+        ("            self._disk.sync(self._out)\n            self._disk.sync_folder", "            self._disk.sync_folder"),
+        caught_by=ROWS,
+    ),
+    shell_mutant(
+        "rows_of_a_full_file_are_not_synced", "amcast.runtime.history",
+        ("            self._disk.sync(self._out)\n            self._disk.close", "            self._disk.close"),
+        caught_by=ROWS,
     ),
 ]  # fmt: skip
