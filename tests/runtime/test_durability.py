@@ -1,6 +1,8 @@
 """Guards the order in which a node writes and speaks: nothing leaves before what it depends on is on disk."""
 
 import asyncio
+import io
+import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -12,17 +14,23 @@ from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
 from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, read_snapshot
 from amcast.runtime.engine import Tick
-from amcast.runtime.machine import REAL, Limits, Machine
+from amcast.runtime.identity import ClusterIdentity
+from amcast.runtime.log import Log
+from amcast.runtime.machine import REAL, Files, Limits, Machine
 from amcast.runtime.storage import Storage
+
+IDENTITY = ClusterIdentity("white_box", "1 group of 3 replicas", "a digest", True, "log")
 
 
 class Host:
     """A node of which only what its disk does to it is seen."""
 
     def __init__(self, folder: Path, machine: Machine = REAL) -> None:
-        self.config = cast(Any, SimpleNamespace(name="test"))
+        self.config = cast(Any, SimpleNamespace(name="test", identity=IDENTITY))
         self.me = cast(Any, SimpleNamespace(name="g0/0", data=folder))
         self.machine = machine
+        self.said = io.StringIO()
+        self.log = Log("g0/0", stream=self.said)
         self.metrics = cast(Any, SimpleNamespace(commits=SimpleNamespace(observe=lambda seconds: None)))
         self.seen: list[str] = []
         self.errors: list[BaseException] = []
@@ -266,3 +274,49 @@ def test_a_state_that_cannot_be_written_stops_the_node_and_harms_nothing(tmp_pat
         assert "a state that cannot be written" in str(host.errors)
 
     assert tried(tmp_path, test, PIECEMEAL, Large) == (None, [b"more than ten bytes", b"begins it"])
+
+
+class Filling(Files):
+    """A disk with as much room as one says."""
+
+    room = 1000
+
+    def free(self, path: Path) -> int:
+        assert path.is_dir()
+        return self.room
+
+
+def test_clients_are_refused_before_the_disk_is_full(tmp_path: Path) -> None:
+    files = Filling()
+    limits = Limits(alarm=500, reserve=100, measure_every=0.01)
+
+    async def test(host: Host, gate: Gate) -> None:
+        def events() -> list[str]:
+            return [json.loads(line)["event"] for line in host.said.getvalue().splitlines()]
+
+        async def commit(room: int) -> str | None:
+            files.room = room
+            gate.free.release()
+            host.disk.take(step("more", records=1, urgent=True))
+            await until(lambda: not host.disk.unfinished)
+            return host.disk.short_of_space()
+
+        assert await commit(500) is None and events() == []
+        assert await commit(499) is None and events() == ["disk nearly full"]
+        assert await commit(510) is None and events() == ["disk nearly full"], "not enough to call it over"
+        assert await commit(99) == "0 MiB free on its disk, expected at least 0; make room there"
+        files.room = 110
+        await asyncio.sleep(0.05)
+        assert host.disk.short_of_space() is not None
+        files.room = 125
+        await until(lambda: host.disk.short_of_space() is None)
+        files.room = 625
+        await until(lambda: not host.disk.space.low)
+        assert events() == [
+            "disk nearly full", "disk full but for the reserve", "disk nearly full", "disk has room again",
+        ]  # fmt: skip
+        files.room = 0
+        host.disk.keep_no_records()
+        assert host.disk.short_of_space() is None, "what lives in memory needs no room"
+
+    tried(tmp_path, test, limits, lambda folder, machine: Host(folder, Machine(files=files, limits=limits)))

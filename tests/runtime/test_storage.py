@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amcast.errors import StorageCorrupt, StorageFailure, UsageError
+from amcast.runtime.history import History
 from amcast.runtime.machine import REAL, Files, Limits, Machine
 from amcast.runtime.snapshots import HEAD
 from amcast.runtime.storage import Storage
+from amcast.runtime.tracing import TraceWriter
 
 
 def recovered(folder: Path) -> list[bytes]:
@@ -181,6 +183,29 @@ def test_a_failed_write_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         storage.commit([b"never again"])
     storage.close()
     assert recovered(tmp_path)[0] == b"safe"
+
+
+def test_files_and_folders_belong_to_their_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        storage = Storage(tmp_path / "store" / "data", "test g0/0")
+        storage.count_start()
+        storage.recover()
+        storage.commit([b"a"])
+        storage.snapshot([b"state"])
+        storage.close()
+        history = History(tmp_path / "store" / "data" / "history")
+        history.close()
+        TraceWriter(tmp_path / "trace" / "g0-0.jsonl", "run", "g0/0", "g0").close()
+    finally:
+        os.umask(before)
+    wrong = {
+        path.name: oct(path.stat().st_mode)
+        for path in tmp_path.rglob("*")
+        if path.stat().st_mode & 0o777 != (0o700 if path.is_dir() else 0o600)
+    }
+    names = {path.name for path in tmp_path.rglob("*")}
+    assert wrong == {} and {"snapshot-1", "log-1", "starts", "rows-0", "g0-0.jsonl"} <= names
 
 
 class Careful(Files):

@@ -44,7 +44,7 @@ def create_cluster(
     identity = identity_of_cluster(protocol.name, [replicas + spare] * groups, spare, durable, app)
     first = free_ports(len(ids) * len(ADDRESSES), base_port)
     try:
-        (folder / "data").mkdir(parents=True, exist_ok=True)
+        (folder / "data").mkdir(mode=0o700, parents=True, exist_ok=True)
         for member in ids:
             storage = Storage(folder / "data" / file_name(member), f"{name} {member}")
             storage.describe(Described(cluster=identity, app_version=app_version).encoded())

@@ -53,7 +53,7 @@ class Processes:
         """Keep other commands from starting or stopping nodes of this cluster."""
         try:
             for name in ("run", "logs"):
-                (self.folder / name).mkdir(exist_ok=True)
+                (self.folder / name).mkdir(mode=0o700, exist_ok=True)
             lock = os.open(self.folder / "run" / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise UsageError(f"{error.filename}: cannot be written ({error.strerror})") from error

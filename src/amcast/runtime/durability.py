@@ -31,8 +31,10 @@ from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.engine import Tick
 from amcast.runtime.history import History
 from amcast.runtime.identity import Described, described
+from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine
 from amcast.runtime.metrics import Metrics
+from amcast.runtime.space import Space
 from amcast.runtime.storage import Storage
 
 FORMAT: Final = b"amn2"  # 0.1.0 had no such word, and no state of it begins like this
@@ -98,6 +100,7 @@ class DiskHost(Protocol):
 
     config: ClusterConfig
     me: Member
+    log: Log
     machine: Machine
     metrics: Metrics
 
@@ -122,6 +125,7 @@ class Durability:
         self.history = History(None, machine=host.machine)
         self.storage: Storage | None = None  # None: nothing but the history is kept
         self.described: Described | None = None  # None: nothing yet, or by 0.1.0
+        self.space = Space(host.machine, host.me.data, host.log)
         self._host = host
         self._clock = host.machine.clock
         self._limits = host.machine.limits
@@ -131,6 +135,7 @@ class Durability:
         self._unsynced: list[bytes] = []  # records that nothing depends on yet …
         self._unsettled: Deliveries = []  # … and the deliveries that go with them
         self._sync_at: asyncio.TimerHandle | None = None
+        self._look_at: asyncio.TimerHandle | None = None
         self._since_snapshot = 0  # bytes of records
         self._stopped = False  # no other commit begins
         self._failed = False  # and what is in memory must not get to the disk any more
@@ -144,6 +149,8 @@ class Durability:
         except UsageError:
             self.keep_no_records()
             raise
+        self.space.measure()
+        self._look_at_space()
         return self.storage.count_start()
 
     def describe(self, app_version: int) -> None:
@@ -162,6 +169,31 @@ class Durability:
         if self.storage is not None:
             self.storage.close()
             self.storage = None
+
+    def short_of_space(self) -> str | None:
+        """Return why clients must be refused before the disk is full; None while there is room."""
+        return self.space.short() if self.storage is not None or self.history.on_disk else None
+
+    def _look_at_space(self) -> None:
+        self.space.look()
+        if self.space.low and self._look_at is None and not self._stopped:  # else every commit has a look
+            loop = asyncio.get_running_loop()
+            self._look_at = loop.call_later(self._limits.measure_every, self._measure_behind)
+
+    def _measure_behind(self) -> None:
+        self._look_at = None
+        if not self._stopped:
+            future = asyncio.get_running_loop().run_in_executor(self._thread, self.space.measure)
+            future.add_done_callback(self._measured)
+
+    def _measured(self, done: "asyncio.Future[None]") -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self._host.fail(error)
+        else:
+            self._look_at_space()
 
     @property
     def unfinished(self) -> bool:
@@ -230,6 +262,7 @@ class Durability:
     def _write(self, records: list[bytes], blocks: list[bytes], snapshot: NodeSnapshot | None) -> None:
         """Write what one commit holds, in the thread of the disk, and begin a snapshot of the state behind it."""
         self.history.write(blocks)
+        self.space.measure()
         if self.storage is None:
             return
         if records:
@@ -247,6 +280,7 @@ class Durability:
             self._host.fail(error)
             return
         self._host.metrics.commits.observe((self._clock.monotonic_ns() - began) / 1e9)
+        self._look_at_space()
         try:
             self._host.delivered_for_good(deliveries)
             for tick in ticks:
@@ -310,6 +344,8 @@ class Durability:
         self._host.delivered_for_good(self._unsettled)
 
     def close(self) -> None:
+        if self._look_at is not None:
+            self._look_at.cancel()
         self._thread.shutdown()
         self.keep_no_records()
         self.history.close()

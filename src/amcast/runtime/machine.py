@@ -35,7 +35,11 @@ class Files:
 
     def make_folder(self, path: Path) -> None:
         """Make a folder, and those above it, where they are missing."""
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            path.mkdir(mode=0o700, exist_ok=True)
+        except FileNotFoundError:  # `parents=True` would leave those above open to everybody
+            self.make_folder(path.parent)
+            path.mkdir(mode=0o700, exist_ok=True)
 
     def names(self, folder: Path) -> list[str]:
         """Return the names of the files and folders in a folder, in order."""
@@ -142,6 +146,9 @@ class Limits:
     snapshot_every: int = 64 * 2**20  # bytes of records
     part_bytes: int = 2**20  # of a snapshot
     written_at_once: int = 4 * 2**20  # bytes of a snapshot between two commits
+    alarm: int = 2**30  # bytes free below which operators are told …
+    reserve: int = 256 * 2**20  # … and those below which clients are refused, for what the node has taken on already
+    measure_every: float = 1.0  # seconds between looks at the room on a disk that has little
     sync_after: float = 0.1  # seconds that records may wait for others before they are committed alone
     file_bytes: int = 64 * 2**20  # of the ordered log for readers
     kept_in_memory: int = 16 * 2**20  # of the same

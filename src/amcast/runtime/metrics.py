@@ -38,6 +38,10 @@ class Metrics(Collector):
         yield GaugeMetricFamily("amcast_position", "Messages in the ordered log of the group", node.history.end)
         yield GaugeMetricFamily("amcast_remembered", "Messages in memory", node.engine.process.footprint())
         yield GaugeMetricFamily("amcast_clients", "Connected clients", len(node.serving.sessions))
+        if node.durability.space.free is not None:
+            free, short = node.durability.space.free, node.durability.short_of_space() is not None
+            yield GaugeMetricFamily("amcast_disk_free_bytes", "Room on the disk of this replica", free)
+            yield GaugeMetricFamily("amcast_disk_short", "Whether clients are refused for lack of room", int(short))
         kept = GaugeMetricFamily("amcast_kept_bytes", "Bytes that a member has not acknowledged", labels=["peer"])
         connected = GaugeMetricFamily("amcast_connected", "Whether a member is connected", labels=["peer"])
         for link in node.links.values():

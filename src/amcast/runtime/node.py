@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from amcast.core.application import Archiving, Factory, Speculator, StateMachine, delivery, made, state_in_pieces
-from amcast.core.capabilities import Durable, Dynamic, Electing
+from amcast.core.capabilities import Durable, Dynamic
 from amcast.core.notes import Leads, Note, RoundBegins
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Request
@@ -46,6 +46,7 @@ from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.metrics import Metrics
 from amcast.runtime.rows import rows_behind, unpack_rows
 from amcast.runtime.serving import Results, Serving
+from amcast.runtime.status import status_of
 from amcast.runtime.tls import Listener, client_context, listen, server_context
 from amcast.runtime.tracing import ReplicaTrace
 
@@ -569,24 +570,7 @@ class Node:
 
     def status(self) -> dict[str, object]:
         """Return what people and trials want to know of this node, as JSON has it."""
-        process = self.engine.process
-        return {
-            "id": self.me.name,
-            "cluster": self.config.name,
-            "protocol": self.config.protocol,
-            "pid": os.getpid(),
-            "uptime": round((self._now() - self.started) / 1e9, 1),
-            **process.condition(),  # for people; what programs decide by has names and types of its own, below
-            "leads": isinstance(process, Electing) and process.leads(),
-            "rejoining": isinstance(process, Durable) and process.rejoining(),
-            "position": self.history.end,
-            "unfinished": not process.idle() or self.durability.unfinished,
-            "remembered": process.footprint(),
-            "clients": len(self.serving.sessions),
-            "peers": {link.peer.name: link.connection is not None for link in self.links.values()},
-            "durable": self.config.durable,
-            **({"rollbacks": self.app.rollbacks} if isinstance(self.app, Speculator) else {}),
-        }
+        return status_of(self)
 
 
 def serve(node: Node) -> None:

@@ -7,6 +7,8 @@ MODULE = "amcast.runtime.storage"
 SNAPSHOTS = "amcast.runtime.snapshots"
 LARGE = "tests/runtime/test_durability.py::test_a_large_snapshot_holds_up_neither_the_loop_nor_commits"
 ROWS = "tests/runtime/test_storage_power.py::test_rows_before_a_snapshot_are_there_after_a_power_cut"
+SPACE = "tests/runtime/test_durability.py::test_clients_are_refused_before_the_disk_is_full"
+ALONE = "tests/runtime/test_storage.py::test_files_and_folders_belong_to_their_owner_alone"
 PLACES = "tests/runtime/test_storage.py::test_each_part_of_a_snapshot_has_its_place"
 
 MUTANTS = [
@@ -109,12 +111,35 @@ MUTANTS = [
     ),
     shell_mutant(
         "rows_are_not_synced", "amcast.runtime.history",
-        ("            self._disk.sync(self._out)\n            self._disk.sync_folder", "            self._disk.sync_folder"),
+        ("            self._disk.sync(self._out)\n            self._disk.sync_folder",
+         "            self._disk.sync_folder"),
         caught_by=ROWS,
     ),
     shell_mutant(
         "rows_of_a_full_file_are_not_synced", "amcast.runtime.history",
         ("            self._disk.sync(self._out)\n            self._disk.close", "            self._disk.close"),
         caught_by=ROWS,
+    ),
+    shell_mutant(
+        "a_full_disk_is_noticed_by_nobody", "amcast.runtime.durability",
+        ("        self.space.measure()\n        if self.storage is None:", "        if self.storage is None:"),
+        caught_by=SPACE,
+    ),
+    shell_mutant(
+        "a_disk_with_room_again_stays_full", "amcast.runtime.durability",
+        ("call_later(self._limits.measure_every, self._measure_behind)", "call_later(3600, self._measure_behind)"),
+        caught_by=SPACE,
+    ),
+    shell_mutant(
+        "alarms_come_and_go", "amcast.runtime.space", ("level + level // 4 if already else level", "level"),
+        caught_by=SPACE,
+    ),
+    shell_mutant(
+        "everybody_may_read_the_files", "amcast.runtime.machine", ("else 0), 0o600)", "else 0), 0o644)"),
+        caught_by=ALONE,
+    ),
+    shell_mutant(
+        "everybody_may_list_the_folders", "amcast.runtime.machine",
+        ("mkdir(mode=0o700, exist_ok=True)\n        except", "mkdir(exist_ok=True)\n        except"), caught_by=ALONE,
     ),
 ]  # fmt: skip
