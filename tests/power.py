@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
+from tests.pace import until
 from tests.tools import cannot_run
 
 SHUT_DOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
@@ -17,13 +18,14 @@ FLUSH_JOURNAL, LOSE_JOURNAL = 1, 2  # what becomes of names and sizes that were 
 class PowerDisk:
     """Ends a test where such a file system cannot be mounted: it takes root, mkfs.ext4 and a loop device."""
 
-    def __init__(self, folder: Path, megabytes: int = 64) -> None:
-        self.path = folder / "mounted"
-        self._image = folder / "image"
+    def __init__(self, path: Path, megabytes: int = 64) -> None:
+        """Mount at this path; what was there is hidden. The file system itself is in a file beside it."""
+        self.path = path
+        self._image = path.with_name(f"{path.name}.image")
         self._mounted = False
         if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
             cannot_run("no power to cut: a file system is mounted by root only, and made by mkfs.ext4")
-        self.path.mkdir(parents=True)
+        self.path.mkdir(parents=True, exist_ok=True)
         self._image.touch()
         os.truncate(self._image, megabytes * 2**20)
         subprocess.run(["mkfs.ext4", "-q", self._image], check=True)
@@ -48,7 +50,8 @@ class PowerDisk:
 
     def _unmount(self) -> None:
         if self._mounted:
-            subprocess.run(["umount", self.path], check=True)
+            command = ["umount", str(self.path)]  # in vain while a process that was killed is still on its way out
+            assert until(lambda: subprocess.run(command, capture_output=True).returncode == 0, 20), f"{command} fails"
             self._mounted = False
 
     def __enter__(self) -> "PowerDisk":

@@ -196,7 +196,7 @@ def allowed(node: Inode | Folder, real: Path) -> bool:
 @pytest.mark.slow
 def test_real_power_cuts_do_nothing_that_the_simulation_does_not(tmp_path: Path) -> None:
     lost = kept = 0
-    with PowerDisk(tmp_path) as real:
+    with PowerDisk(tmp_path / "mounted") as real:
         for seed in range(150):
             folder = real.path / f"{seed}"
             folder.mkdir()

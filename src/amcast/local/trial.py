@@ -26,6 +26,7 @@ from amcast.tracefile import read_events
 
 SECONDS_TO_START = 180.0  # ample: a busy machine starts nine processes slowly
 SECONDS_TO_CATCH_UP = 180.0
+SECONDS_TO_STOP = 60.0
 LOOK_EVERY = 0.1
 MOST_PROBLEMS = 5  # in one line
 
@@ -101,6 +102,13 @@ class Trial:
             self.injected["kill"] += self.processes.signal(member, signal.SIGKILL)
         late = self.processes.wait_until_gone(members, 10)
         assert not late, f"{late[0].name} was killed and still runs"
+        self.killed += [member for member in members if member not in self.killed]
+
+    def stop(self, *members: Member) -> None:
+        """Ask members to stop, and wait until they have: an ordinary restart, which must cost nothing."""
+        self.injected["stop"] += sum(self.processes.running(member) is not None for member in members)
+        late = self.processes.stop(members, SECONDS_TO_STOP)
+        assert not late, f"{late[0].name} was asked to stop and did not"
         self.killed += [member for member in members if member not in self.killed]
 
     def start(self, *members: Member, wait: bool = True, rejoin: bool = False) -> None:

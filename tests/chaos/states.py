@@ -1,0 +1,28 @@
+"""The states that replicas leave when they stop, compared."""
+
+import msgspec
+
+from amcast.runtime.config import ClusterConfig
+from amcast.runtime.durability import NodeSnapshot
+from amcast.runtime.storage import Storage
+
+
+def differing_states(config: ClusterConfig) -> str:
+    """Say which replicas of a group were stopped in different states; empty if none were.
+
+    All must have been asked to stop when they had delivered the same.
+    """
+    first: dict[int, tuple[str, int, bytes]] = {}
+    for member in config.members:
+        storage = Storage(member.data, f"{config.name} {member.name}", new=False)
+        try:
+            recovered = storage.recover()
+        finally:
+            storage.close()
+        if recovered.snapshot is None or recovered.records:
+            return f"{member.name} has no snapshot of its end"
+        found = msgspec.msgpack.decode(recovered.snapshot, type=NodeSnapshot)
+        name, position, app = first.setdefault(member.group, (member.name, found.position, found.app))
+        if (position, app) != (found.position, found.app):
+            return f"{name} stopped at position {position}, {member.name} at {found.position}, with other states"
+    return ""
