@@ -25,7 +25,7 @@ help:
 	@echo "make bench    simulator beside SimPy, sweeps beside a process pool, Spark beside memory, a cluster beside peers"
 	@echo "make swarm    SEEDS=$(SEEDS) random runs of each protocol"
 	@echo "make explore  every schedule of each protocol in its scopes, up to STATES=$(STATES) states; mutants"
-	@echo "make chaos    ROUNDS=$(ROUNDS) kills and pauses of real processes under load, judged by their trace"
+	@echo "make chaos    ROUNDS=$(ROUNDS) of kills, restarts, cuts and old folders under load; power cuts on ext4 (as root)"
 	@echo "make docs     the documentation as a site in build/docs, with a page per protocol"
 	@echo "make docs-commands  run every command and program of the documentation"
 	@echo "make compile  compile the modules of compiled.txt in place if they changed"

@@ -1,9 +1,7 @@
 """The states that replicas leave when they stop, compared."""
 
-import msgspec
-
 from amcast.runtime.config import ClusterConfig
-from amcast.runtime.durability import NodeSnapshot
+from amcast.runtime.durability import read_snapshot
 from amcast.runtime.storage import Storage
 
 
@@ -12,7 +10,7 @@ def differing_states(config: ClusterConfig) -> str:
 
     All must have been asked to stop when they had delivered the same.
     """
-    first: dict[int, tuple[str, int, bytes]] = {}
+    first: dict[int, tuple[str, int, object]] = {}
     for member in config.members:
         storage = Storage(member.data, f"{config.name} {member.name}", new=False)
         try:
@@ -21,8 +19,9 @@ def differing_states(config: ClusterConfig) -> str:
             storage.close()
         if recovered.snapshot is None or recovered.records:
             return f"{member.name} has no snapshot of its end"
-        found = msgspec.msgpack.decode(recovered.snapshot, type=NodeSnapshot)
-        name, position, app = first.setdefault(member.group, (member.name, found.position, found.app))
-        if (position, app) != (found.position, found.app):
+        found = read_snapshot(recovered.snapshot)
+        state = found.chain, b"".join(found.app)
+        name, position, other = first.setdefault(member.group, (member.name, found.position, state))
+        if (position, other) != (found.position, state):
             return f"{name} stopped at position {position}, {member.name} at {found.position}, with other states"
     return ""
