@@ -27,6 +27,7 @@ PAGES = {  # file -> what the list of pages calls it
     "README.md": "Getting started",
     "docs/cluster.md": "Operating a cluster",
     "docs/kv.md": "The store",
+    "docs/guarantees.md": "What is promised",
     "docs/pipeline.md": "The pipeline",
     "docs/spark.md": "A cluster in Spark",
     "docs/results.md": "Results explained",
