@@ -97,7 +97,7 @@ def test_trace_format() -> None:
         "run", "kind", "process", "group", "seq", "time", "message", "sender", "dest", "ts", "peer", "type", "size",
         "about", "detail",
     )  # fmt: skip
-    assert len(KINDS) == 14
+    assert len(KINDS) == 15
 
 
 def test_checks_and_trace_files() -> None:

@@ -12,7 +12,7 @@ AmcastError                     exit code 1, unless it says another
 │   ├── CommandRefused          a command of the store that is answered with an error and changes nothing
 │   └── WorkloadRefused         a request of Maelstrom that the workload does not execute
 ├── MulticastFailed             this multicast will not be delivered anywhere
-│   └── Busy                    … because the nodes have too much to do: the same again may do later
+│   └── Busy                    … because the cluster had no room for it until the deadline
 ├── OutcomeUnknown              the deadline passed: this multicast may have been delivered, or may still be
 ├── HistoryGone                 these rows of a group's log are no longer kept
 ├── LostMessages                messages are lost that a protocol without recovery cannot do without
@@ -110,7 +110,7 @@ class MulticastFailed(AmcastError):
 
 
 class Busy(MulticastFailed):
-    """The nodes have too much to do and have not taken the multicast: try again later, with growing pauses."""
+    """Those who were asked had no room for the multicast until its deadline: it is not delivered and will not be."""
 
 
 class OutcomeUnknown(AmcastError):

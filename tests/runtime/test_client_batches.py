@@ -102,13 +102,13 @@ def test_a_deadline_is_of_one_message(live: tuple[ClusterConfig, dict[str, Node]
 
 
 def test_an_unknown_outcome_has_the_id_under_which_it_may_be_delivered(tmp_path: Path) -> None:
-    config = cluster(tmp_path, groups=1, replicas=1)
+    config = cluster(tmp_path, groups=1, replicas=3)
 
     async def tried() -> tuple[str | None, str | None, str]:
         async with connect(config.path, "dev") as client:
-            late = client.submit((0,), b"nobody is there", deadline=0.0)
-            with pytest.raises(OutcomeUnknown) as first:
-                await late
+            with running(config, ["g0/0"]):  # it takes the message, and is alone
+                with pytest.raises(OutcomeUnknown) as first:
+                    await client.submit((0,), b"never delivered", deadline=1.0)
             unsent = client.submit((0,), b"closed before it is sent")
         with pytest.raises(OutcomeUnknown) as second:
             await unsent

@@ -207,7 +207,7 @@ def test_answers_to_a_client(data: bytes) -> None:
     batches, completed, _ = engine.drain()
     assert batches and (data != answers() or completed)
     assert all(len(run.answers()) == 2 for run in completed)
-    assert all(0 <= pid < TOPOLOGY.replicas for pid, _ in batches), "sent to a process that there is not"
+    assert all(0 <= pid < TOPOLOGY.replicas for pid, _, _ in batches), "sent to a process that there is not"
 
 
 def rows() -> bytes:

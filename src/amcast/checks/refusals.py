@@ -38,6 +38,12 @@ def without_refused(events: list[Event]) -> list[Event]:
     return [e for e in events if e.message not in gone or e.message is None] if gone else events
 
 
+def without_withdrawn(events: list[Event]) -> list[Event]:
+    """Return the trace as if what its sender withdrew had not been multicast: whoever delivers it makes it up."""
+    gone = {event.message for event in events if event.kind == "withdraw"}
+    return [e for e in events if e.kind not in ("multicast", "withdraw") or e.message not in gone] if gone else events
+
+
 def wrong_refusal(protocol: Protocol, events: Sequence[Event]) -> str:
     """Say in one line which refusal has no reason in the trace; empty if all have one."""
     rows = [event for event in events if is_refusal(event)]

@@ -66,7 +66,7 @@ class Reply(Answer):
 @final
 @mypyc_attr(acyclic=True)
 class Hint(Answer):
-    """The process that was asked does not lead: try this one."""
+    """The process that was asked does not lead, and has not taken the message: try this one."""
 
     def unpack(self, r: Reader) -> Message:
         return Hint(r.mid(), r.group(), r.long())

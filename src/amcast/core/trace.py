@@ -11,6 +11,7 @@ from mypy_extensions import mypyc_attr
 KINDS: Final = (
     "start",
     "multicast",
+    "withdraw",
     "deliver",
     "optdeliver",
     "send",

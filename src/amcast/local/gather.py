@@ -42,7 +42,7 @@ def gather(
     files = sorted(folder.glob("*.jsonl"))
     if not files:
         raise TraceError(f"{folder}: no .jsonl file there; expected those that nodes and clients write with --trace")
-    began = processes_that_began(config, folder, files)
+    began, withdrawn = who_began(config, folder, files)
     members = [member for member in config.members if member.name in began or not config.is_spare(member)]
     missing = [member for member in members if member.name not in began]
     lack = f"no start row of {', '.join(member.name for member in missing)}" if missing else ""
@@ -60,6 +60,8 @@ def gather(
             group = f"g{member.group}"
             recorder.record(Event(config.name, "start", member.name, group, 0, detail=stated(sizes[group])))
         for _, event in all_events(files):
+            if event.kind in ("multicast", "withdraw") and event.message in withdrawn:
+                continue  # its sender was told that nobody delivers it: whoever does makes it up
             if event.kind == "start" and event.group is not None:
                 event.detail = stated(sizes[event.group])
             last = max(last, event.time or 0)
@@ -72,10 +74,14 @@ def gather(
     return found
 
 
-def processes_that_began(config: ClusterConfig, folder: Path, files: list[Path]) -> set[str]:
-    """Return the names of those with a start row; TraceError if a row is of another cluster, or there twice."""
+def who_began(config: ClusterConfig, folder: Path, files: list[Path]) -> tuple[set[str], set[str | None]]:
+    """Return the names of those with a start row, and the messages that their senders withdrew.
+
+    Raises TraceError if a row is of another cluster, or there twice.
+    """
     known = {member.name for member in config.members}
     began = set()
+    withdrawn = set()
     file_of: dict[str, Path] = {}
     for file, event in all_events(files):
         other = file_of.setdefault(event.process, file)
@@ -90,7 +96,9 @@ def processes_that_began(config: ClusterConfig, folder: Path, files: list[Path])
             raise TraceError(f"{folder}: rows of {event.process}, which is not in {config.path}; take them out")
         if event.kind == "start":
             began.add(event.process)
-    return began
+        elif event.kind == "withdraw":
+            withdrawn.add(event.message)
+    return began, withdrawn
 
 
 def stated(members: int) -> str:

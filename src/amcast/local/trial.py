@@ -53,6 +53,8 @@ class Trial:
         )
         self.traces = self.folder / "trace"
         self.killed: list[Member] = []  # and not started again
+        self.paused: list[Member] = []
+        self.quorum_lost = False  # in a group, once: multicasts may have failed for that
         self.outside = [member for member in self.config.members if self.config.is_spare(member)]
         self.injected: Counter[str] = Counter()  # faults that did happen, by kind
         self.not_level = ""  # what was wrong when somebody looked last
@@ -103,6 +105,7 @@ class Trial:
         late = self.processes.wait_until_gone(members, 10)
         assert not late, f"{late[0].name} was killed and still runs"
         self.killed += [member for member in members if member not in self.killed]
+        self._look_for_quorums()
 
     def stop(self, *members: Member) -> None:
         """Ask members to stop, and wait until they have: an ordinary restart, which must cost nothing."""
@@ -124,10 +127,20 @@ class Trial:
     def pause(self, *members: Member) -> None:
         for member in members:
             self.injected["pause"] += self.processes.signal(member, signal.SIGSTOP)
+        self.paused += [member for member in members if member not in self.paused]
+        self._look_for_quorums()
+
+    def _look_for_quorums(self) -> None:
+        topology = self.config.topology
+        for g, group in enumerate(topology.groups):
+            away = [*self.killed, *self.paused, *self.outside]
+            here = [pid for pid in group if self.config.members[pid] not in away]
+            self.quorum_lost |= len(here) < topology.quorum(g)
 
     def resume(self, *members: Member) -> None:
         for member in members:
             self.processes.signal(member, signal.SIGCONT)
+        self.paused = [member for member in self.paused if member not in members]
 
     # The end
 
@@ -176,7 +189,8 @@ class Trial:
     def judge(self, out: Path, *loads: Outcomes, force: bool = False) -> Evidence:
         """Finish, and return what shows that the run kept every promise; AmcastError says which ones it broke."""
         self.finish(out, force)
-        problems, evidence = problems_of(self.config, list(read_events(out)), self.killed, loads)
+        events = list(read_events(out))
+        problems, evidence = problems_of(self.config, events, self.killed, loads, may_fail=self.quorum_lost)
         if self.not_level:
             problems.insert(0, f"not all caught up: {self.not_level}")
         if problems:
@@ -186,10 +200,16 @@ class Trial:
 
 
 def problems_of(
-    config: ClusterConfig, events: Sequence[Event], gone: Collection[Member], loads: Sequence[Outcomes]
+    config: ClusterConfig,
+    events: Sequence[Event],
+    gone: Collection[Member],
+    loads: Sequence[Outcomes],
+    *,
+    may_fail: bool = False,
 ) -> tuple[list[str], Evidence]:
     """Compare a trace with what the protocol promises and with what clients were told. `gone`: killed for good.
 
+    `may_fail`: multicasts, for a group lost its quorum. Those that did are delivered by nobody.
     Every verdict is ok, everybody delivers; what was acknowledged is delivered once by each member of its groups, and
     by nobody else; of what these clients sent, nothing else is delivered.
     """
@@ -214,7 +234,7 @@ def problems_of(
     for load in loads:
         known |= load.acknowledged.keys() | load.undecided
         problems += [f"a multicast ended with {error}" for error in load.unexpected]
-        if load.failed:
+        if load.failed and not may_fail:
             problems.append(f"{load.failed} multicasts were refused")
         for name, dest in load.acknowledged.items():
             named = tuple(f"g{g}" for g in dest)

@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import itertools
+import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
@@ -17,6 +18,7 @@ from amcast.core.requests import NOBODY
 from amcast.core.topology import Mid, message_id, seq_of
 from amcast.errors import AmcastError, MulticastFailed, OutcomeUnknown, PeerError, UsageError, WireError
 from amcast.runtime import frames
+from amcast.runtime.admission import Admission, Asked, fail
 from amcast.runtime.client_engine import ClientBatch, ClientEngine
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import Condition, FrameReader, Hello, Read, Refusal, Rows, frame
@@ -56,8 +58,11 @@ class Client:
     """A client of a cluster, made by `amcast.connect`. One connection to each replica that it needs carries everything.
 
     A multicast ends in one of three ways. It returns: every replica of its groups delivers it. MulticastFailed: nobody
-    does. OutcomeUnknown: its deadline passed first, and `error.message` is the id under which it may be delivered. It
-    is sent again for as long as the client lives, also after its deadline, and never delivered twice.
+    does; that is Busy if the cluster had no room for it. OutcomeUnknown: its deadline passed first, and `error.message`
+    is the id under which it may be delivered. It is sent again for as long as the client lives, also after its
+    deadline, and never delivered twice.
+
+    Multicasts to groups that do not serve, or are busy, are held back and fail in time (`admission.py`).
     """
 
     def __init__(
@@ -96,6 +101,7 @@ class Client:
         self._closed = False
         self._welcome = False  # somewhere, at least once: something may have been sent
         self._refusals: dict[int, str] = {}  # by replicas
+        self._admission = Admission(self, alone=session is not None)
         self._loop: asyncio.AbstractEventLoop
         self._sweep: asyncio.TimerHandle | None = None
         self._trace = TraceWriter(trace, config.name, self.sender, None, machine) if trace is not None else None
@@ -115,6 +121,7 @@ class Client:
         if self._sweep is not None:
             self._sweep.cancel()
         self._give_up(self._engine.waiting(), "the client was closed")
+        self._admission.drop("the client was closed")
         for connection in self._connections.values():
             for future in connection.reads.values():
                 future.cancel()
@@ -145,15 +152,21 @@ class Client:
             future.set_exception(MulticastFailed("the client is closed"))
             return future
         until = self._loop.time() + (self.deadline if deadline is None else deadline)
-        self._engine.ask(dest, payload, future, until)
+        if self._admission.wary():
+            self._admission.take(Asked(dest, [payload], False, future, until))
+        else:
+            self._engine.ask(dest, payload, future, until)
         if not self._scheduled:
             self._schedule()
         return future
 
-    def submit_batch(self, dest: tuple[int, ...], payloads: list[bytes]) -> asyncio.Future[list[Answers[int]]]:
+    def submit_batch(
+        self, dest: tuple[int, ...], payloads: list[bytes], deadline: float | None = None
+    ) -> asyncio.Future[list[Answers[int]]]:
         """Multicast several, that are ordered and delivered one after the other with nothing in between."""
         future: asyncio.Future[list[Answers[int]]] = self._loop.create_future()
-        self._engine.ask_batch(dest, payloads, future, self._loop.time() + self.deadline)
+        until = self._loop.time() + (self.deadline if deadline is None else deadline)
+        self._admission.take(Asked(dest, payloads, True, future, until))
         self._schedule()
         return future
 
@@ -169,7 +182,9 @@ class Client:
         return f"destination groups {list(dest)}: expected one or more of 0 to {self.groups - 1}"
 
     def _watch_deadlines(self) -> None:
-        late = self._engine.late(self._loop.time())
+        now = self._loop.time()
+        self._admission.expire(now)
+        late = self._engine.late(now)
         if late:
             self._give_up(late, "no answer from all its groups by its deadline")
         self._sweep = self._loop.call_later(self.machine.limits.sweep_every, self._watch_deadlines)
@@ -177,7 +192,7 @@ class Client:
     def _give_up(self, waiting: list[tuple[object, Mid]], reason: str) -> None:
         for future, mid in waiting:
             message = f"{self.sender}:{seq_of(mid)}" if mid != NOBODY else None
-            _fail([future], OutcomeUnknown(reason, message))
+            fail([future], OutcomeUnknown(reason, message))
 
     def _record(self, trace: TraceWriter, batches: list[ClientBatch]) -> None:
         for batch in batches:
@@ -204,9 +219,10 @@ class Client:
         batches, completed, timers = self._engine.drain()
         for name, earliest, latest in timers:
             self._loop.call_later(self.machine.random.uniform(earliest, latest) / 1e9, self._on_timer, name)
-        for pid, batch in batches:
-            self._connection(pid).send(frame(frames.REQUESTS, batch))
+        for pid, batch, mids in batches:
+            self._connection(pid).send(frame(frames.REQUESTS, batch), mids)
         for done in completed:
+            self._admission.completed(done.dest)
             first = seq_of(done.mid)
             answers = [answered(self.sender, first + i, part) for i, part in enumerate(done.answers())]
             futures = cast("list[asyncio.Future[object]]", done.waiting)
@@ -230,9 +246,13 @@ class Client:
         self._engine.receive(self._now(), pid, batch)
         self._schedule()
 
-    def _failed(self, failure: Refusal) -> None:
+    def _failed(self, member: Member, failure: Refusal) -> None:
         mid = message_id(self.session, failure.seq)
-        _fail(self._engine.abandon(self._now(), mid), MulticastFailed(failure.reason))
+        batch = self._engine.open.get(mid)
+        if batch is not None and failure.kind == frames.FORBIDDEN:
+            self._withdraw(batch, MulticastFailed(failure.reason))
+        elif batch is not None:
+            self._admission.refused(member, batch, failure)
 
     def _refused(self, member: Member, text: str) -> None:
         """Ask the others, unless most of the group refuse us and nothing has been sent to anybody."""
@@ -242,12 +262,21 @@ class Client:
         topology = self.config.topology
         hopeless = sum(pid in self._refusals for pid in topology.groups[member.group]) >= topology.quorum(member.group)
         if not self._welcome and hopeless:
-            for connection in self._connections.values():
-                connection.backlog.clear()
-            for mid in list(self._engine.open):
-                _fail(self._engine.abandon(self._now(), mid), MulticastFailed(text))
+            for batch in list(self._engine.open.values()):
+                self._withdraw(batch, MulticastFailed(text))
+            self._admission.drop(text)
         elif self._engine.open and not self._welcome:
             self._disconnected()
+
+    def _withdraw(self, batch: ClientBatch, error: MulticastFailed) -> None:
+        """Give up a batch that nobody has, and see to it that nobody gets it."""
+        for connection in self._connections.values():
+            connection.backlog = [entry for entry in connection.backlog if batch.mid not in entry[1]]
+        fail(self._engine.abandon(self._now(), batch.mid), error)
+        if self._trace is not None:
+            for seq in range(seq_of(batch.mid), seq_of(batch.mid) + batch.count):
+                self._trace.row("withdraw", message=f"{self.sender}:{seq}")
+            self._trace.flush()
 
     def _disconnected(self) -> None:
         """Ask everybody: whoever was asked may be gone."""
@@ -265,9 +294,19 @@ class Client:
     # Reads
 
     async def read(
-        self, group: str, position: int, *, wait_ms: int = 0, replica: int = 0, most_bytes: int | None = None
+        self,
+        group: str,
+        position: int,
+        *,
+        wait_ms: int = 0,
+        replica: int = 0,
+        most_bytes: int | None = None,
+        deadline: float | None = None,
     ) -> Rows:
-        """Return a stretch of a group's log from the block with this position on, as one of its replicas has it."""
+        """Return a stretch of a group's log from the block with this position on, as one of its replicas has it.
+
+        Raises TimeoutError if that replica does not answer by the deadline, nor within two seconds after the wait.
+        """
         g = self._group(group)
         members = self.config.topology.groups[g]
         pid = members[replica % len(members)]
@@ -278,8 +317,9 @@ class Client:
         connection = self._connection(pid)
         connection.reads[number] = future
         try:
-            connection.send(frame(frames.READ, frames.encode(read)))
-            async with asyncio.timeout(wait_ms / 1000 + 2.0):
+            connection.send(frame(frames.READ, frames.encode(read)), [])
+            seconds = wait_ms / 1000 + 2.0
+            async with asyncio.timeout(seconds if deadline is None else min(seconds, deadline)):
                 return await future
         finally:
             del connection.reads[number]
@@ -306,11 +346,11 @@ class Client:
         """Try the replicas of a group in turn until one answers, by the deadline."""
         until = self._loop.time() + self.deadline
         for attempt in itertools.count(replica):
-            try:
-                return await self.read(group, position, wait_ms=wait_ms, replica=attempt)
-            except TimeoutError:
-                if self._loop.time() > until:
-                    raise OutcomeUnknown(f"no replica of {group} answered within {self.deadline} s") from None
+            left = until - self._loop.time()
+            if left <= 0:
+                raise OutcomeUnknown(f"no replica of {group} answered within {self.deadline} s")
+            with suppress(TimeoutError):
+                return await self.read(group, position, wait_ms=wait_ms, replica=attempt, deadline=left)
         raise AssertionError("an endless loop ended")
 
 
@@ -326,19 +366,24 @@ class _Connection(asyncio.Protocol):
         self.transport = None
         self.welcome = False
         self.reader = FrameReader(frames.LARGEST_HELLO)
-        self.backlog: list[bytes] = []
+        self.backlog: list[tuple[bytes, list[Mid]]] = []  # frames, and the messages in them
         self.reads: dict[int, asyncio.Future[Rows]] = {}
         self.asked: dict[int, asyncio.Future[Condition]] = {}
         self.limits = client.machine.limits
         self.pause = self.limits.first_pause
         self.dialling: asyncio.Task[None] | None = None
+        self.hurry = asyncio.Event()  # dial at once
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes, mids: list[Mid]) -> None:
         if self.welcome and self.transport is not None:
             self.transport.write(data)
+            self.client._engine.written(mids)
             return
         if len(self.backlog) < 1000:  # the protocol sends again what is lost
-            self.backlog.append(data)
+            self.backlog.append((data, mids))
+        self.connect()
+
+    def connect(self) -> None:
         if self.dialling is None and self.transport is None:
             self.dialling = self.client._loop.create_task(self.dial())
 
@@ -348,8 +393,16 @@ class _Connection(asyncio.Protocol):
         future: asyncio.Future[Condition] = self.client._loop.create_future()
         self.asked[number] = future
         future.add_done_callback(lambda _: self.asked.pop(number, None))
-        self.send(frame(frames.ASK, b"", number))
+        self.send(frame(frames.ASK, b"", number), [])
         return future
+
+    def inquire(self) -> None:
+        """Ask this replica which groups serve; to be connected is to be told."""
+        if self.welcome and self.transport is not None:
+            self.transport.write(frame(frames.ASK, b""))
+        else:
+            self.hurry.set()
+            self.connect()
 
     async def dial(self) -> None:
         try:
@@ -358,9 +411,15 @@ class _Connection(asyncio.Protocol):
                 try:
                     await dial(self.member.client, self.context, self, self.limits.seconds_to_greet)
                     return
-                except (OSError, TimeoutError):
+                except (OSError, TimeoutError) as error:
                     self.backlog.clear()
-                    await asyncio.sleep(self.pause * self.client.machine.random.uniform(0.7, 1.3))
+                    fail(self.reads.values(), TimeoutError())
+                    self.hurry.clear()
+                    why = os.strerror(error.errno) if error.errno else str(error) or "no answer in time"
+                    self.client._admission.unreachable(self.member, f"at {self.member.client}: {why}")
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self.pause * self.client.machine.random.uniform(0.7, 1.3)):
+                            await self.hurry.wait()
                     self.pause = min(2 * self.pause, self.limits.longest_pause)
         finally:
             self.dialling = None
@@ -393,20 +452,22 @@ class _Connection(asyncio.Protocol):
                     condition.heard_ns = self.client._now()
                     if number in self.asked and not self.asked[number].done():
                         self.asked[number].set_result(condition)
+                    self.client._admission.told(self.member.pid, condition.refusals)
                 elif kind == frames.FAILED and self.welcome:
                     failure = frames.decode(frames.refusal_decoder, body)
                     if failure.id < 0:
-                        self.client._failed(failure)
+                        self.client._failed(self.member, failure)
                     elif failure.id in self.reads:
-                        _fail([self.reads[failure.id]], AmcastError(failure.reason))
+                        fail([self.reads[failure.id]], AmcastError(failure.reason))
                 elif kind == frames.WELCOME and not self.welcome:
                     self.welcome = True
                     self.client._welcome = True
                     self.client._refusals.pop(self.member.pid, None)
                     self.pause = self.limits.first_pause
                     self.reader.largest = frames.LARGEST_PEER
-                    self.transport.writelines(self.backlog)
-                    self.backlog.clear()
+                    self.write_backlog()
+                    welcome = frames.decode(frames.welcome_decoder, body)
+                    self.client._admission.told(self.member.pid, welcome.refusals)
                 elif kind == frames.REFUSED:
                     self.refused(body.decode(errors="replace"))
                     return
@@ -415,32 +476,35 @@ class _Connection(asyncio.Protocol):
         except AmcastError as error:
             self.refused(str(error))
 
+    def write_backlog(self) -> None:
+        assert self.transport is not None
+        backlog, self.backlog = self.backlog, []
+        for data, mids in backlog:
+            self.transport.write(data)
+            self.client._engine.written(mids)
+
     def refused(self, reason: str) -> None:
         """Take note that this replica refuses us; the others may not."""
         self.close()
         self.backlog.clear()
         text = f"{self.member.name} refused {self.client.name}: {reason}"
-        _fail(self.reads.values(), AmcastError(text))
+        fail(self.reads.values(), AmcastError(text))
         self.client._refused(self.member, text)
+        self.client._admission.unreachable(self.member, f"refused us: {reason}")
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
         was_welcome, self.welcome = self.welcome, False
-        _fail([*self.reads.values(), *self.asked.values()], TimeoutError())  # another replica may know
+        fail([*self.reads.values(), *self.asked.values()], TimeoutError())  # another replica may know
         if was_welcome:
             self.client._disconnected()
+            self.client._admission.unreachable(self.member, "hung up")
 
     def close(self) -> None:
         if self.dialling is not None:
             self.dialling.cancel()
         if self.transport is not None:
             self.transport.abort()
-
-
-def _fail(waiting: Iterable[object], error: Exception) -> None:
-    for future in cast("Iterable[asyncio.Future[object]]", waiting):
-        if not future.done():
-            future.set_exception(error)
 
 
 class SyncClient:

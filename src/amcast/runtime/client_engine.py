@@ -11,7 +11,7 @@ from librt.strings import BytesWriter
 
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
-from amcast.core.requests import ANSWERS, NOBODY, Hint, Reply
+from amcast.core.requests import ANSWERS, NOBODY, Hint, Reply, Request
 from amcast.core.topology import Mid, Topology, message_id, seq_of
 from amcast.core.wire import MOST_IN_BATCH, AppMessage, Codec, Reader, joined, split
 from amcast.errors import WireError
@@ -33,6 +33,16 @@ class ClientBatch:
         self.waiting: list[object] = []
         self.until: list[float] = []
         self.results: dict[int, list[bytes]] = {}
+        # Each time that it is written to a replica, the replica takes it or refuses it. Where all refused it, nobody
+        # has it; where one did not answer, nobody knows.
+        self.sent = 0
+        self.refused = 0
+        self.busy = False  # so said the last that refused it …
+        self.reason = ""  # … and why
+
+    def untaken(self) -> bool:
+        """Return True if nobody has it: it will not be delivered if it is not sent again."""
+        return self.sent == self.refused
 
     def take(self, g: int, result: bytes) -> None:
         """Take note of what group g said. Raises WireError."""
@@ -130,6 +140,21 @@ class ClientEngine:
                     found.append((batch.waiting[i], self._mid(batch, i)))
         return found
 
+    def untaken(self, dest: tuple[int, ...] | None, now: float) -> list[ClientBatch]:
+        """Return the batches that nobody has: those to these groups, or those that everybody waited for too long."""
+        return [
+            batch
+            for batch in self.open.values()
+            if batch.untaken() and (batch.dest == dest if dest is not None else max(batch.until) <= now)
+        ]
+
+    def written(self, mids: list[Mid]) -> None:
+        """Take note that these messages were written to a replica, once more."""
+        for mid in mids:
+            batch = self.open.get(mid)
+            if batch is not None:
+                batch.sent += 1
+
     def _mid(self, batch: ClientBatch, i: int) -> Mid:
         return NOBODY if batch.mid == NOBODY else message_id(self._session, seq_of(batch.mid) + i)
 
@@ -155,21 +180,30 @@ class ClientEngine:
                 asked = self.open.get(msg.mid)
                 if asked is not None:
                     asked.take(msg.g, result)
+            else:
+                asked = self.open.get(msg.mid)
+                if asked is not None:
+                    asked.refused += 1
             self.process.receive(now, sender, msg)
 
-    def drain(self) -> tuple[list[tuple[int, bytes]], list[ClientBatch], list[tuple[str, int, int]]]:
-        """Return batches for replicas, the client batches that are complete, timers to set."""
+    def drain(self) -> tuple[list[tuple[int, bytes, list[Mid]]], list[ClientBatch], list[tuple[str, int, int]]]:
+        """Return batches for replicas, each with its messages, the client batches that are complete, timers to set."""
         out = self.out
+        mids: defaultdict[int, list[Mid]] = defaultdict(list)
         for to, msg in out.sends:
+            assert isinstance(msg, Request)
+            if msg.m.mid not in self.open:  # given up since, as something that nobody has: nobody must get it now
+                continue
             self._scratch.truncate(0)
             self._requests.write(self._scratch, msg)
             encoded = self._scratch.getvalue()
             for pid in to:
                 self._writers[pid].write(encoded)
-        batches: list[tuple[int, bytes]] = []
+                mids[pid].append(msg.m.mid)
+        batches: list[tuple[int, bytes, list[Mid]]] = []
         for pid, w in self._writers.items():
             if len(w):
-                batches.append((pid, w.getvalue()))
+                batches.append((pid, w.getvalue(), mids[pid]))
                 w.truncate(0)
         completed = [self.open.pop(mid) for mid in out.completed if mid in self.open]
         timers = out.timers

@@ -34,16 +34,23 @@ FAILED: Final = 11
 ABSENT: Final = 12  # from a member that lost its disk, instead of START: forget what I said; and the answer
 STATE: Final = 13  # from the same, later: tell me what you know; and the answer
 ASK: Final = 14  # how are you; a CONDITION with the same number is the answer
-CONDITION: Final = 15
+CONDITION: Final = 15  # also without being asked, when it changes
 STATEMENT: Final = 16  # among BATCHes, to members of the same group: what the sender has applied (`comparison.py`)
+PULSE: Final = 17  # among BATCHes, to all members: how the sender is (`pulse.py`); neither numbered nor sent again
+
+# Why a request is refused
+FORBIDDEN: Final = 0  # for good, by everybody
+UNAVAILABLE: Final = 1  # by this replica, which has not taken it: one of its groups does not serve
+BUSY: Final = 2  # by this replica, which has not taken it: try later
 
 
 class Refusal(msgspec.Struct, array_like=True):
-    """Message number `seq` of this session will not be delivered. Or, with id, these rows cannot be had."""
+    """Message number `seq` of this session is refused. Or, with id, these rows cannot be had."""
 
     seq: int
     reason: str
     id: int = -1
+    kind: int = FORBIDDEN
 
 
 class Hello(msgspec.Struct, array_like=True):
@@ -62,11 +69,22 @@ class Hello(msgspec.Struct, array_like=True):
 
 
 class Welcome(msgspec.Struct, array_like=True):
-    """Who answers, and the number of the next batch that it expects from this boot."""
+    """Who answers, and the number of the next batch that it expects from this boot.
+
+    A client is told why requests to each group are refused, as in a Condition.
+    """
 
     name: str
     boot: int
     expects: int
+    refusals: tuple[str, ...] = ()
+
+
+class Pulse(msgspec.Struct, array_like=True):
+    """Why a member refuses all requests to its group, and why it takes no more just now; empty if it does not."""
+
+    refuses: str
+    busy: str
 
 
 class StateForRejoin(msgspec.Struct, array_like=True):
@@ -79,12 +97,14 @@ class StateForRejoin(msgspec.Struct, array_like=True):
 class Condition(msgspec.Struct, array_like=True):
     """How a member is: the time by its own clock, and why it is of no use to clients, if it is not.
 
-    Who hears it notes when that is, by its own monotonic clock.
+    `refusals` says why requests to each group are refused; empty if they are not. Who hears a condition notes when that
+    is, by its own monotonic clock.
     """
 
     wall_ms: int
     unready: str | None
     heard_ns: int = 0
+    refusals: tuple[str, ...] = ()
 
 
 class Read(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -110,6 +130,7 @@ class Rows(msgspec.Struct, array_like=True):
 encode = msgspec.msgpack.Encoder().encode
 hello_decoder: Final = msgspec.msgpack.Decoder(Hello)
 welcome_decoder: Final = msgspec.msgpack.Decoder(Welcome)
+pulse_decoder: Final = msgspec.msgpack.Decoder(Pulse)
 state_decoder: Final = msgspec.msgpack.Decoder(StateForRejoin)
 read_decoder: Final = msgspec.msgpack.Decoder(Read)
 refusal_decoder: Final = msgspec.msgpack.Decoder(Refusal)

@@ -75,6 +75,10 @@ class AcceptedConnection(asyncio.Protocol):
         """Let this one in: return the number of the batch that is expected from it. Raises WireError."""
         raise NotImplementedError
 
+    def refusals(self) -> tuple[str, ...]:
+        """Return why requests to each group are refused; empty if they are not."""
+        return ()
+
     def take(self, kind: int, number: int, body: bytes) -> None:
         """Handle a frame of somebody who has been let in. Raises PeerError."""
         raise NotImplementedError
@@ -121,7 +125,7 @@ class AcceptedConnection(asyncio.Protocol):
         expects = self.welcome(hello)
         self._stranger = False
         self._place.leave()
-        welcome = Welcome(self.host.me.name, self.host.boot, expects)
+        welcome = Welcome(self.host.me.name, self.host.boot, expects, self.refusals())
         self.transport.write(frame(frames.WELCOME, frames.encode(welcome)))
 
     def refuse(self, reason: str) -> None:

@@ -16,7 +16,7 @@ from amcast.errors import LostMessages, PeerError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import Member
 from amcast.runtime.doors import Door, Place
-from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
+from amcast.runtime.frames import FrameReader, Hello, Pulse, Welcome, frame
 from amcast.runtime.greeting import AcceptedConnection, GreetingHost, abort_unless, dial, say_hello
 
 
@@ -26,6 +26,8 @@ class LinkHost(GreetingHost, Protocol):
     protocol: Row
 
     def on_batch(self, sender: int, batch: bytes) -> None: ...
+
+    def on_pulse(self, sender: int, pulse: Pulse) -> None: ...
 
     def absent(self, pid: int) -> int: ...
 
@@ -60,6 +62,16 @@ class Outgoing:
             self.connection.transport.write(data)
         if self.kept_bytes > self._limits.most_kept:
             self.give_up()
+
+    def tell(self, data: bytes) -> None:
+        """Send a frame that is not worth keeping: the next one says more."""
+        if self.connection is not None and not self.connection.transport.get_write_buffer_size():
+            self.connection.transport.write(data)
+
+    @property
+    def congested(self) -> bool:
+        """Return True if this member is there and does not keep up. (What is kept for one that is not is limited.)"""
+        return self.connection is not None and self.kept_bytes > self._limits.congested
 
     def give_up(self) -> None:
         """Forget what is kept; the protocol finds out what the member lacks."""
@@ -219,6 +231,8 @@ class _Member(AcceptedConnection):
             return  # a newer connection of the same member has taken over
         elif kind == frames.STATEMENT:
             self.host.on_statement(self.pid, body)
+        elif kind == frames.PULSE:
+            self.host.on_pulse(self.pid, frames.decode(frames.pulse_decoder, body))
         elif kind != frames.BATCH or number != self.next:
             raise WireError(f"frame {number} of kind {kind}, expected batch {self.next}")
         else:

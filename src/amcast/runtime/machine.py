@@ -118,6 +118,10 @@ class Limits:
 
     # A node
     congested: int = 16 * 2**20  # bytes kept for members above which clients must wait; well below `most_kept`
+    seconds_congested: float = 1.0  # … and after so long they are told that it is busy
+    pulse_every: float = 0.2  # seconds between what it tells the others about itself
+    seconds_without_progress: float = 3.0  # after which something that waits is not only slow
+    seconds_unready: float = 5.0  # after which a group without a quorum or a leader refuses requests
     hold: float = 0.001  # how long a message that may wait is held for the next batch, in seconds
     seconds_to_stop: float = 5.0
     seconds_to_fetch: float = 60.0  # the state of another member
@@ -157,6 +161,9 @@ class Limits:
     # A client
     read_wait_ms: int = 5_000  # that a read waits for new rows
     sweep_every: float = 0.05  # seconds between looks at deadlines
+    seconds_to_inquire: float = 0.6  # whether groups serve: who has not said so by then does not
+    seconds_of_doubt: float = 0.3  # for which it is taken as known that groups do not serve …
+    seconds_of_trust: float = 1.0  # … or that they do, although somebody says otherwise
 
     # The gateway of the key-value store
     gateway_batch_bytes: int = 256 * 1024

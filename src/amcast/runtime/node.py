@@ -37,13 +37,14 @@ from amcast.runtime.comparison import Comparison, Statement, statement_decoder
 from amcast.runtime.config import Address, ClusterConfig, Member
 from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, read_snapshot
 from amcast.runtime.engine import Engine, Tick
-from amcast.runtime.frames import StateForRejoin
+from amcast.runtime.frames import Pulse, StateForRejoin
 from amcast.runtime.history import History
 from amcast.runtime.links import Incoming, Outgoing, ask_member
 from amcast.runtime.log import Log
 from amcast.runtime.loop import new_event_loop, open_many_connections
 from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.metrics import Metrics
+from amcast.runtime.pulse import Pulses
 from amcast.runtime.rows import rows_behind, unpack_rows
 from amcast.runtime.serving import Results, Serving
 from amcast.runtime.status import status_of
@@ -105,6 +106,7 @@ class Node:
         self.links: dict[int, Outgoing] = {}
         self.incoming = Incoming(self)
         self.serving = Serving(self)
+        self.pulses = Pulses(self)
         self.metrics = Metrics(self)
         self.started = machine.clock.monotonic_ns()
         self.ready = False
@@ -160,6 +162,7 @@ class Node:
                 if member is not self.me:
                     self.links[member.pid] = Outgoing(self, member, outside)
             tasks += [asyncio.create_task(link.run()) for link in self.links.values()]
+            self.pulses.start()
             self.flush()  # what the start wants sent and timed, now that there are links to take it
             self.ready = served = True
             self._compare()
@@ -174,6 +177,7 @@ class Node:
             self.ready = False
             if self._comparing is not None:
                 self._comparing.cancel()
+            self.pulses.stop()
             for server in servers:
                 server.close()
             for task in tasks:
@@ -374,10 +378,14 @@ class Node:
 
     def on_batch(self, sender: int, batch: bytes) -> None:
         """Handle a batch of another member. Raises WireError before any of its messages is handled."""
+        self.pulses.heard(sender)
         if self._halted:
             return
         self.metrics.messages_in += self.engine.receive(self._now(), sender, batch)
         self._schedule()
+
+    def on_pulse(self, sender: int, pulse: Pulse) -> None:
+        self.pulses.take(sender, pulse)
 
     def requests_in(self, batch: bytes, client: int) -> list[Request]:
         """Return the requests in these bytes. Raises WireError."""
@@ -480,14 +488,11 @@ class Node:
 
     def release(self, tick: Tick) -> None:
         """Send what a step wants sent; the disk calls this when the step's records are durable."""
-        congested = False
         for pid, batch in tick.batches:
             link = self.links.get(pid)
             if link is not None:
                 link.send(batch)  # in the order of the steps: links keep it, and protocols count on it
-                congested = congested or link.kept_bytes > self._limits.congested
-        # Clients wait while a member does not keep up: what they ask would pile up in memory for it.
-        self.serving.pause(congested)
+        self.pulses.hold_back()
         if tick.to_self:  # an event of its own, as in simulations: handled in another turn than what caused it
             self.engine.handle(self._now(), self.me.pid, tick.to_self)
             self._schedule()
@@ -556,17 +561,8 @@ class Node:
     # What people and machines look at
 
     def readiness(self) -> str | None:
-        """Return why this node is of no use to clients yet; None if it is."""
-        if not self.ready:
-            return "starting"
-        if waits := self.engine.process.unready():
-            return waits
-        ours = [link for link in self.links.values() if link.peer.group == self.me.group]
-        connected = sum(link.connection is not None for link in ours)
-        if connected + 1 < self.config.topology.quorum(self.me.group):
-            refused = "".join([f"; {link.peer.name} refused it: {link.refusal}" for link in ours if link.refusal])
-            return f"connected to {connected} other members of {self.group_names[self.me.group]}: no quorum{refused}"
-        return None
+        """Return why this node is of no use to clients; None if its group has a leader that makes progress."""
+        return (self.pulses.why_unready() or None) if self.ready else "starting"
 
     def status(self) -> dict[str, object]:
         """Return what people and trials want to know of this node, as JSON has it."""

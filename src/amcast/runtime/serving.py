@@ -19,6 +19,7 @@ from amcast.runtime.doors import Door, Place
 from amcast.runtime.frames import Condition, Hello, Read, Refusal, Rows, frame
 from amcast.runtime.greeting import AcceptedConnection, GreetingHost
 from amcast.runtime.history import History
+from amcast.runtime.pulse import Pulses
 
 SESSION_BITS: Final = 42  # of the number that a client draws; those above say who it is
 CLIENT: Final = "client/"
@@ -58,6 +59,7 @@ class ServingHost(GreetingHost, Protocol):
     """The node, as its clients see it."""
 
     orders_all: bool  # messages to other groups too
+    pulses: Pulses
 
     @property
     def history(self) -> History: ...
@@ -94,6 +96,11 @@ class Serving:
             self.paused = congested
             for served in self.sessions.values():
                 served.adjust_reading()
+
+    def tell_condition(self) -> None:
+        """Tell all clients which groups are refused from now on."""
+        for served in self.sessions.values():
+            served.tell_condition()
 
     def grown(self) -> None:
         """Answer the reads that waited for new rows."""
@@ -145,8 +152,7 @@ class _Served(AcceptedConnection):
         elif kind == frames.READ:
             self.take_read(body)
         elif kind == frames.ASK:
-            condition = Condition(self.host.machine.clock.wall_ns() // 1_000_000, self.host.readiness())
-            self.transport.write(frame(frames.CONDITION, frames.encode(condition), number))
+            self.tell_condition(number)
         else:
             raise WireError(f"a frame of kind {kind}, expected requests or reads")
 
@@ -154,12 +160,21 @@ class _Served(AcceptedConnection):
         wanted: list[Request] = []
         for request in self.host.requests_in(batch, self.session):
             reason = self.why_not(request.m)
-            if reason is None:
+            refused = (frames.FORBIDDEN, reason) if reason is not None else self.host.pulses.refusal_of(request.m.dest)
+            if refused is None:
                 wanted.append(request)
-            else:
-                failure = Refusal(seq_of(request.m.mid), reason)
+            else:  # before anything is begun: who is refused by all whom it asked knows that nothing will come of it
+                failure = Refusal(seq_of(request.m.mid), refused[1], kind=refused[0])
                 self.transport.write(frame(frames.FAILED, frames.encode(failure)))
         self.host.on_requests(self.session, wanted)
+
+    def refusals(self) -> tuple[str, ...]:
+        return tuple(self.host.pulses.refusals)
+
+    def tell_condition(self, number: int = 0) -> None:
+        wall_ms = self.host.machine.clock.wall_ns() // 1_000_000
+        condition = Condition(wall_ms, self.host.readiness(), refusals=self.refusals())
+        self.transport.write(frame(frames.CONDITION, frames.encode(condition), number))
 
     def why_not(self, m: AppMessage) -> str | None:
         """Say why this client may not multicast this here; None if it may. Nobody else decides that."""

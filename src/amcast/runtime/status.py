@@ -21,6 +21,8 @@ def status_of(node: "Node") -> dict[str, object]:
         "uptime": round((node.machine.clock.monotonic_ns() - node.started) / 1e9, 1),
         **process.condition(),  # for people; what programs decide by has names and types of its own, below
         "leads": isinstance(process, Electing) and process.leads(),
+        "refuses": [reason for reason in node.pulses.refusals if reason],
+        "busy": node.pulses.busy,
         "rejoining": isinstance(process, Durable) and process.rejoining(),
         "position": node.history.end,
         "unfinished": not process.idle() or node.durability.unfinished,

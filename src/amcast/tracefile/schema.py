@@ -32,7 +32,7 @@ assert tuple(COLUMN_TYPES) == COLUMNS
 FILE_SCHEMA: Final = pa.schema([(name, of) for name, of in COLUMN_TYPES.items() if name != "kind"])
 
 IN_EVERY_ROW: Final = ("run", "kind", "process", "seq")
-KINDS_WITH_MESSAGE: Final = frozenset(("multicast", "deliver", "optdeliver"))
+KINDS_WITH_MESSAGE: Final = frozenset(("multicast", "withdraw", "deliver", "optdeliver"))
 _KNOWN_KINDS: Final = frozenset(KINDS)
 
 

@@ -78,8 +78,8 @@ NODE = [
         caught_by="tests/runtime/test_admin.py::test_what_each_path_answers",
     ),
     shell_mutant(
-        "ready_without_a_quorum", "amcast.runtime.node",
-        ("if connected + 1 < self.config.topology.quorum(self.me.group):", "if connected < 0:"),
+        "ready_without_a_quorum", "amcast.runtime.pulse",
+        ("if len(group) - len(silent) >= self._topology.quorum(self._group):", "if len(group) > 0:"),
         caught_by=f"{LIVE}::test_ready_only_with_a_quorum",
     ),
     shell_mutant(
@@ -144,6 +144,58 @@ DOORS = [
         "probes_are_locked_out", "amcast.runtime.http",
         ("        place.drop = task.cancel\n", ""),
         caught_by="tests/runtime/test_admin.py::test_connections_are_bounded",
+    ),
+]  # fmt: skip
+
+QUORUM = "tests/runtime/test_without_quorum.py"
+OVERLOAD = "tests/runtime/test_busy.py"
+FLOW = [
+    shell_mutant(
+        "what_cannot_be_delivered_is_ordered", "amcast.runtime.serving",
+        ("if reason is not None else self.host.pulses.refusal_of(request.m.dest)", "if reason is not None else None"),
+        caught_by=f"{QUORUM}::test_a_node_without_a_quorum_takes_nothing",
+    ),
+    shell_mutant(
+        "failed_although_somebody_may_have_it", "amcast.runtime.admission",
+        ("for batch in client._engine.untaken(dest, 0.0):", "for batch in list(client._engine.open.values()):"),
+        caught_by=f"{QUORUM}::test_what_one_replica_may_have_taken_is_not_said_to_have_failed",
+    ),
+    shell_mutant(
+        "calls_to_dead_groups_wait_for_their_deadline", "amcast.runtime.admission",
+        ("            self._inquire(batch.dest)  # this one", "            pass  # this one"),
+        ("        self._inquire(dest)\n        return True", "        return False"),
+        caught_by=f"{QUORUM}::test_refused_by_all_is_refused_at_once",
+    ),
+    shell_mutant(
+        "one_cut_off_replica_speaks_for_all", "amcast.runtime.inquiry",
+        ("in missing for pid in self._unheard)", "in missing for pid in self._unheard) and not self._reasons"),
+        caught_by=f"{QUORUM}::test_one_replica_that_is_cut_off_does_not_speak_for_its_group",
+    ),
+    shell_mutant(
+        "one_group_speaks_for_another", "amcast.runtime.inquiry",
+        ("self._serving.add(self._topology.group_of[pid])", "self._serving.update(self.dest)"),
+        caught_by=f"{QUORUM}::test_every_group_must_see_all_of_them_serve",
+    ),
+    shell_mutant(
+        "clients_wait_for_ever_for_a_slow_member", "amcast.runtime.pulse",
+        ("serving.pause(congested and not self._long_congested())", "serving.pause(congested)"),
+        caught_by=f"{OVERLOAD}::test_a_member_that_does_not_keep_up",
+    ),
+    shell_mutant(
+        "a_member_that_is_away_holds_up_clients", "amcast.runtime.links",
+        ("return self.connection is not None and self.kept_bytes > self._limits.congested",
+         "return self.kept_bytes > 0"),
+        caught_by=f"{OVERLOAD}::test_a_member_that_does_not_keep_up",
+    ),
+    shell_mutant(
+        "a_full_disk_is_not_said", "amcast.runtime.pulse",
+        ("return (self._host.durability.short_of_space() or \"\")", "return \"\""),
+        caught_by=f"{OVERLOAD}::test_busy_until_the_deadline_and_why",
+    ),
+    shell_mutant(
+        "clients_do_not_back_off", "amcast.runtime.admission",
+        ("            self._back_off(member.group, failure.reason)  #", "            pass  #"),
+        caught_by=f"{OVERLOAD}::test_who_is_patient_gets_through",
     ),
 ]  # fmt: skip
 
@@ -212,4 +264,4 @@ EXIT_CODES = [
     ),
 ]  # fmt: skip
 
-MUTANTS = [*CLIENT, *HISTORIES, *NODE, *DOORS, *PERMISSIONS, *APPS, *EXIT_CODES]
+MUTANTS = [*CLIENT, *HISTORIES, *NODE, *DOORS, *FLOW, *PERMISSIONS, *APPS, *EXIT_CODES]

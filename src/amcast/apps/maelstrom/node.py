@@ -207,7 +207,7 @@ class MaelstromNode:
         again = False
         requests, _, timers = group.client.drain()
         self._set_timers(now, True, timers)
-        for pid, batch in requests:
+        for pid, batch, _ in requests:
             again |= self._send(now, group, pid, REQUEST, batch)
         tick = group.replica.drain(now)
         self._set_timers(now, False, tick.timers)

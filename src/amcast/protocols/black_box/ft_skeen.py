@@ -358,6 +358,9 @@ class FtSkeen(LogOwner):
     def leads(self) -> bool:
         return self.log.status == LEADER
 
+    def unready(self) -> str:
+        return self.log.unready()
+
     def condition(self) -> dict[str, object]:
         return {**self.log.condition(), "clock": self.clock, "delivered": time_of(self.max_delivered_gts)}
 

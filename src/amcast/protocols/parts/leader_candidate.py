@@ -260,6 +260,16 @@ class LeaderCandidate(Generic[AnyVote]):
         self.behind[rank] = (self.behind[rank] + 1) % BEHIND_TICKS
         return self.behind[rank] == 0
 
+    def unready(self) -> str:
+        """Say why this member sees no leader at work; empty if it does, or leads."""
+        if self.rejoining:
+            return "rejoining: it takes part from the next ballot on"
+        if self.status == RECOVERING:
+            return "no leader: an election is under way"
+        if self.status == FOLLOWER and self.detector.suspected[leader_of(self.cballot)]:
+            return f"no leader: {self.process.topology.name(self.leader())} is silent"
+        return ""
+
     def note_leader(self) -> None:
         self.process.note(Leads(self.cballot, self.rank))
 

@@ -628,6 +628,9 @@ class WhiteBox(Process, Durable, Electing, Observed):
     def rejoining(self) -> bool:
         return self.candidate.rejoining
 
+    def unready(self) -> str:
+        return self.candidate.unready()
+
     def condition(self) -> dict[str, object]:
         delivered = time_of(self.max_delivered_gts)
         return {**self.candidate.condition(), "clock": self.clock, "delivered": delivered}

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from amcast.apps import KV_STORE
 from amcast.apps.kv.gateway import Gateway, serve
+from amcast.checks.refusals import without_withdrawn
 from amcast.checks.serializable import Outcome
 from amcast.core.application import StateMachine
 from amcast.errors import Alarm, StorageCorrupt, StorageFailure, UsageError
@@ -241,7 +242,7 @@ class Trial:
         if world.traced:
             lines = [line for trace in world.traces.values() for line in bytes(trace).splitlines()]
             events = [event for line in lines if (event := event_of_json(line)) is not None]
-            judge.check_traces(events, calm=not self.setup.lost)
+            judge.check_traces(without_withdrawn(events), calm=not self.setup.lost)
 
     # Clients
 
