@@ -312,6 +312,6 @@ def test_equal_replicas_go_on_through_restarts(tmp_path: Path) -> None:
         with running(config, app=Counting, machine=OFTEN) as nodes:
             multicast(config, 20)
             assert until(lambda: {node.history.end for node in nodes.values()} == {20 + 20 * life})  # noqa: B023
-            assert until(lambda: all(node.comparison._told for node in nodes.values() if node.comparison))
+            assert until(lambda: all(node.exchange._told_on for node in nodes.values()))
             assert len({node.chain.end for node in nodes.values()}) == 1
             assert nodes["g0/0"].chain.since == 0, "the chain began anew"

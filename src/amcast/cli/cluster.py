@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from amcast.runtime.config import Member
 
 cluster_commands = typer.Typer(
-    help="A cluster of real processes on this machine: init, up, status, logs, kill, restart, join, leave, down.",
+    help="A cluster of real processes on this machine: init, up, status, verify, logs, kill, restart, …, down.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -176,6 +177,25 @@ def status(
             table.add_row(*(shown(heading, row.get(heading)) for heading in headings))
         report_console().print(table)
     return 0 if all(row["state"] in ("ready", "spare") for row in rows) else 1
+
+
+@cluster_commands.command()
+def verify(
+    cluster: Cluster,
+    timeout: Annotated[float, Option(min=0, help="Seconds to wait for replicas that are behind.")] = 10.0,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Compare the replicas of each group: what they have applied, and their states; exit code 1 if some differ."""
+    from amcast.local.compare import compare, status_of_all
+
+    config = cluster_at(cluster)
+    found = compare(config, protocol_named(config.protocol), timeout)
+    if as_json:
+        print_json({"cluster": config.name, "groups": [asdict(one) for one in found]})
+    else:
+        for one in found:
+            print(one.line)
+    return {"ok": 0, "violated": 1, "unknown": 3}[status_of_all(found)]
 
 
 def shown(heading: str, value: object) -> str:

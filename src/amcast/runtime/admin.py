@@ -5,10 +5,12 @@ The paths:
     /readyz    200 when the node serves, else 503 and the reason
     /metrics   Prometheus text
     /status    JSON
+    /fingerprint?at=POSITION   JSON: hashes of what the node has applied up to there, and of its state
 """
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -16,7 +18,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from amcast.runtime.http import TIMEOUT, Answer, HttpServer, text
 
-PATHS: Final = ("/livez", "/readyz", "/metrics", "/status")
+PATHS: Final = ("/livez", "/readyz", "/metrics", "/status", "/fingerprint")
+POSITION: Final = re.compile("[0-9]{0,18}")
 
 
 class Admin(HttpServer):
@@ -30,11 +33,13 @@ class Admin(HttpServer):
         ready: Callable[[], str | None],
         metrics: Callable[[], bytes],
         timeout: float = TIMEOUT,
+        fingerprint: Callable[[int | None], Awaitable[dict[str, object]]] | None = None,
     ) -> None:
         super().__init__(timeout)
         self._status = status
         self._ready = ready
         self._metrics = metrics
+        self._fingerprint = fingerprint
 
     async def answer(self, target: str, headers: Mapping[str, str]) -> Answer:
         match target.partition("?")[0]:
@@ -47,4 +52,10 @@ class Admin(HttpServer):
                 return HTTPStatus.OK, CONTENT_TYPE_LATEST, self._metrics()
             case "/status":
                 return HTTPStatus.OK, "application/json", json.dumps(self._status()).encode() + b"\n"
+            case "/fingerprint" if self._fingerprint is not None:
+                position = target.partition("?at=")[2]
+                if not POSITION.fullmatch(position):
+                    return text(HTTPStatus.BAD_REQUEST, "expected /fingerprint, or /fingerprint?at=POSITION")
+                said = await self._fingerprint(int(position) if position else None)
+                return HTTPStatus.OK, "application/json", json.dumps(said).encode() + b"\n"
         return text(HTTPStatus.NOT_FOUND, f"expected one of {', '.join(PATHS)}")

@@ -10,7 +10,7 @@ so they all begin again, at the first link behind each multiple of `ANEW`.
 """
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from hashlib import blake2b
 from struct import Struct
 from typing import Final
@@ -74,6 +74,12 @@ class Chain:
     def earliest(self) -> int:
         """Return the first position at which it can be compared."""
         return self._positions[0]
+
+    def up_to(self, position: int) -> Link | None:
+        """Return the newest link that ends at this position or before; None if it is not reached or no longer kept."""
+        if not self._positions[0] <= position <= self.position:
+            return None
+        return self.at(self._positions[bisect_right(self._positions, position) - 1])
 
     def at(self, position: int) -> Link | None:
         """Return the chain up to a position, where nothing need end; None if it is not reached or no longer kept."""

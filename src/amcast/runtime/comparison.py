@@ -39,7 +39,8 @@ statement_decoder: Final = msgspec.msgpack.Decoder(Statement)
 class ComparingHost(Protocol):
     """The node, as it compares itself."""
 
-    chain: Chain
+    @property
+    def chain(self) -> Chain: ...
 
     def state(self, pid: int, statement: Statement) -> bool:
         """Send this to a member, if it is connected; return whether it is."""

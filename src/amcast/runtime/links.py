@@ -20,6 +20,12 @@ from amcast.runtime.frames import FrameReader, Hello, Pulse, Welcome, frame
 from amcast.runtime.greeting import AcceptedConnection, GreetingHost, abort_unless, dial, say_hello
 
 
+class Hearing(Protocol):
+    """Takes what another member states of itself (`exchange.py`)."""
+
+    def hear(self, pid: int, body: bytes) -> None: ...
+
+
 class LinkHost(GreetingHost, Protocol):
     """The node, as its links see it."""
 
@@ -33,7 +39,8 @@ class LinkHost(GreetingHost, Protocol):
 
     def state_from(self, position: int) -> bytes: ...
 
-    def on_statement(self, pid: int, body: bytes) -> None: ...
+    @property
+    def exchange(self) -> "Hearing": ...
 
 
 class Outgoing:
@@ -230,7 +237,7 @@ class _Member(AcceptedConnection):
         elif self.incoming.current.get(self.pid) is not self:
             return  # a newer connection of the same member has taken over
         elif kind == frames.STATEMENT:
-            self.host.on_statement(self.pid, body)
+            self.host.exchange.hear(self.pid, body)
         elif kind == frames.PULSE:
             self.host.on_pulse(self.pid, frames.decode(frames.pulse_decoder, body))
         elif kind != frames.BATCH or number != self.next:

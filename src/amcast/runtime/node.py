@@ -29,14 +29,15 @@ from amcast.core.notes import Leads, Note, RoundBegins
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Request
 from amcast.core.wire import AppMessage, joined
-from amcast.errors import AmcastError, ReplicasDiffer, StorageFailure, UsageError, WireError
+from amcast.errors import AmcastError, StorageFailure, UsageError, WireError
 from amcast.runtime import frames
 from amcast.runtime.admin import Admin
 from amcast.runtime.chain import Chain
-from amcast.runtime.comparison import Comparison, Statement, statement_decoder
 from amcast.runtime.config import Address, ClusterConfig, Member
 from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, read_snapshot
 from amcast.runtime.engine import Engine, Tick
+from amcast.runtime.exchange import Exchange
+from amcast.runtime.fingerprints import Fingerprints
 from amcast.runtime.frames import Pulse, StateForRejoin
 from amcast.runtime.history import History
 from amcast.runtime.links import Incoming, Outgoing, ask_member
@@ -101,7 +102,8 @@ class Node:
         # Each part owns its state and is called by the event loop alone; only the disk has a thread, inside durability.
         self.results = Results()
         self.chain = Chain()  # of all that is applied, always as long as the history
-        self.comparison = self._comparison()
+        self.exchange = Exchange(self)
+        self.fingerprints = Fingerprints(self)
         self.durability = Durability(self)
         self.links: dict[int, Outgoing] = {}
         self.incoming = Incoming(self)
@@ -120,8 +122,6 @@ class Node:
         self._scheduled = False  # a flush, for the end of this turn
         self._holding: asyncio.TimerHandle | None = None  # until what may wait is sent after all
         self._held_long_enough = False
-        self._comparing: asyncio.TimerHandle | None = None
-        self._stated_on: dict[int, object] = {}  # the connections on which members were told of our chain
         self._stopping: asyncio.Event
         self._error: BaseException | None = None
         # Four ways to end, which must not be mixed up. `_error`: at once, nothing else leaves. `_halted`: the others
@@ -145,7 +145,7 @@ class Node:
         servers: list[Listener] = []
         served = False
         tasks: list[asyncio.Task[None]] = []
-        admin = Admin(self.status, self.readiness, self.metrics.text)
+        admin = Admin(self.status, self.readiness, self.metrics.text, fingerprint=self.fingerprints.at)
         for number, act in ((signal.SIGTERM, self.stop), (signal.SIGINT, self.stop), (signal.SIGUSR1, self.leave)):
             with suppress(NotImplementedError, RuntimeError, ValueError):
                 self._loop.add_signal_handler(number, act)
@@ -165,7 +165,7 @@ class Node:
             self.pulses.start()
             self.flush()  # what the start wants sent and timed, now that there are links to take it
             self.ready = served = True
-            self._compare()
+            self.exchange.start()
             self.log.info("serving", peers=str(self.me.peer), clients=str(self.me.client), admin=str(self.me.admin))
             if on_ready is not None:
                 on_ready()
@@ -175,8 +175,7 @@ class Node:
         finally:
             # Nobody new, nothing more from the links, then the disk. Clients may wait for answers until the end.
             self.ready = False
-            if self._comparing is not None:
-                self._comparing.cancel()
+            self.exchange.stop()
             self.pulses.stop()
             for server in servers:
                 server.close()
@@ -456,6 +455,8 @@ class Node:
         else:
             for m, ts in deliveries:
                 self.chain.add(m, ts, b"")
+                if self.fingerprints.wanted:
+                    self.fingerprints.reached()
         if deliveries:
             self.durability.append(deliveries)
         self.metrics.deliveries += self.history.end - before
@@ -485,6 +486,8 @@ class Node:
             answer = answers[0] if m.count == 1 else joined(answers)
             self.results.add(m, answer)
             self.chain.add(m, ts, answer)
+            if self.fingerprints.wanted:
+                self.fingerprints.reached()
 
     def release(self, tick: Tick) -> None:
         """Send what a step wants sent; the disk calls this when the step's records are durable."""
@@ -510,53 +513,6 @@ class Node:
         if self._trace is not None:
             self._trace.row(note.kind, detail=note.detail())
             self._trace.flush()
-
-    # The other replicas of the group
-
-    def _comparison(self) -> Comparison | None:
-        """Return what compares this replica with others; None if they need not apply the same at a position."""
-        topology = self.config.topology
-        members = topology.groups[self.me.group]
-        if "total" not in self.protocol.orders or self.protocol.joins or len(members) == 1:
-            return None
-        names = {pid: topology.name(pid) for pid in members}
-        group = self.group_names[self.me.group]
-        return Comparison(self, group, self.me.pid, names, topology.quorum(self.me.group))
-
-    def _compare(self) -> None:
-        """Tell the others of the group what was applied, and again after a while."""
-        if self.comparison is None or self._error is not None:
-            return
-        self._comparing = self._loop.call_later(self._limits.compare_every, self._compare)
-        for pid, link in self.links.items():
-            if link.connection is not self._stated_on.get(pid):
-                self.comparison.connected(pid)
-        try:
-            self.comparison.tick()
-        except ReplicasDiffer as error:
-            self.fail(error)
-
-    def state(self, pid: int, statement: Statement) -> bool:
-        """Send a statement to a member, if it is connected; return whether it is."""
-        connection = self.links[pid].connection if pid in self.links else None
-        if connection is None:
-            return False
-        self._stated_on[pid] = connection
-        connection.transport.write(frames.frame(frames.STATEMENT, frames.encode(statement)))
-        return True
-
-    def on_statement(self, pid: int, body: bytes) -> None:
-        """Hear what a member has applied. Raises WireError."""
-        statement = frames.decode(statement_decoder, body)
-        if self.comparison is not None and self._error is None:
-            try:
-                self.comparison.hear(pid, statement)
-            except ReplicasDiffer as error:
-                self.fail(error)
-
-    def differs(self, name: str, position: int) -> None:
-        """Say that a member differs from the majority, to which we belong; it stops by itself."""
-        self.log.error("replica differs", peer=name, position=position)
 
     # What people and machines look at
 

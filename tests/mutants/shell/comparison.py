@@ -63,4 +63,37 @@ CONCLUSIONS = [
     ),
 ]  # fmt: skip
 
-MUTANTS = [*CHAINS, *CONCLUSIONS]
+ASKED = "tests/runtime/test_compare.py"
+COMMAND = [
+    shell_mutant(
+        "states_are_not_compared", "amcast.local.compare",
+        ('("state", by(there, "state")))', '("state", by({}, "state")))'),
+        caught_by=f"{ASKED}::test_states_that_differ",
+    ),
+    shell_mutant(
+        "chains_are_not_compared", "amcast.local.compare",
+        ('(("chain", by(there, "chain")),', '(("chain", by({}, "chain")),'),
+        caught_by=f"{ASKED}::test_chains_that_differ",
+    ),
+    shell_mutant(
+        "who_is_silent_agrees", "amcast.local.compare",
+        ("whole = len(there) == len(members) and", "whole ="),
+        caught_by=f"{ASKED}::test_who_does_not_answer_is_named",
+    ),
+    shell_mutant(
+        "states_that_were_not_taken_agree", "amcast.local.compare",
+        ("unknown = any(one.passed or one.pending for one in there.values())", "unknown = False"),
+        caught_by=f"{ASKED}::test_states_that_could_not_be_taken_are_not_said_to_agree",
+    ),
+    shell_mutant(
+        "replicas_that_differ_exit_0", "amcast.cli.cluster",
+        ('{"ok": 0, "violated": 1,', '{"ok": 0, "violated": 0,'), caught_by=f"{ASKED}::test_states_that_differ",
+    ),
+    shell_mutant(
+        "a_state_of_another_position", "amcast.runtime.fingerprints",
+        ("        self.wanted = None in self._hashes.values()\n", "        self.wanted = False\n"),
+        caught_by=f"{ASKED}::test_a_state_is_taken_when_its_position_is_reached",
+    ),
+]  # fmt: skip
+
+MUTANTS = [*CHAINS, *CONCLUSIONS, *COMMAND]
