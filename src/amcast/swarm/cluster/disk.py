@@ -191,6 +191,8 @@ class SimDisk:
         return sum(len(inode.seen) for _, inode in every_file(self.root, Path("/")))
 
     def room(self) -> int:
+        if not self.full:
+            return CAPACITY  # nodes ask often, and what they have written is nothing beside it
         return max(0, self._capacity - self.used())
 
     def paths(self) -> list[Path]:
