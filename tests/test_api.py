@@ -29,7 +29,7 @@ SIGNATURES = {
     "compiled": "() -> bool",
 }
 METHODS = {
-    "Client": ["close", "conditions", "deliveries", "multicast", "read", "submit", "submit_batch"],
+    "Client": ["close", "conditions", "deliveries", "multicast", "read", "renew_certificate", "submit", "submit_batch"],
     "SyncClient": ["close", "deliveries", "multicast", "multicast_batches", "read"],
     "StateMachine": ["apply", "restore", "snapshot"],
     "Delivery": ["dest", "group", "message", "payload", "position", "sender", "ts"],

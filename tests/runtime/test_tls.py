@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -11,8 +12,11 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from nodes import Raw
+from tests.pace import until
 
 from amcast.errors import IdentityRefused, UsageError
+from amcast.local.trial import Trial
 from amcast.runtime import certificates
 from amcast.runtime.certificates import make_certificates, ready_ca, write_pair
 from amcast.runtime.config import ClusterConfig, load_config
@@ -290,3 +294,31 @@ def test_a_ca_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "g0-0.key").rename(tmp_path / "ca.key")
     with pytest.raises(UsageError, match=r"ca.key: is not the key of the CA"):
         make_certificates(tmp_path, "one", NAMES)
+
+
+def test_a_node_takes_up_new_certificates_and_keeps_the_old_ones_if_they_are_broken(tmp_path: Path) -> None:
+    """On SIGHUP, which would end a process that does not expect it."""
+    with Trial(tmp_path, groups=1, replicas=1, app="log", traced=False) as trial:
+        member, tls = trial.config.members[0], trial.config.tls
+        assert tls is not None
+        log = trial.processes.log(member)
+
+        def shown() -> bytes | None:
+            with Raw(member.client, client_context(trial.config, "client/dev")) as raw:
+                assert isinstance(raw.socket, ssl.SSLSocket)
+                return raw.socket.getpeercert(binary_form=True)
+
+        def hang_up(expected: str) -> None:
+            trial.processes.signal(member, signal.SIGHUP)
+            assert until(lambda: expected in log.read_text(), 20), log.read_text()
+
+        first = shown()
+        make_certificates(tls.folder, trial.config.name, [member.name], renew=True)
+        assert shown() == first, "read at the start"
+        hang_up("certificates read again")
+        second = shown()
+        assert second not in (None, first)
+        (tls.folder / "g0-0.key").write_bytes(b"nonsense")
+        hang_up("certificates not read again")
+        assert "Traceback" not in log.read_text()
+        assert shown() == second, "the old ones stay"

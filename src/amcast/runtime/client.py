@@ -26,7 +26,7 @@ from amcast.runtime.greeting import abort_unless, dial, say_hello
 from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.rows import unpack_rows
 from amcast.runtime.serving import CLIENT, SESSION_BITS, session_of
-from amcast.runtime.tls import client_context
+from amcast.runtime.tls import client_context, renew
 from amcast.runtime.tracing import TraceWriter
 
 DEADLINE: Final = 30.0
@@ -283,6 +283,11 @@ class Client:
         if not self._closed and self._engine.open:
             self._engine.process.disconnect(self._now())
             self._schedule()
+
+    def renew_certificate(self) -> None:
+        """Read the certificate again, for new connections. Raises UsageError and keeps the old one if it is broken."""
+        if self._context is not None:
+            renew(self._context, self.config, self.name)
 
     async def conditions(self, seconds: float) -> dict[str, Condition]:
         """Ask every replica how it is; return what those say, by name, that answer within so many seconds."""

@@ -49,7 +49,7 @@ from amcast.runtime.pulse import Pulses
 from amcast.runtime.rows import rows_behind, unpack_rows
 from amcast.runtime.serving import Results, Serving
 from amcast.runtime.status import status_of
-from amcast.runtime.tls import Listener, client_context, listen, server_context
+from amcast.runtime.tls import Listener, client_context, listen, renew, server_context
 from amcast.runtime.tracing import ReplicaTrace
 
 STAMPS_SINCE: Final = 1_767_225_600 * 10**9  # 2026: timestamps that are taken from clocks fit 64 bits until 2044 …
@@ -122,6 +122,7 @@ class Node:
         self._scheduled = False  # a flush, for the end of this turn
         self._holding: asyncio.TimerHandle | None = None  # until what may wait is sent after all
         self._held_long_enough = False
+        self._contexts: list[SSLContext] = []  # with the certificates of this node
         self._stopping: asyncio.Event
         self._error: BaseException | None = None
         # Four ways to end, which must not be mixed up. `_error`: at once, nothing else leaves. `_halted`: the others
@@ -146,13 +147,20 @@ class Node:
         served = False
         tasks: list[asyncio.Task[None]] = []
         admin = Admin(self.status, self.readiness, self.metrics.text, fingerprint=self.fingerprints.at)
-        for number, act in ((signal.SIGTERM, self.stop), (signal.SIGINT, self.stop), (signal.SIGUSR1, self.leave)):
+        acts = {
+            signal.SIGTERM: self.stop,
+            signal.SIGINT: self.stop,
+            signal.SIGUSR1: self.leave,
+            signal.SIGHUP: self.renew,
+        }
+        for number, act in acts.items():
             with suppress(NotImplementedError, RuntimeError, ValueError):
                 self._loop.add_signal_handler(number, act)
         try:
             secure = self.config.tls is not None
             inside = server_context(self.config, self.me.name) if secure else None
             outside = client_context(self.config, self.me.name) if secure else None
+            self._contexts = [context for context in (inside, outside) if context is not None]
             await self._recover(outside)  # before anybody can reach this node: it must not speak of what it forgot
             # Members first: a client that is let in expects its message to go somewhere.
             servers.append(await self._listen(self.incoming, self.me.peer, inside))
@@ -208,6 +216,15 @@ class Node:
             assert isinstance(process, Dynamic)
             process.leave_group(self._now())
             self._schedule()
+
+    def renew(self) -> None:
+        """Read the certificates again, for new connections; those that are there stay."""
+        try:
+            for context in self._contexts:
+                renew(context, self.config, self.me.name)
+            self.log.info("certificates read again" if self._contexts else "no certificates to read again")
+        except UsageError as error:
+            self.log.error("certificates not read again", reason=str(error))
 
     async def _say_goodbye(self) -> None:
         """Wait until the others have what was sent: they count on it, and nobody sends it again."""

@@ -48,16 +48,31 @@ def prepared(context: ssl.SSLContext, config: ClusterConfig, name: str) -> ssl.S
         raise UsageError(f"{config.path}: there is no [tls]; add it with ca and folder")
     if name != STORE and name not in names_of(config):
         raise UsageError(f"{name!r} is not in {config.path}; expected one of {', '.join(names_of(config))}")
-    crt, key = check_certificate(config.tls.folder, config.tls.ca, config.name, name)
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_STRICT
+    read(context, config, name)
+    return context
+
+
+def renew(context: ssl.SSLContext, config: ClusterConfig, name: str) -> None:
+    """Let new connections use the certificates that are in the files now.
+
+    Raises UsageError, and changes nothing, if these cannot be used. A CA that is no longer in its file is trusted until
+    the process ends.
+    """
+    read(ssl.SSLContext(context.protocol), config, name)  # all of it, before any of it is used
+    read(context, config, name)
+
+
+def read(context: ssl.SSLContext, config: ClusterConfig, name: str) -> None:
+    assert config.tls is not None
+    crt, key = check_certificate(config.tls.folder, config.tls.ca, config.name, name)
     try:
         context.load_cert_chain(crt, key)
         context.load_verify_locations(config.tls.ca)
     except ssl.SSLError as error:
         raise UsageError(f"certificate of {name}: {crt} cannot be used ({error.reason or error})") from error
-    return context
 
 
 def names_of(config: ClusterConfig) -> list[str]:

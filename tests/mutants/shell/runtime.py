@@ -147,6 +147,22 @@ DOORS = [
     ),
 ]  # fmt: skip
 
+RENEWAL = [
+    shell_mutant(
+        "new_certificates_wait_for_a_restart", "amcast.runtime.node",
+        ("                renew(context, self.config, self.me.name)\n", "                pass\n"),
+        caught_by="tests/runtime/test_tls.py::"
+        "test_a_node_takes_up_new_certificates_and_keeps_the_old_ones_if_they_are_broken",
+    ),
+    shell_mutant(
+        "a_broken_certificate_ends_a_node", "amcast.runtime.node",
+        ("        except UsageError as error:\n            self.log.error(\"certificates not",
+         "        except KeyError as error:\n            self.log.error(\"certificates not"),
+        caught_by="tests/runtime/test_tls.py::"
+        "test_a_node_takes_up_new_certificates_and_keeps_the_old_ones_if_they_are_broken",
+    ),
+]  # fmt: skip
+
 QUORUM = "tests/runtime/test_without_quorum.py"
 OVERLOAD = "tests/runtime/test_busy.py"
 FLOW = [
@@ -264,4 +280,4 @@ EXIT_CODES = [
     ),
 ]  # fmt: skip
 
-MUTANTS = [*CLIENT, *HISTORIES, *NODE, *DOORS, *FLOW, *PERMISSIONS, *APPS, *EXIT_CODES]
+MUTANTS = [*CLIENT, *HISTORIES, *NODE, *DOORS, *FLOW, *RENEWAL, *PERMISSIONS, *APPS, *EXIT_CODES]

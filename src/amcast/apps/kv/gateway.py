@@ -254,6 +254,7 @@ def run(client: Client, where: Port, ready: Callable[[int], None]) -> None:
                 raise UsageError(f"{file}: it came or went; restart to serve with it or without it")
             if context is not None and config.tls is not None:
                 context.load_cert_chain(*check_certificate(config.tls.folder, config.tls.ca, config.name, STORE))
+            client.renew_certificate()
             if found is not None and gateway.server.users is not None:
                 gateway.server.users.replace(found)
             log.info("users and certificates read again")
