@@ -249,6 +249,11 @@ def test_values_must_be_unique() -> None:
         check_history([call(0, 1, Put("r", "a")), call(2, 3, Put("r", "a"))])
 
 
+def test_real_time_by_groups_needs_groups() -> None:
+    with pytest.raises(UsageError, match="names no groups"):
+        check_history([call(0, 1, Put("r", "a"))], by_group=True)
+
+
 def test_too_much_to_search_is_not_ok() -> None:
     calls = [call(0, 9, Put("a", f"{n}"), Put("b", f"{n}")) for n in range(8)]
     calls += [call(0, 9, Get("a", f"{n}"), Get("b", f"{(n + 1) % 8}")) for n in range(8)]

@@ -156,7 +156,10 @@ async def through_gateway(client: InProcess, two_rounds: bool, wishes: int = 50)
     gateway = Gateway(client, two_rounds=two_rounds)
     port = await gateway.listen("127.0.0.1", 0)
     book = Book(now)
-    users = [RespUser(f"u{n}", [("127.0.0.1", port)], book, Random(n), patience=20.0, due=15.0) for n in range(4)]
+    users = [
+        RespUser(f"u{n}", [("127.0.0.1", port)], book, Random(n), groups=GROUPS, patience=20.0, due=15.0)
+        for n in range(4)
+    ]
     try:
         async with asyncio.TaskGroup() as group:
             for n, user in enumerate(users):
@@ -176,6 +179,7 @@ def test_redis_clients_of_a_right_gateway() -> None:
         client = Lagging(GROUPS, 4)
         book = await through_gateway(client, two_rounds=True)
         assert check_calls(book.calls).judged > 200
+        assert check_calls(book.calls, by_group=True).judged > 200
         assert any(len(call.steps) > 1 for call in book.calls)
 
     run(main)
@@ -208,7 +212,7 @@ def test_replies_that_are_none(reply: bytes, kind: str) -> None:
         server = await asyncio.start_server(speak, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         book = Book(now)
-        user = RespUser("u0", [("127.0.0.1", port)], book, Random(1), patience=20.0, due=15.0)
+        user = RespUser("u0", [("127.0.0.1", port)], book, Random(1), groups=GROUPS, patience=20.0, due=15.0)
         with pytest.raises(Alarm) as raised:
             await user.execute(Wish(((b"INCR", b"c:0"),), (Increment("c:0"),)))
         assert raised.value.kind == kind
@@ -233,7 +237,7 @@ def test_a_connection_that_ends_is_dialled_again() -> None:
         server = await asyncio.start_server(speak, "127.0.0.1", 0)
         book = Book(now)
         port = server.sockets[0].getsockname()[1]
-        user = RespUser("u0", [("127.0.0.1", port)], book, Random(1), patience=20.0, due=15.0)
+        user = RespUser("u0", [("127.0.0.1", port)], book, Random(1), groups=GROUPS, patience=20.0, due=15.0)
         assert await user.execute(wish(get("r:0"))) is Outcome.UNKNOWN
         assert await user.execute(wish(get("r:0"))) is Outcome.DONE
         assert book.calls[-1].steps == (Get("r:0", "00000007"),)

@@ -32,10 +32,13 @@ def check_history(calls: Iterable[Call], *, by_group: bool = False, budget: int 
     """Judge whether these calls are strictly serializable.
 
     `by_group`: real time binds only calls that were sent to a group in common, which is what atomic multicast
-    promises by itself. Raises UsageError if two calls write the same value to a key.
+    promises by itself. Raises UsageError if two calls write the same value to a key, or if groups are missing then.
     """
     history = list(calls)
     _refuse_repeated_values(history)
+    nowhere = next((call for call in history if by_group and call.steps and not call.groups), None)
+    if nowhere is not None:
+        raise UsageError(f"‘{nowhere}’ names no groups; expected those that it was sent to; add them")
     undecided = ""
     examined = 0
     for keys, part in _parts(history):

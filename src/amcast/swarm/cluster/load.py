@@ -101,7 +101,9 @@ class Book:
         """Write down that nobody will hear how the calls that are under way end: their client is dead."""
         for attempt in list(self.open):
             del self.open[attempt]
-            self.calls.append(Call(attempt.client, attempt.began, self._now(), attempt.steps, Outcome.UNKNOWN))
+            self.calls.append(
+                Call(attempt.client, attempt.began, self._now(), attempt.steps, Outcome.UNKNOWN, attempt.groups)
+            )
 
     def read_logs(self, journal: Journal, groups: Sequence[str]) -> None:
         """Write down the ordered logs at the end, as if a client had read them all."""
@@ -267,6 +269,11 @@ async def read_everything(execute: Execution, keys: Keys, tries: int = 1000) -> 
             await asyncio.sleep(PAUSE)
 
 
+def destinations(asked: Wish, groups: int) -> tuple[int, ...]:
+    """Return the groups, of so many, that the commands of a wish go to."""
+    return tuple(sorted({g for command in asked.commands for g in groups_of(list(command), groups)}))
+
+
 # By direct multicasts
 
 
@@ -281,7 +288,7 @@ class DirectUser:
 
     async def execute(self, asked: Wish) -> Outcome:
         commands: list[Command] = [list(command) for command in asked.commands]
-        dest = tuple(sorted({g for command in commands for g in groups_of(command, self.client.groups)}))
+        dest = destinations(asked, self.client.groups)
         attempt = self.book.begin(self.name, asked.steps, 2 * self.deadline, dest)  # it may have to wait for a lock
         try:
             parts = await self._ask(dest, Execute(commands), asked.writes)
@@ -352,11 +359,20 @@ class RespUser:
     """A Redis client: one connection, dialled again when it is lost, to one of the gateways."""
 
     def __init__(
-        self, name: str, gateways: Sequence[tuple[str, int]], book: Book, random: Random, *, patience: float, due: float
+        self,
+        name: str,
+        gateways: Sequence[tuple[str, int]],
+        book: Book,
+        random: Random,
+        *,
+        groups: int,
+        patience: float,
+        due: float,
     ) -> None:
         """Prepare a client that waits `patience` seconds for an answer, and complains if it takes more than `due`."""
         self.name = name
         self.book = book
+        self._groups = groups
         self._gateways = gateways
         self._random = random
         self._patience = patience
@@ -365,7 +381,7 @@ class RespUser:
 
     async def execute(self, asked: Wish) -> Outcome:
         reader, writer = await self._connected()
-        attempt = self.book.begin(self.name, asked.steps, self._due)
+        attempt = self.book.begin(self.name, asked.steps, self._due, destinations(asked, self._groups))
         commands = asked.commands if len(asked.commands) == 1 else ((b"MULTI",), *asked.commands, (b"EXEC",))
         try:
             async with asyncio.timeout(self._patience):

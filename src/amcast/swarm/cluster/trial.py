@@ -312,7 +312,9 @@ class Trial:
         async def use(number: int) -> None:
             name = f"{program.name}.{number}"
             patience = 2 * setup.deadline  # a command has one; its gateway may be paused meanwhile
-            user = RespUser(name, gateways, self.book, machine.random, patience=patience, due=patience + 1.0)
+            user = RespUser(
+                name, gateways, self.book, machine.random, groups=setup.groups, patience=patience, due=patience + 1.0
+            )
             await use_store(user.execute, self.book, machine.random, wishes=setup.wishes, think=setup.think, keys=keys)
             await self._until_calm()
             if number == 0:
