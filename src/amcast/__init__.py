@@ -15,10 +15,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from amcast.errors import (  # isort: skip
-    Alarm, AmcastError, Anomaly, Busy, CommandRefused, HistoryGone, IdentityRefused, InvariantViolation, LineFault,
-    LostMessages, MulticastFailed, OutcomeUnknown, OutOfTime, PeerError, PropertyViolation, ReplicasDiffer,
-    RespError, SearchTooLong, StorageCorrupt, StorageFailure, SweepInterrupted, TopologyError, TraceError,
-    UsageError, WireError, WorkloadRefused,
+    Alarm, AmcastError, Anomaly, ApplicationFailed, Busy, CommandRefused, HistoryGone, IdentityRefused,
+    InvariantViolation, LineFault, LostMessages, MulticastFailed, OutcomeUnknown, OutOfTime, PeerError,
+    PropertyViolation, Rejected, ReplicasDiffer, RespError, SearchTooLong, StorageCorrupt, StorageFailure,
+    SweepInterrupted, TopologyError, TraceError, UsageError, WireError, WorkloadRefused,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0.dev0"
 __all__ = [
-    "Alarm", "AmcastError", "Anomaly", "Busy", "Client", "CommandRefused", "Delivery", "HistoryGone", "IdentityRefused",
-    "InvariantViolation", "LineFault", "LostMessages", "MulticastFailed", "OutOfTime", "OutcomeUnknown",
-    "PeerError", "PropertyViolation", "ReplicasDiffer", "RespError", "SearchTooLong", "StateMachine",
-    "StorageCorrupt", "StorageFailure", "SweepInterrupted", "SyncClient", "TopologyError", "TraceError",
-    "UsageError", "WireError", "WorkloadRefused", "__version__", "check", "compiled", "connect", "connect_sync",
-    "explore", "run_node", "simulate",
+    "Alarm", "AmcastError", "Anomaly", "ApplicationFailed", "Busy", "Client", "CommandRefused", "Delivery",
+    "HistoryGone", "IdentityRefused", "InvariantViolation", "LineFault", "LostMessages", "MulticastFailed",
+    "OutOfTime", "OutcomeUnknown", "PeerError", "PropertyViolation", "Rejected", "ReplicasDiffer", "RespError",
+    "SearchTooLong", "StateMachine", "StorageCorrupt", "StorageFailure", "SweepInterrupted", "SyncClient",
+    "TopologyError", "TraceError", "UsageError", "WireError", "WorkloadRefused", "__version__", "check", "compiled",
+    "connect", "connect_sync", "explore", "run_node", "simulate",
 ]  # fmt: skip
 
 # Where the rest is. It is imported when it is used: a command that needs no cluster starts faster without asyncio.

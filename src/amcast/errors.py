@@ -13,9 +13,11 @@ AmcastError                     exit code 1, unless it says another
 │   └── WorkloadRefused         a request of Maelstrom that the workload does not execute
 ├── MulticastFailed             this multicast will not be delivered anywhere
 │   └── Busy                    … because the cluster had no room for it until the deadline
+├── Rejected                    the application did not execute this multicast, which has its place in the order
 ├── OutcomeUnknown              the deadline passed: this multicast may have been delivered, or may still be
 ├── HistoryGone                 these rows of a group's log are no longer kept
 ├── LostMessages                messages are lost that a protocol without recovery cannot do without
+├── ApplicationFailed           an application failed in a way that others may not: this replica must stop
 ├── StorageFailure              the disk refused a write: the node must stop
 ├── StorageCorrupt              what had been durable is damaged; starting again does not help, so exit code 2
 ├── ReplicasDiffer              replicas of a group did not apply the same: starting again does not help, so exit code 2
@@ -32,7 +34,7 @@ Who catches `UsageError` shows its one line to whoever made the mistake. Who cat
 and goes on. Nobody but the command line catches the others, unless it knows what to do about that one.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import ClassVar
 
 
@@ -113,6 +115,26 @@ class Busy(MulticastFailed):
     """Those who were asked had no room for the multicast until its deadline: it is not delivered and will not be."""
 
 
+class Rejected(AmcastError):
+    """The application of a group did not execute this multicast, and its state is as it was.
+
+    Raised by an application, it says why. A client finds the reasons, and the answers of groups that did execute it,
+    by the names of groups; `message` is the id under which it was delivered.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        message: str | None = None,
+        reasons: Mapping[str, str] | None = None,
+        answers: Mapping[str, bytes] | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.message = message
+        self.reasons = dict(reasons or {})
+        self.answers = dict(answers or {})
+
+
 class OutcomeUnknown(AmcastError):
     """Nobody answered by the deadline: the multicast may have been delivered, or may be later.
 
@@ -130,6 +152,10 @@ class HistoryGone(AmcastError):
 
 class LostMessages(AmcastError):
     """Messages are lost that a protocol without recovery cannot do without: the node must stop."""
+
+
+class ApplicationFailed(AmcastError):
+    """An application failed in a way that other replicas may not: this one must stop, or it would differ from them."""
 
 
 class StorageFailure(AmcastError):

@@ -262,8 +262,9 @@ def multicast(config: ClusterConfig, count: int) -> None:
 
 
 def make_odd(node: Node, position: int, answer: bytes = b"odd") -> None:
-    assert isinstance(node.app, Counting)
-    node.app.odd, node.app.answer = position, answer
+    app = node.app.app if node.app is not None else None
+    assert isinstance(app, Counting)
+    app.odd, app.answer = position, answer
 
 
 def test_a_replica_whose_application_differs_stops_and_the_others_go_on(tmp_path: Path) -> None:

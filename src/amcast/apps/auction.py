@@ -6,10 +6,10 @@ order, it may have to be undone. Payload: lot and amount, as "lot:amount". Answe
 
 import json
 
-from amcast.core.application import Delivery
+from amcast.core.application import AllOrNothing, Delivery
 
 
-class Auction:
+class Auction(AllOrNothing):
     """The state machine of one group."""
 
     def __init__(self, group: int = 0, groups: int = 1) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from amcast.core.application import Delivery
+from amcast.core.application import AllOrNothing, Delivery
 
 Amount = Annotated[int, msgspec.Meta(ge=-(2**32), le=2**32)]  # so that no sum comes near 64 bits
 Open = tuple[Literal["open"], str, Amount]
@@ -37,7 +37,7 @@ def decode(payload: bytes) -> Open | Transfer | Total:
     return request
 
 
-class Bank:
+class Bank(AllOrNothing):
     """The state machine of one group."""
 
     def __init__(self, group: int, groups: int) -> None:

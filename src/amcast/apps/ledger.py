@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from amcast.core.application import Archiving, Delivery
+from amcast.core.application import AllOrNothing, Archiving, Delivery
 
 LONGEST: Final = 250
 GENESIS: Final = b"\0" * 32
@@ -34,7 +34,7 @@ def chain(payloads: Iterable[bytes]) -> tuple[int, bytes]:
     return height, head
 
 
-class Ledger(Archiving):
+class Ledger(AllOrNothing, Archiving):
     """The state machine of a server."""
 
     def __init__(self, group: int, groups: int) -> None:

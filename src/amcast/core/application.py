@@ -45,7 +45,11 @@ class StateMachine(Protocol):
     """
 
     def apply(self, delivery: Delivery) -> bytes:
-        """Execute one message; return the answer for its sender, as this group's part of the result."""
+        """Execute one message; return the answer for its sender, as this group's part of the result.
+
+        An exception is an answer, too: the sender is told that the message was rejected, and nothing is changed. It
+        must come from the message and the state alone. MemoryError, OSError and the like stop this replica.
+        """
         ...
 
     def snapshot(self) -> bytes:
@@ -111,6 +115,13 @@ class Application:
     name: str
     title: str
     machine: Factory | None  # None: only the log
+
+
+class AllOrNothing:
+    """Inherited by a state machine whose `apply` raises only before it has changed anything.
+
+    So nothing has to be undone, and no copy of its state is kept for that.
+    """
 
 
 class Archiving:

@@ -16,11 +16,12 @@ from amcast.core.application import Delivery, delivery
 from amcast.core.protocol import Protocol
 from amcast.core.requests import NOBODY
 from amcast.core.topology import Mid, message_id, seq_of
-from amcast.errors import AmcastError, MulticastFailed, OutcomeUnknown, PeerError, UsageError, WireError
+from amcast.errors import AmcastError, MulticastFailed, OutcomeUnknown, PeerError, Rejected, UsageError, WireError
 from amcast.runtime import frames
 from amcast.runtime.admission import Admission, Asked, fail
 from amcast.runtime.client_engine import ClientBatch, ClientEngine
 from amcast.runtime.config import ClusterConfig, Member
+from amcast.runtime.execution import MARK, answer_or_reason
 from amcast.runtime.frames import Condition, FrameReader, Hello, Read, Refusal, Rows, frame
 from amcast.runtime.greeting import abort_unless, dial, say_hello
 from amcast.runtime.machine import REAL, Machine
@@ -57,10 +58,10 @@ def answered(sender: str, number: int, by_group: dict[G, bytes]) -> Answers[G]:
 class Client:
     """A client of a cluster, made by `amcast.connect`. One connection to each replica that it needs carries everything.
 
-    A multicast ends in one of three ways. It returns: every replica of its groups delivers it. MulticastFailed: nobody
-    does; that is Busy if the cluster had no room for it. OutcomeUnknown: its deadline passed first, and `error.message`
-    is the id under which it may be delivered. It is sent again for as long as the client lives, also after its
-    deadline, and never delivered twice.
+    A multicast ends in one of four ways. It returns: every replica of its groups delivers it. Rejected: so they do, but
+    the application of a group did not execute it. MulticastFailed: nobody delivers it; that is Busy if the cluster had
+    no room for it. OutcomeUnknown: its deadline passed first, and `error.message` is the id under which it may be
+    delivered. It is sent again for as long as the client lives, also after its deadline, and never delivered twice.
 
     Multicasts to groups that do not serve, or are busy, are held back and fail in time (`admission.py`).
     """
@@ -224,11 +225,29 @@ class Client:
         for done in completed:
             self._admission.completed(done.dest)
             first = seq_of(done.mid)
-            answers = [answered(self.sender, first + i, part) for i, part in enumerate(done.answers())]
-            futures = cast("list[asyncio.Future[object]]", done.waiting)
-            for future, result in zip(futures, [answers] if done.whole else answers, strict=True):
-                if not future.done():
+            results: list[object] = [self._result(first + i, part) for i, part in enumerate(done.answers())]
+            if done.whole:  # one waits for all: all were delivered, but it must not miss that some were rejected
+                results = [next((found for found in results if isinstance(found, Rejected)), results)]
+            for future, result in zip(cast("list[asyncio.Future[object]]", done.waiting), results, strict=True):
+                if future.done():
+                    continue
+                if isinstance(result, Rejected):
+                    future.set_exception(result)
+                else:
                     future.set_result(result)
+
+    def _result(self, number: int, outcomes: dict[int, bytes]) -> Answers[int] | Rejected:
+        """Return what the groups answered to a message, or that some of them rejected it."""
+        if not any(outcome.startswith(MARK) for outcome in outcomes.values()):  # as is nearly always
+            return answered(self.sender, number, outcomes)
+        found = {g: answer_or_reason(outcome) for g, outcome in outcomes.items()}
+        answers = {g: answer for g, answer in found.items() if isinstance(answer, bytes)}
+        if len(answers) == len(found):
+            return answered(self.sender, number, answers)
+        name = self.config.topology.group_name
+        reasons = {name(g): reason for g, reason in found.items() if isinstance(reason, str)}
+        text = "; ".join([f"{group} rejected it: {reason}" for group, reason in reasons.items()])
+        return Rejected(text, f"{self.sender}:{number}", reasons, {name(g): answer for g, answer in answers.items()})
 
     def _on_timer(self, name: str) -> None:
         if not self._closed:

@@ -18,6 +18,7 @@ class Metrics(Collector):
         self.messages_in = 0
         self.requests = 0
         self.deliveries = 0
+        self.rejected = 0
         self.elections = 0
         self._registry = CollectorRegistry()
         self.commits = Histogram(
@@ -34,6 +35,7 @@ class Metrics(Collector):
         yield CounterMetricFamily("amcast_messages_received", "Messages from members", self.messages_in)
         yield CounterMetricFamily("amcast_requests", "Multicasts asked for by clients", self.requests)
         yield CounterMetricFamily("amcast_deliveries", "Messages delivered", self.deliveries)
+        yield CounterMetricFamily("amcast_rejected", "Messages that the application rejected", self.rejected)
         yield CounterMetricFamily("amcast_elections_won", "Times that this replica became leader", self.elections)
         yield GaugeMetricFamily("amcast_position", "Messages in the ordered log of the group", node.history.end)
         yield GaugeMetricFamily("amcast_remembered", "Messages in memory", node.engine.process.footprint())

@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from amcast.core.application import Archiving, Factory, Speculator, StateMachine, delivery, made, state_in_pieces
+from amcast.core.application import Archiving, Factory, Speculator, delivery, made, state_in_pieces
 from amcast.core.capabilities import Durable, Dynamic
 from amcast.core.notes import Leads, Note, RoundBegins
 from amcast.core.protocol import Protocol
@@ -37,6 +37,7 @@ from amcast.runtime.config import Address, ClusterConfig, Member
 from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, read_snapshot
 from amcast.runtime.engine import Engine, Tick
 from amcast.runtime.exchange import Exchange
+from amcast.runtime.execution import REJECTION, Executor, certain
 from amcast.runtime.fingerprints import Fingerprints
 from amcast.runtime.frames import Pulse, StateForRejoin
 from amcast.runtime.history import History
@@ -89,10 +90,13 @@ class Node:
         self.boot = machine.random.getrandbits(62) | 1  # tells this life from those before; 0 is nobody's
         self.log = log if log is not None else Log(name, machine=machine)
         self.group_names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]
-        self.app = made(app, config.app, self.me.group, len(self.group_names)) if app is not None else None
-        self._archives = isinstance(self.app, Archiving)
-        if self.app is not None and protocol.guesses:
-            self.app = Speculator(self.app)
+        self.app: Executor | Speculator | None = None
+        self._archives = False
+        if app is not None:
+            machine_of_group = made(app, config.app, self.me.group, len(self.group_names))
+            self._archives = isinstance(machine_of_group, Archiving)
+            executor = Executor(machine_of_group, config.app)
+            self.app = Speculator(executor) if protocol.guesses else executor
         # Protocols are handed the monotonic clock, which never goes back. Those that take timestamps from it need the
         # clocks of machines to be close, so the offset to the wall clock is fixed here, once for this life.
         params = config.params()
@@ -489,7 +493,7 @@ class Node:
             if self._trace is not None:
                 self._trace.row("optdeliver", message=topology.message_name(one.mid))
 
-    def _apply(self, app: StateMachine, deliveries: Deliveries) -> None:
+    def _apply(self, app: Executor | Speculator, deliveries: Deliveries) -> None:
         """Execute messages, each with a position of its own, also where several travelled as one."""
         group = self.group_names[self.me.group]
         topology = self.config.topology
@@ -502,6 +506,9 @@ class Node:
             # Kept until its sender says that it has it: whoever asks again must be told the same, not executed again.
             answer = answers[0] if m.count == 1 else joined(answers)
             self.results.add(m, answer)
+            if rejected := sum([one.startswith(REJECTION) for one in answers]):
+                self.metrics.rejected += rejected
+                answer = joined([certain(one) for one in answers])
             self.chain.add(m, ts, answer)
             if self.fingerprints.wanted:
                 self.fingerprints.reached()

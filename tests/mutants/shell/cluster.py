@@ -78,7 +78,7 @@ TRIALS = [
     ),
     shell_mutant(
         "acknowledgements_under_the_ids_of_others", "amcast.runtime.client",
-        ("answered(self.sender, first + i, part)", "answered(self.sender, first, part)"),
+        ("self._result(first + i, part)", "self._result(first, part)"),
         caught_by="tests/runtime/test_client_batches.py::test_each_message_has_its_place_its_answer_and_its_id",
     ),
 ]  # fmt: skip

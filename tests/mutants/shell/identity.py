@@ -110,4 +110,72 @@ APPLICATIONS = [
     ),
 ]  # fmt: skip
 
-MUTANTS = [*DATA, *GREETINGS, *APPLICATIONS]
+EXECUTION = "amcast.runtime.execution"
+EXECUTING = "tests/runtime/test_execution.py"
+NOTHING_LEFT = f"{EXECUTING}::test_what_raises_leaves_nothing_behind"
+IN_A_CLUSTER = f"{EXECUTING}::test_a_message_that_raises_is_answered_and_the_cluster_goes_on"
+REASON = f"{EXECUTING}::test_a_reason_is_one_short_line_and_what_is_certain_of_it_is_its_kind"
+REJECTIONS = [
+    shell_mutant(
+        "half_of_what_raises_stays", EXECUTION,
+        ("(found, Exception):\n            self._undo()\n", "(found, Exception):\n"),
+        caught_by=NOTHING_LEFT,
+    ),
+    shell_mutant(
+        "what_was_executed_since_is_forgotten", EXECUTION,
+        ("for delivery, deep in since:", "for delivery, deep in []:"),
+        caught_by=NOTHING_LEFT,
+    ),
+    shell_mutant(
+        "a_restored_state_is_not_known", EXECUTION,
+        ("            self._know(state)\n\n", "            pass\n\n"),
+        caught_by=NOTHING_LEFT,
+    ),
+    shell_mutant(
+        "messages_are_executed_again_for_every_exception", EXECUTION,
+        ("from found\n        self.snapshot()\n", "from found\n        self._since = since\n"),
+        caught_by=f"{EXECUTING}::test_no_message_is_executed_again_twice",
+    ),
+    shell_mutant(
+        "no_memory_is_an_answer", EXECUTION, ("if isinstance(error, OURS_ALONE):", "if isinstance(error, OSError):"),
+        caught_by=f"{EXECUTING}::test_what_is_not_of_the_message_stops_the_replica[MemoryError]",
+    ),
+    shell_mutant(
+        "the_depth_of_the_caller_decides", EXECUTION, ("if isinstance(found, RecursionError):", "if False:"),
+        caught_by=f"{EXECUTING}::test_how_deep_the_caller_is_changes_nothing",
+    ),
+    shell_mutant(
+        "what_was_deep_is_tried_on_the_callers_stack", EXECUTION, ("            deep = True\n", ""),
+        caught_by=f"{EXECUTING}::test_what_was_deep_is_executed_again_as_it_was",
+    ),
+    shell_mutant(
+        "none_is_an_answer", EXECUTION, ("if not isinstance(answer, bytes):", "if answer is ...:"),
+        caught_by=NOTHING_LEFT,
+    ),
+    shell_mutant(
+        "an_answer_looks_like_a_rejection", EXECUTION,
+        ("return ANSWER + answer if answer.startswith(MARK) else answer", "return answer"),
+        caught_by=f"{EXECUTING}::test_every_answer_comes_back_as_it_was",
+    ),
+    shell_mutant(
+        "replicas_differ_by_the_text_of_an_exception", EXECUTION,
+        ('return outcome.partition(b"\\n")[0] if outcome.startswith(REJECTION) else outcome', "return outcome"),
+        caught_by=REASON,
+    ),
+    shell_mutant("a_reason_has_no_end", EXECUTION, ("if len(text) <= LONGEST_TEXT", "if True"), caught_by=REASON),
+    shell_mutant(
+        "the_client_takes_a_rejection_for_an_answer", "amcast.runtime.client",
+        ("                    future.set_exception(result)", "                    future.set_result({})"),
+        caught_by=IN_A_CLUSTER,
+    ),
+    shell_mutant(
+        "rejections_in_a_batch_are_not_missed", "amcast.runtime.client", ("if done.whole:  #", "if False:  #"),
+        caught_by=f"{EXECUTING}::test_messages_that_travel_as_one_are_rejected_one_by_one",
+    ),
+    shell_mutant(
+        "the_chain_has_the_text", "amcast.runtime.node",
+        ("                answer = joined([certain(one) for one in answers])\n", ""), caught_by=IN_A_CLUSTER,
+    ),
+]  # fmt: skip
+
+MUTANTS = [*REJECTIONS, *DATA, *GREETINGS, *APPLICATIONS]

@@ -43,7 +43,7 @@ from amcast.apps.kv.commands import SPECS, arity_fits, execute, keys_of, part_of
 from amcast.apps.kv.slots import group_of
 from amcast.apps.kv.store import Store
 from amcast.apps.kv.strings import Command, Result
-from amcast.core.application import Delivery
+from amcast.core.application import AllOrNothing, Delivery
 
 DECISIONS_KEPT: Final = 65_536
 ANSWERS_KEPT: Final = 16_384
@@ -81,7 +81,7 @@ def known(unit: wire.Unit) -> bool:
     return True
 
 
-class KV:
+class KV(AllOrNothing):
     """The state machine of one group."""
 
     def __init__(self, group: int, groups: int) -> None:

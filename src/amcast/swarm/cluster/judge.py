@@ -18,7 +18,7 @@ import msgspec
 
 from amcast.checks import check
 from amcast.checks.serializable import Call, Judgement, check_history
-from amcast.core.application import Delivery, StateMachine, state_in_pieces
+from amcast.core.application import AllOrNothing, Delivery, StateMachine, state_in_pieces
 from amcast.core.trace import Event
 from amcast.errors import Alarm
 from amcast.runtime.node import Node
@@ -131,8 +131,8 @@ class Journal:
         return tuple([row.message for row in self.applied.get(group, [])])
 
 
-class CheckedMachine:
-    """An application that counts and chains what it applies, and tells the journal."""
+class CheckedMachine(AllOrNothing):
+    """An application that counts and chains what it applies, and tells the journal. What raises counts as well."""
 
     def __init__(
         self, journal: Journal, process: str, group: str, inner: StateMachine, unapplied: Callable[[], int]
@@ -217,7 +217,7 @@ class Replica:
 
 def replica_of(node: Node) -> Replica:
     """Return what the oracles look at, of a node that runs a checked application."""
-    app = node.app
+    app = node.app.app if node.app is not None else None  # inside what executes it
     assert isinstance(app, CheckedMachine), f"{node.me.name} runs an application without a check around it"
     busy = "" if node.engine.process.idle() else "its protocol has something under way"
     busy = busy or ("something waits for its disk" if node.durability.unfinished else "")
