@@ -241,9 +241,9 @@ def test_members_with_different_files_do_not_take_each_other_for_a_quorum(tmp_pa
         stranger = Node(other, "g0/1", protocol("white_box"), log=Log("g0/1", "info", io.StringIO()), new=True)
         task = asyncio.run_coroutine_threadsafe(stranger.run(), nodes["g0/0"]._loop)
         assert until(lambda: "has application bank, g0/0 has application log" in logged(nodes["g0/0"]))
-        why = "connected to 0 other members of g0: no quorum; g0/1 refused it: g0/0 has application log, g0/1 has"
         assert until(lambda: nodes["g0/0"].links[1].refusal)
-        assert str(nodes["g0/0"].readiness()).startswith(why)
+        assert "no quorum" in str(nodes["g0/0"].readiness())
+        assert "; g0/1 refused it: g0/0 has application log, g0/1 has" in str(nodes["g0/0"].readiness())
         nodes["g0/0"]._loop.call_soon_threadsafe(stranger.stop)
         task.result(allow(20))
 

@@ -10,7 +10,7 @@ for the others may not have it. The replica stops instead, and says where.
 How the state gets to be as it was: an application that raises only before it changes anything says so (`AllOrNothing`),
 and nothing need be done. For any other one the last known state is kept, and what was executed since: an exception
 brings that state back and executes those messages again, without the one that raised. The result is the next known
-state, so that no message is executed again twice. docs/decisions/0024-rejections.md compares this with other ways.
+state, so that no message is executed again twice. docs/decisions/0026-rejections.md compares this with other ways.
 """
 
 import re
