@@ -71,7 +71,8 @@ GREETINGS = [
         caught_by=f"{TESTS}::test_who_expects_another_is_told_where_it_is",
     ),
     shell_mutant(
-        "readiness_does_not_say_who_refuses", "amcast.runtime.pulse", ("for link in links if link.refusal)", "for link in ())"),
+        "readiness_does_not_say_who_refuses", "amcast.runtime.pulse",
+        ("for link in links if link.refusal)", "for link in ())"),
         caught_by=f"{TESTS}::test_members_with_different_files_do_not_take_each_other_for_a_quorum",
     ),
 ]  # fmt: skip
