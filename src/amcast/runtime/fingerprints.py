@@ -22,7 +22,9 @@ class FingerprintHost(Protocol):
     """The node, as whoever compares it sees it."""
 
     chain: Chain
-    app: StateMachine | None
+
+    @property
+    def app(self) -> StateMachine | None: ...
 
 
 class StateHash:
