@@ -348,8 +348,15 @@ class StopGateway(Fault, frozen=True, tag=True):
             program.process.signal(signal.SIGTERM)
         elif program.process is not None:
             program.process.kill()
-        program.done = False
-        later(world, self.down, lambda: world.start_program(program))
+
+        def again() -> None:
+            if program.process is not None and not program.process.dead:  # it still answers what was under way
+                later(world, self.down, again)
+            else:
+                program.done = False
+                world.start_program(program)
+
+        later(world, self.down, again)
 
 
 def end_hard(world: World, seat: Seat, power: bool) -> None:
