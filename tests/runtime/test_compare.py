@@ -18,6 +18,7 @@ from amcast.local.compare import Comparison, Fingerprint, compare, compare_group
 from amcast.local.processes import ask
 from amcast.protocols import protocol
 from amcast.runtime.config import ClusterConfig, Member
+from amcast.runtime.execution import Executor
 from amcast.runtime.fingerprints import hash_of
 from amcast.runtime.node import Node
 from amcast.service import connect_sync
@@ -68,8 +69,9 @@ def test_states_that_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     with running(config, app=Secretive, machine=NEVER) as nodes:
         multicast(config, 4)
         assert level(nodes, 4)
-        assert isinstance(nodes["g0/2"].app, Secretive)
-        nodes["g0/2"].app.secret = b"!"
+        executor = nodes["g0/2"].app
+        assert isinstance(executor, Executor) and isinstance(executor.app, Secretive)
+        executor.app.secret = b"!"
         code, said = exit_code(config, capsys)
         assert code == 1
         assert said.startswith("g0: replicas differ at position 4: g0/0 and g0/1 have state ")
