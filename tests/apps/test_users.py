@@ -411,7 +411,7 @@ def test_nothing_is_open_to_others_by_mistake(
         ("--host 0.0.0.0", "can be reached from other machines"),
         ("--host 999.1.1.1", "can be reached from other machines"),
         ("--client-certs", "--client-certs without --tls: expected both"),
-        ("--tls", "amcast certs"),
+        ("--tls", "no certificate of the store; make it: amcast certs"),
     ],
 )
 def test_what_cannot_be_served_is_one_line(

@@ -14,7 +14,7 @@ from socket import AI_PASSIVE, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY
 from typing import Any, cast
 
 from amcast.errors import IdentityRefused, UsageError
-from amcast.runtime.certificates import STORE, check_certificate, identity_uri
+from amcast.runtime.certificates import STORE, check_certificate, hosts_of, identity_uri
 from amcast.runtime.config import ClusterConfig
 from amcast.runtime.doors import Door, Place
 from amcast.runtime.machine import REAL, Machine, Socket
@@ -36,6 +36,9 @@ def client_context(config: ClusterConfig, name: str) -> ssl.SSLContext:
 
 def store_context(config: ClusterConfig, ask_clients: bool) -> ssl.SSLContext:
     """Return what the port for Redis clients needs; with `ask_clients`, look at who connects with `identity_of`."""
+    if config.tls is not None and not hosts_of(config.tls.folder):
+        folder = config.path.parent
+        raise UsageError(f"{config.tls.folder}: no certificate of the store; make it: amcast certs {folder} --kv HOST")
     context = prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), config, STORE)
     context.num_tickets = 0
     if not ask_clients:
