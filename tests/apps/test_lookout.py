@@ -6,7 +6,7 @@ And: a gateway knows which groups cannot be used, and says so.
 import asyncio
 import io
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
@@ -14,7 +14,7 @@ from amcast.apps.kv.gateway import Gateway
 from amcast.apps.kv.lookout import Lookout
 from amcast.runtime.frames import Condition
 from amcast.runtime.log import Log
-from amcast.runtime.machine import REAL, Clock, Limits, Machine
+from amcast.runtime.machine import REAL, Clock, Machine
 from tests.apps.in_process import InProcess
 from tests.apps.test_gateway import talk
 
@@ -69,7 +69,7 @@ class Replicas:
 
     said: dict[str, Condition | None]
     groups: int = 1
-    machine: Machine = field(default_factory=lambda: Machine(limits=Limits(seconds_without_quorum=0.0)))
+    machine: Machine = REAL
 
     async def conditions(self, seconds: float) -> dict[str, Condition]:
         now, heard = REAL.clock.wall_ns() // 1_000_000, REAL.clock.monotonic_ns()
@@ -128,7 +128,7 @@ def test_a_clock_that_is_off_is_named_once() -> None:
 # Groups that cannot be used
 
 
-def test_a_group_that_cannot_be_used_is_named_and_not_waited_for() -> None:
+def test_a_group_that_cannot_be_used_is_named() -> None:
     async def go() -> None:
         log = io.StringIO()
         said: dict[str, Condition | None] = {
@@ -137,14 +137,10 @@ def test_a_group_that_cannot_be_used_is_named_and_not_waited_for() -> None:
         }  # fmt: skip
         replicas = Replicas(said, groups=3)
         lookout = Lookout(replicas, Log("kv", stream=log))
-        assert lookout.refusal([0]) and lookout.refusal([1]), "nobody has answered yet"
         await lookout.look()
-        assert lookout.unusable() == {0: "no quorum", 2: "none of its replicas answers"}
-        assert lookout.refusal([1]) is None
-        assert lookout.refusal([1, 2]) == "g2 cannot be used: none of its replicas answers"
+        assert lookout.unusable == {0: "no quorum", 2: "none of its replicas answers"}
         said |= {"g0/0": Condition(0, None), "g2/0": Condition(0, None)}
         await lookout.look()
-        assert lookout.refusal([0, 1, 2]) is None
         events = [(json.loads(line)["event"], json.loads(line)["group"]) for line in log.getvalue().splitlines()]
         assert events == [
             ("a group cannot be used", "g0"), ("a group cannot be used", "g2"), ("a group can be used", "g0"),
@@ -154,33 +150,19 @@ def test_a_group_that_cannot_be_used_is_named_and_not_waited_for() -> None:
     asyncio.run(go())
 
 
-def test_a_group_that_was_usable_has_time_for_another_leader() -> None:
-    async def go() -> None:
-        replicas = Replicas({"g0/0": Condition(0, None)}, machine=Machine(limits=Limits(seconds_without_quorum=0.05)))
-        lookout = Lookout(replicas, quiet())
-        await lookout.look()
-        replicas.said = {"g0/0": Condition(0, "no leader")}
-        await lookout.look()
-        assert lookout.refusal([0]) is None
-        await asyncio.sleep(0.1)
-        assert lookout.refusal([0]) == "g0 cannot be used: no leader"
-
-    asyncio.run(go())
-
-
-def test_commands_to_it_are_refused_in_one_line() -> None:
+def test_nothing_is_sent_before_the_time_is_known() -> None:
     class Stopped(InProcess):
         async def conditions(self, seconds: float) -> dict[str, Condition]:
             return {}
 
     async def go() -> None:
-        found = Gateway(Stopped(1), log=quiet())
+        cluster = Stopped(1)
+        found = Gateway(cluster, log=quiet())
         port = await found.listen("127.0.0.1", 0)
         said = await talk(port, b"PING\nGET a\nMULTI\nSET a 1\nEXEC\n")
-        assert said.decode().splitlines() == [
-            "+PONG", "-TRYAGAIN not executed: g0 cannot be used: none of its replicas answers", "+OK", "+QUEUED",
-            "-TRYAGAIN not executed: g0 cannot be used: none of its replicas answers",
-        ]  # fmt: skip
+        refused = "-TRYAGAIN not executed: no replica of the cluster has answered yet"
+        assert said.decode().splitlines() == ["+PONG", refused, "+OK", "+QUEUED", refused]
+        assert cluster.position == 0
         await found.close()
 
     asyncio.run(go())

@@ -172,7 +172,6 @@ class Limits:
     look_every: float = 5.0  # seconds between questions to all replicas, how they are …
     look_again: float = 0.5  # … and while a group cannot be used
     seconds_to_look: float = 1.0  # that their answers are waited for
-    seconds_without_quorum: float = 3.0  # before commands to a group are refused: it may choose another leader
     clocks_differ: float = 60.0  # seconds above which a clock is off, and a request from the future is refused
     longest_backoff: float = 1.0  # seconds, after nodes were busy
     most_connections: int = 10_000

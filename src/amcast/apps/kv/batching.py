@@ -142,10 +142,6 @@ class Batcher:
         """Have groups execute these units in this order. The answers may be tickets; `collect` makes values of them."""
         loop = asyncio.get_running_loop()
         job = Job(units, size, until, loop.create_future())
-        unusable = self.lookout.refusal(dest)
-        if unusable is not None:
-            job.done.set_exception(MulticastFailed(unusable))
-            return job
         lane = self._lanes[dest]
         lane.jobs.append(job)
         self._open.append(job)
@@ -249,7 +245,8 @@ class Batcher:
             future = loop.create_future()
             future.set_exception(MulticastFailed(NOBODY_TOLD))
         else:
-            seconds = max(job.until for job in jobs) - loop.time()
+            # A little less than there is: the client knows better than we do whether somebody may have it.
+            seconds = max(job.until for job in jobs) - loop.time() - 2 * self.limits.sweep_every
             future = self.client.submit(dest, encode(StoreRequest(now_ms, batch)), max(0.0, seconds))
         for job in jobs:
             job.sent = True

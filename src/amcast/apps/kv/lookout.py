@@ -8,7 +8,6 @@ when it is heard, so the time is never ahead of the clock that it came from.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable
 from typing import Final, Protocol
 
 from amcast.runtime.frames import Condition
@@ -16,8 +15,7 @@ from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine
 
 MS: Final = 1_000_000  # nanoseconds
-NEVER: Final = -(2**62)
-NOBODY_TOLD: Final = "no replica has told the time yet"
+NOBODY_TOLD: Final = "no replica of the cluster has answered yet"
 
 
 class Informant(Protocol):
@@ -43,9 +41,7 @@ class Lookout:
         self._offsets: dict[str, tuple[int, int]] = {}  # from our monotonic clock to that of a replica; heard when
         self._offset: int | None = None
         self._off: set[str] = set()  # clocks of which it was said that they are off
-        self._said: set[int] = set()  # groups of which it was said that they cannot be used
-        # Groups without a replica that is ready: why, and since when. At first none has been for long.
-        self._unusable = dict.fromkeys(range(client.groups), ("none of its replicas has answered", NEVER))
+        self.unusable: dict[int, str] = {}  # groups in which no replica was ready when they were last asked, and why
 
     # What is known
 
@@ -53,42 +49,28 @@ class Lookout:
         """Return the time in the cluster; None if no replica has told it yet."""
         return None if self._offset is None else (self._clock.monotonic_ns() + self._offset) // MS
 
-    def unusable(self) -> dict[int, str]:
-        """Return the groups in which no replica was ready when they were last asked, and why."""
-        return {group: why for group, (why, _) in self._unusable.items()}
-
-    def refusal(self, dest: Iterable[int]) -> str | None:
-        """Return why nothing should be sent to these groups; None if it may.
-
-        A group that was usable has a while to choose another leader.
-        """
-        for group in dest if self._unusable else ():
-            why, since = self._unusable.get(group, ("", 0))
-            if why and self._clock.monotonic_ns() - since > self._limits.seconds_without_quorum * 1e9:
-                return f"g{group} cannot be used: {why}"
-        return None
-
     # Asking
 
     async def keep_looking(self) -> None:
         """Ask from time to time, more often while a group cannot be used."""
         while True:
-            await asyncio.sleep(self._limits.look_again if self._unusable else self._limits.look_every)
+            await asyncio.sleep(self._limits.look_again if self.unusable else self._limits.look_every)
             await self.look()
 
     async def look(self) -> None:
         """Ask all replicas, and wait for their answers for a moment."""
         found = await self._client.conditions(self._limits.seconds_to_look)
         self._set_clock(found)
-        now = self._clock.monotonic_ns()
-        unusable: dict[int, tuple[str, int]] = {}
+        unusable: dict[int, str] = {}
         for group in range(self._client.groups):
             told = [one.unready for name, one in found.items() if name.partition("/")[0] == f"g{group}"]
             if None not in told:
-                why = next((text for text in told if text), "none of its replicas answers")
-                unusable[group] = why, self._unusable.get(group, ("", now))[1]
-        self._unusable = unusable
-        self._say(unusable)
+                unusable[group] = next((text for text in told if text), "none of its replicas answers")
+        for group in sorted(unusable.keys() - self.unusable.keys()):
+            self._log.warning("a group cannot be used", group=f"g{group}", reason=unusable[group])
+        for group in sorted(self.unusable.keys() - unusable.keys()):
+            self._log.info("a group can be used", group=f"g{group}")
+        self.unusable = unusable
 
     def _set_clock(self, found: dict[str, Condition]) -> None:
         now = self._clock.monotonic_ns()
@@ -109,11 +91,3 @@ class Lookout:
         elif name not in self._off:
             self._off.add(name)
             self._log.warning("a clock is off: set it", clock_of=name, seconds_ahead=round(seconds))
-
-    def _say(self, unusable: Collection[int]) -> None:
-        for group in sorted(unusable):
-            if group not in self._said:
-                self._log.warning("a group cannot be used", group=f"g{group}", reason=self._unusable[group][0])
-        for group in sorted(self._said.difference(unusable)):
-            self._log.info("a group can be used", group=f"g{group}")
-        self._said = set(unusable)
