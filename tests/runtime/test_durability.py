@@ -5,18 +5,22 @@ import io
 import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from amcast.core.application import Delivery, state_in_pieces
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
-from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, read_snapshot
+from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, joined_state, read_snapshot, split_state
 from amcast.runtime.engine import Tick
 from amcast.runtime.identity import ClusterIdentity
 from amcast.runtime.log import Log
 from amcast.runtime.machine import REAL, Files, Limits, Machine
+from amcast.runtime.snapshots import in_parts
 from amcast.runtime.storage import Storage
 
 IDENTITY = ClusterIdentity("white_box", "1 group of 3 replicas", "a digest", True, "log")
@@ -320,3 +324,14 @@ def test_clients_are_refused_before_the_disk_is_full(tmp_path: Path) -> None:
         assert host.disk.short_of_space() is None, "what lives in memory needs no room"
 
     tried(tmp_path, test, limits, lambda folder, machine: Host(folder, Machine(files=files, limits=limits)))
+
+
+@pytest.mark.parametrize("part_bytes", [1, 7, 10**6])
+def test_what_a_member_without_a_disk_is_sent(part_bytes: int) -> None:
+    snapshot = NodeSnapshot(3, [b"state"], [b"app", b"", b"lication"], [(1, 2, b"answer")])
+    parts = list(in_parts(joined_state([b"rows", b"more rows"], snapshot), part_bytes))
+    rows, state = split_state(b"".join(parts))
+    found = read_snapshot([state])
+    assert rows == b"rowsmore rows" and b"".join(found.app) == b"application"
+    assert replace(found, app=()) == replace(snapshot, app=())
+    assert replace(read_snapshot(list(in_parts(snapshot.pieces(), part_bytes))), app=()) == replace(found, app=())

@@ -38,6 +38,7 @@ from amcast.runtime.space import Space
 from amcast.runtime.storage import Storage
 
 FORMAT: Final = b"amn2"  # 0.1.0 had no such word, and no state of it begins like this
+LENGTH: Final = Struct("<Q")
 PREFIX: Final = Struct("<4sQ")  # the format, and the length of what stands before the state of the application
 
 Deliveries = list[tuple[AppMessage, int]]  # messages with their timestamps
@@ -93,6 +94,19 @@ def read_snapshot(pieces: list[bytes]) -> NodeSnapshot:
         start += rest.popleft()
     head = msgspec.msgpack.decode(memoryview(start)[PREFIX.size : end], type=_Head)
     return NodeSnapshot(head.position, head.protocol, [start[end:], *rest], head.results, head.chain)
+
+
+def joined_state(rows: list[bytes], snapshot: NodeSnapshot) -> Iterator[bytes]:
+    """Return what a member without a disk is sent: the rows that it lacks in its trace, and a snapshot."""
+    yield LENGTH.pack(sum(map(len, rows)))
+    yield from rows
+    yield from snapshot.pieces()
+
+
+def split_state(data: bytes) -> tuple[bytes, bytes]:
+    """Return the rows and the snapshot in what such a member has received."""
+    end = LENGTH.size + LENGTH.unpack_from(data)[0]
+    return data[LENGTH.size : end], data[end:]
 
 
 class DiskHost(Protocol):

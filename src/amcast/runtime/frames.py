@@ -32,7 +32,8 @@ READ: Final = 9
 ROWS: Final = 10
 FAILED: Final = 11
 ABSENT: Final = 12  # from a member that lost its disk, instead of START: forget what I said; and the answer
-STATE: Final = 13  # from the same, later: tell me what you know; and the answer
+STATE: Final = 13  # from the same, later: tell me what you know; and the answer, in parts: 1 is the number of all but …
+LAST: Final = 0  # … the last one
 ASK: Final = 14  # how are you; a CONDITION with the same number is the answer
 CONDITION: Final = 15  # also without being asked, when it changes
 STATEMENT: Final = 16  # among BATCHes, to members of the same group: what the sender has applied (`comparison.py`)
@@ -87,13 +88,6 @@ class Pulse(msgspec.Struct, array_like=True):
     busy: str
 
 
-class StateForRejoin(msgspec.Struct, array_like=True):
-    """What a member that comes back without its disk starts from, and the rows before that it asked for."""
-
-    snapshot: bytes
-    rows: bytes
-
-
 class Condition(msgspec.Struct, array_like=True):
     """How a member is: the time by its own clock, and why it is of no use to clients, if it is not.
 
@@ -131,7 +125,6 @@ encode = msgspec.msgpack.Encoder().encode
 hello_decoder: Final = msgspec.msgpack.Decoder(Hello)
 welcome_decoder: Final = msgspec.msgpack.Decoder(Welcome)
 pulse_decoder: Final = msgspec.msgpack.Decoder(Pulse)
-state_decoder: Final = msgspec.msgpack.Decoder(StateForRejoin)
 read_decoder: Final = msgspec.msgpack.Decoder(Read)
 refusal_decoder: Final = msgspec.msgpack.Decoder(Refusal)
 condition_decoder: Final = msgspec.msgpack.Decoder(Condition)

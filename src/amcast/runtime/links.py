@@ -8,6 +8,7 @@ when a member that cannot be reached has made us keep too much; one that runs a 
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 from ssl import SSLContext
 from typing import Protocol, cast
 
@@ -18,6 +19,7 @@ from amcast.runtime.config import Member
 from amcast.runtime.doors import Door, Place
 from amcast.runtime.frames import FrameReader, Hello, Pulse, Welcome, frame
 from amcast.runtime.greeting import AcceptedConnection, GreetingHost, abort_unless, dial, say_hello
+from amcast.runtime.snapshots import in_parts
 
 
 class Hearing(Protocol):
@@ -37,7 +39,7 @@ class LinkHost(GreetingHost, Protocol):
 
     def absent(self, pid: int) -> int: ...
 
-    def state_from(self, position: int) -> bytes: ...
+    def state_from(self, position: int) -> Iterator[bytes]: ...
 
     @property
     def exchange(self) -> "Hearing": ...
@@ -250,8 +252,10 @@ class _Member(AcceptedConnection):
             self.transport.write(frame(frames.ABSENT, frames.encode(self.host.absent(self.pid))))
             return
         if kind == frames.STATE:
+            for part in in_parts(self.host.state_from(number), self._limits.part_bytes):
+                self.transport.write(frame(frames.STATE, part, frames.LAST + 1))
+            self.transport.write(frame(frames.STATE, b"", frames.LAST))
             self.host.log.info("state sent", peer=self.host.config.members[self.pid].name)
-            self.transport.write(frame(frames.STATE, self.host.state_from(number)))
             return
         boot, expects = self.incoming.expects.get(self.pid, (0, 0))
         if kind != frames.START or (boot == self.boot and number < expects):
@@ -295,6 +299,7 @@ def hello_of(host: LinkHost, peer: Member) -> Hello:
 
 async def ask_member(host: LinkHost, peer: Member, context: SSLContext | None, kind: int, number: int) -> bytes:
     """Ask another member one question, before there is a channel to it. Raises OSError and AmcastError."""
+    parts: list[bytes] = []
     address = peer.peer
     name = "" if context is not None else None
     reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context, server_hostname=name)
@@ -303,9 +308,11 @@ async def ask_member(host: LinkHost, peer: Member, context: SSLContext | None, k
         writer.write(frame(kind, b"", number))
         received = FrameReader(frames.LARGEST_PEER)
         while data := await reader.read(2**20):
-            for answer, _, body in received.feed(data):
+            for answer, which, body in received.feed(data):
                 if answer == kind:
-                    return body
+                    parts.append(body)
+                    if which == frames.LAST:
+                        return b"".join(parts)
                 if answer == frames.REFUSED:
                     raise ConnectionError(body.decode(errors="replace"))
         raise ConnectionError("the connection was closed")

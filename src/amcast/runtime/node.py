@@ -15,7 +15,7 @@ has it on disk. All other messages wait, those of the replica to itself too.
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from ssl import SSLContext
@@ -34,12 +34,12 @@ from amcast.runtime import frames
 from amcast.runtime.admin import Admin
 from amcast.runtime.chain import Chain
 from amcast.runtime.config import Address, ClusterConfig, Member
-from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, read_snapshot
+from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, joined_state, read_snapshot, split_state
 from amcast.runtime.engine import Engine, Tick
 from amcast.runtime.exchange import Exchange
 from amcast.runtime.execution import REJECTION, Executor, certain
 from amcast.runtime.fingerprints import Fingerprints
-from amcast.runtime.frames import Pulse, StateForRejoin
+from amcast.runtime.frames import Pulse
 from amcast.runtime.history import History
 from amcast.runtime.links import Incoming, Outgoing, ask_member
 from amcast.runtime.log import Log
@@ -325,11 +325,11 @@ class Node:
             floor = max(floor, msgspec.msgpack.decode(answer, type=int))
         # Only then the state: it holds all that this one may have helped to decide before the others forgot it.
         answer = await self._ask(peers[0], context, frames.STATE, position if position >= 0 else 2**62)
-        state = frames.state_decoder.decode(answer)
-        snapshot = self._restore([state.snapshot])
+        before, state = split_state(answer)
+        snapshot = self._restore([state])
         self.durability.open_history(snapshot.position, on_disk=self.config.durable)
         if self._trace is not None:
-            rows = unpack_rows(state.rows, len(self.group_names))
+            rows = unpack_rows(before, len(self.group_names))
             self._trace.position = snapshot.position - len(rows)
             self._trace.deliver([(m, ts, index) for ts, index, _, m in rows])
             self._trace.position = snapshot.position
@@ -382,17 +382,16 @@ class Node:
         self.chain = Chain(snapshot.position) if chain is None else Chain(chain.position, chain.since, chain.value)
         return snapshot
 
-    def state_from(self, position: int) -> bytes:
-        """Return, for a member that lost its disk, our state, and the rows before it from a position on."""
+    def state_from(self, position: int) -> Iterator[bytes]:
+        """Return, for a member that lost its disk, our state, and the rows before it from a position on, in pieces."""
         if self._durable().rejoining():
             raise WireError(f"{self.me.name} is rejoining itself")
-        snapshot = b"".join(self.snapshot().pieces())
         rows: list[bytes] = []
         while position < self.history.end:
             first, after, block = self.history.read(max(position, self.history.earliest), self._limits.rows_at_once)
             rows.append(block if first >= position else rows_behind(block, position - first, len(self.group_names)))
             position = after
-        return frames.encode(StateForRejoin(snapshot, b"".join(rows)))
+        return joined_state(rows, self.snapshot())
 
     # Turns of the loop
 
