@@ -22,7 +22,7 @@ from tests.pace import until
 from tests.runtime.faulty import Network, relayed
 from tests.tools import FULL
 
-ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "15" if FULL else "4"))
+ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "16" if FULL else "4"))
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 KINDS = os.environ.get("CHAOS_KINDS", "")  # some of them, with commas; all if empty
 DEADLINE = 30.0
@@ -38,9 +38,9 @@ class Storm:
         kinds = [
             self.kill_leader, self.lose_disk, self.partition, self.kill_all, self.kill_follower, self.kill_group,
             self.pause, self.pause_leader, self.one_way, self.cut_connections, self.absence, self.restart,
-            self.rolling_restart, self.restart_all, self.older_folder,
+            self.rolling_restart, self.restart_all, self.older_folder, self.interrupted_rejoin,
         ]  # fmt: skip
-        self.kinds = [kind for kind in kinds if not KINDS or kind.__name__ in KINDS.split(",")]
+        self.kinds = [getattr(self, name) for name in KINDS.split(",")] if KINDS else kinds
 
     def round(self, number: int) -> None:
         kind = self.kinds[number % len(self.kinds)] if ROUNDS <= 20 else self.chance.choice(self.kinds)
@@ -81,7 +81,14 @@ class Storm:
         self.trial.wait_until_ready([leader])
 
     def older_folder(self) -> None:
-        """A member gets an older copy of its folder back, while the one who knows what is missing in it is away."""
+        """A member gets an older copy of its folder, while the one who knows what is missing in it is away."""
+        self.put_older_folder(rejoin=True)
+
+    def older_folder_unnoticed(self) -> None:
+        """The same, and the operator does not say so. This version does not notice: it is run only if it is named."""
+        self.put_older_folder(rejoin=False)
+
+    def put_older_folder(self, rejoin: bool) -> None:
         leader = self.leader()
         others = [member for member in self.trial.config.members if member.group == leader.group and member != leader]
         older, absent = self.chance.sample(others, 2)
@@ -96,12 +103,10 @@ class Storm:
         shutil.rmtree(older.data)
         copy.rename(older.data)
         self.trial.injected["older folder"] += 1
-        self.trial.start(older, absent, wait=False)
+        self.trial.start(older, wait=False, rejoin=rejoin)
+        self.trial.start(absent, wait=False)
         time.sleep(self.chance.uniform(1.0, 4.0))
-        self.trial.start(leader)
-        if not until(lambda: self.trial.processes.why_not_ready(older) is None, 5):
-            self.trial.kill(older)  # the operator does what its last words say
-            self.trial.start(older, wait=False, rejoin=True)
+        self.trial.start(leader, wait=False)
         self.trial.wait_until_ready([leader, older, absent])
 
     def kill_leader(self) -> None:
@@ -124,6 +129,23 @@ class Storm:
         self.trial.start(member, rejoin=True)
         there = {"rejoining": False}
         assert until(lambda: there.items() <= self.trial.statuses().get(member.name, {}).items(), 30), member.name
+
+    def interrupted_rejoin(self) -> None:
+        """A member without its disk is killed while it fetches a state, and its supervisor simply starts it."""
+        member = self.chance.choice(self.trial.config.members)
+        others = [other for other in self.trial.config.members if other.group == member.group and other != member]
+        other = self.chance.choice(others)  # while it is away, nobody finishes a rejoin
+        self.trial.kill(member, other)
+        shutil.rmtree(member.data)
+        self.trial.injected["lost disk"] += 1
+        self.trial.start(member, wait=False, rejoin=True)
+        assert until(lambda: (member.data / "identity").exists(), 20), "no rejoin began"
+        time.sleep(self.chance.uniform(0.0, 1.0))
+        self.trial.kill(member)
+        self.trial.start(member, wait=False)
+        time.sleep(self.chance.uniform(0.0, 2.0))
+        self.trial.start(other)
+        self.trial.wait_until_ready([member])
 
     def kill_group(self) -> None:
         g = self.chance.randrange(len(self.trial.config.topology.groups))
