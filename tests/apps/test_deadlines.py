@@ -12,7 +12,7 @@ import pytest
 
 from amcast.apps.kv.gateway import Gateway
 from amcast.apps.kv.wire import MALFORMED, Decide, Prepare, StoreRequest, decode_request, encode
-from amcast.errors import Busy, MulticastFailed, OutcomeUnknown
+from amcast.errors import Busy, MulticastFailed, OutcomeUnknown, Rejected
 from amcast.runtime.machine import Limits, Machine
 from tests.apps.in_process import InProcess
 from tests.apps.test_gateway import A, B, leave_a_lock, talk
@@ -193,6 +193,13 @@ def test_an_answer_that_is_none_is_an_error_that_says_so(spoil: Callable[[bytes]
 def test_one_group_that_cannot_read_is_no_proof_that_nothing_is_executed() -> None:
     (answer,), _ = served(spoilt(lambda part: MALFORMED, (0,)), "MGET k0 k1 k2 k3 k4 k5\n", two_rounds=False)
     assert answer.startswith("-TRYAGAIN outcome unknown: g0 ")
+
+
+@pytest.mark.parametrize(("answers", "what"), [({}, "not executed"), ({"g1": b"x"}, "outcome unknown")])
+def test_what_the_application_rejects(answers: dict[str, bytes], what: str) -> None:
+    cluster = InProcess(3)
+    cluster.fails = lambda dest: Rejected("g0 rejected it: ValueError", "c:1", {"g0": "ValueError"}, answers)
+    assert served(cluster, "SET a 1\n")[0] == [f"-TRYAGAIN {what}: g0 rejected it: ValueError"]
 
 
 # Busy nodes

@@ -28,7 +28,7 @@ from amcast.apps.kv.wire import (
     encode,
     fits,
 )
-from amcast.errors import AmcastError, Busy, MulticastFailed, OutcomeUnknown
+from amcast.errors import AmcastError, Busy, MulticastFailed, OutcomeUnknown, Rejected
 
 Dest = tuple[int, ...]
 T = TypeVar("T")
@@ -265,6 +265,8 @@ class Batcher:
                 answers = read_answers(dest, sum(len(job.units) for job in jobs), future.result())
             except AmcastError as error:
                 failure = error
+        elif isinstance(failure, Rejected):  # by some groups; the others have executed it
+            failure = OutcomeUnknown(str(failure)) if failure.answers else MulticastFailed(str(failure))
         elif not isinstance(failure, AmcastError):
             failure = OutcomeUnknown(f"{type(failure).__name__}: {failure}")
         at = 0
