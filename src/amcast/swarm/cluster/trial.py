@@ -22,6 +22,7 @@ from amcast.core.application import StateMachine
 from amcast.errors import Alarm, StorageCorrupt, StorageFailure, UsageError
 from amcast.protocols import protocol
 from amcast.runtime.client import Client
+from amcast.runtime.log import Log
 from amcast.runtime.node import Node
 from amcast.swarm.cluster import judge
 from amcast.swarm.cluster.calendar import MILLISECOND, SECOND
@@ -29,7 +30,7 @@ from amcast.swarm.cluster.judge import Excuse, Journal
 from amcast.swarm.cluster.load import Book, DirectUser, Echo, EchoUser, Keys, RespUser, read_everything, use_store
 from amcast.swarm.cluster.loop import ProcessLoop
 from amcast.swarm.cluster.setup import ECHO, GATEWAY, RESP_PORT, Setup, config_of
-from amcast.swarm.cluster.world import TRACES, Life, ProcessMachine, Program, Seat, World
+from amcast.swarm.cluster.world import TRACES, Life, NodeLog, ProcessMachine, Program, Seat, World
 from amcast.tracefile.text import event_of_json
 
 BOUND: Final = 120  # seconds after the calm
@@ -271,7 +272,8 @@ class Trial:
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
         client = self._new_client(program, machine)
         largest = max(1000, self.setup.largest_message - 1024)
-        gateway = Gateway(client, largest_request=largest, two_rounds=self.setup.two_rounds)
+        log = Log(program.name, stream=NodeLog(self.world, program.name), machine=machine)
+        gateway = Gateway(client, largest_request=largest, two_rounds=self.setup.two_rounds, log=log)
         async with client:
             try:
                 await serve(gateway, program.host.address, RESP_PORT, lambda _: None)
