@@ -14,7 +14,7 @@ from amcast.apps.kv.machine import KV
 from amcast.checks.serializable import Append, Call, Get, Increment, Outcome
 from amcast.core.application import Delivery
 from amcast.core.topology import Topology
-from amcast.errors import Alarm, MulticastFailed, OutcomeUnknown
+from amcast.errors import Alarm, MulticastFailed, OutcomeUnknown, Rejected
 from amcast.runtime.client import Answers, answered
 from amcast.swarm.cluster.judge import Journal, check_acknowledged, check_calls, check_refused
 from amcast.swarm.cluster.load import (
@@ -25,6 +25,7 @@ from amcast.swarm.cluster.load import (
     Keys,
     RespUser,
     Wish,
+    append,
     get,
     read_everything,
     use_store,
@@ -181,6 +182,8 @@ def test_redis_clients_of_a_right_gateway() -> None:
         assert check_calls(book.calls).judged > 200
         assert check_calls(book.calls, by_group=True).judged > 200
         assert any(len(call.steps) > 1 for call in book.calls)
+        conditional = [call for call in book.calls if call.client != "u0" and len(call.groups) > 1 and call.heard]
+        assert any(isinstance(call.steps[0], Get) and isinstance(call.steps[-1], Append) for call in conditional)
 
     run(main)
 
@@ -222,6 +225,49 @@ def test_replies_that_are_none(reply: bytes, kind: str) -> None:
     run(main)
 
 
+class Watching(Random):
+    """Chance that always decides to watch."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    ("replies", "outcome"),
+    [
+        ((b"+OK\r\n$-1\r\n", b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:8\r\n+PONG\r\n"), Outcome.DONE),
+        ((b"+OK\r\n$-1\r\n", b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*-1\r\n"), Outcome.REFUSED),
+        ((b"+OK\r\n$-1\r\n", b"+OK\r\n+QUEUED\r\n+QUEUED\r\n-TRYAGAIN outcome unknown: x\r\n"), Outcome.UNKNOWN),
+        ((b"+OK\r\n$-1\r\n", b""), Outcome.UNKNOWN),
+        ((b"-TRYAGAIN outcome unknown: x\r\n$-1\r\n", b""), Outcome.REFUSED),
+        ((b"", b""), Outcome.REFUSED),
+    ],
+)
+def test_what_is_written_if_nothing_changed(replies: tuple[bytes, bytes], outcome: Outcome) -> None:
+    """Until EXEC was sent, nothing was written whatever else is not known; b"" ends the connection."""
+
+    async def main() -> None:
+        async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            for last, reply in zip((b"GET\r\n$3\r\nl:0\r\n", b"EXEC\r\n"), replies, strict=True):
+                await reader.readuntil(last)
+                if not reply:
+                    break
+                writer.write(reply)
+            writer.close()
+
+        server = await asyncio.start_server(speak, "127.0.0.1", 0)
+        book = Book(now)
+        port = server.sockets[0].getsockname()[1]
+        user = RespUser("u0", [("127.0.0.1", port)], book, Watching(1), groups=1, patience=20.0, due=15.0)
+        assert await user.execute(wish(get("l:0"), append("l:1", "00000001"))) is outcome
+        if outcome is Outcome.DONE:
+            assert book.calls[-1].steps == (Get("l:0", None), Append("l:1", "00000001", 1))
+        user.hang_up()
+        server.close()
+
+    run(main)
+
+
 def test_a_connection_that_ends_is_dialled_again() -> None:
     async def main() -> None:
         seen = []
@@ -255,6 +301,7 @@ class EchoCluster(Cluster):
         self.journal = Journal()
         self.echoes = [self.journal.checked("p", f"g{g}", Echo)(g, GROUPS) for g in range(GROUPS)]
         self.positions = [0] * GROUPS
+        self.rejects = False
 
     async def _submit(self, dest: tuple[int, ...], payload: bytes) -> Answers[int]:
         self.number += 1
@@ -262,14 +309,20 @@ class EchoCluster(Cluster):
         if self.chance.random() < self.refuse:
             raise MulticastFailed("refused")
         await asyncio.sleep(0)
-        found = {}
+        found: dict[int, bytes] = {}
+        reasons: dict[str, str] = {}
         for g in dest:
             names = tuple([f"g{other}" for other in dest])
             row = Delivery(f"g{g}", self.positions[g], (number, "g0"), f"c:{number}", "c", names, payload)
-            found[g] = self.echoes[g].apply(row)
             self.positions[g] += 1
+            try:
+                found[g] = self.echoes[g].apply(row)
+            except ValueError as error:
+                reasons[f"g{g}"] = str(error)
         if self.chance.random() < self.lose:
             raise OutcomeUnknown("not heard", f"c:{number}")
+        if reasons or self.rejects:
+            raise Rejected("rejected", f"c:{number}", reasons, {})
         return answered("c", number, self.spoil(found))
 
 
@@ -291,8 +344,13 @@ def test_users_of_an_echo_judge_the_logs() -> None:
         never = Call("u", 1e9, 1e9, (Append("g0", "c:never", 1 + len(log)),))
         with pytest.raises(Alarm, match="lost append"):
             check_calls([*book.calls, never, Call("u", 2e9, 2e9, (Get("g0", log),))])
+        cluster.lose = cluster.refuse = 0.0
         cluster.spoil = lambda answers: dict.fromkeys(answers, b"")
         with pytest.raises(Alarm, match="empty answer"):
             await users[0].multicast((0,), b"once more")
+        assert await users[0].multicast((0,), b"!") is Outcome.DONE
+        cluster.rejects = True
+        with pytest.raises(Alarm, match=r"malformed answer: u0: c:\d+: rejected"):
+            await users[0].multicast((0,), b"nothing to reject")
 
     run(main)

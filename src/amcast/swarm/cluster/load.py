@@ -26,11 +26,12 @@ from amcast.checks.serializable import Append, Call, Get, Increment, Outcome, Pu
 from amcast.checks.serializable.calls import Answer as Heard
 from amcast.checks.serializable.calls import Step
 from amcast.core.application import Delivery
-from amcast.errors import Alarm, MulticastFailed, OutcomeUnknown
+from amcast.errors import Alarm, CommandRefused, MulticastFailed, OutcomeUnknown, Rejected
 from amcast.runtime.client import Client
 from amcast.swarm.cluster.judge import Journal
 
 WIDTH: Final = 8  # of an element of a list, in bytes
+RAISES: Final = b"!"  # how a payload begins that the application of an echo cannot execute
 PAUSE: Final = 0.2  # seconds before somebody who must succeed tries again
 NOT_EXECUTED: Final = ("-TRYAGAIN not executed", "-BUSY", "-EXECABORT", "-ERR max number of clients")
 MAYBE_EXECUTED: Final = "-TRYAGAIN"
@@ -175,7 +176,7 @@ def mget(keys: Sequence[str]) -> Wish:
 def draw_wish(random: Random, keys: Keys, value: Callable[[], str]) -> Wish:
     """Draw what a user may want of the store."""
     kinds = "r" * bool(keys.registers) + "s" * bool(keys.swapped) + "m" * (keys.together > 1)
-    kinds += "cc" * bool(keys.counters) + "ll" * bool(keys.lists) + "tt" * (keys.lists > 1)
+    kinds += "cc" * bool(keys.counters) + "ll" * bool(keys.lists) + "ttw" * (keys.lists > 1)
     kind, reads = random.choice(kinds), random.random() < 0.4
     if kind == "r":
         key = keys.named(kind, random.randrange(keys.registers))
@@ -196,6 +197,8 @@ def draw_wish(random: Random, keys: Keys, value: Callable[[], str]) -> Wish:
         words = [word for key in chosen for word in (key.encode(), new.encode())]
         return wish(((b"MSET", *words), tuple([Put(key, new) for key in chosen])))
     names = [keys.named("l", random.randrange(keys.lists)) for _ in range(1 if kind == "l" else random.randint(2, 4))]
+    if kind == "w":  # what is written may depend on what was read
+        return wish(*map(get, names[:-1]), append(names[random.randrange(len(names))], value()))
     return wish(*(get(name) if random.random() < 0.4 else append(name, value()) for name in names))
 
 
@@ -296,6 +299,8 @@ class DirectUser:
             return self.book.end(attempt, Outcome.REFUSED)
         except OutcomeUnknown:
             return self.book.end(attempt, Outcome.UNKNOWN)
+        except Rejected as error:
+            raise self.book.alarm("error answer", f"{self.name}: {asked.commands}: {error}") from error
         try:
             results = []
             for at, command in enumerate(commands):
@@ -380,32 +385,60 @@ class RespUser:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def execute(self, asked: Wish) -> Outcome:
-        reader, writer = await self._connected()
+        await self._connected()
         attempt = self.book.begin(self.name, asked.steps, self._due, destinations(asked, self._groups))
-        commands = asked.commands if len(asked.commands) == 1 else ((b"MULTI",), *asked.commands, (b"EXEC",))
+        reads = reads_before_writes(asked)
         try:
             async with asyncio.timeout(self._patience):
-                writer.write(b"".join(map(request, commands)))
-                replies = [await reply_from(reader) for _ in commands]
-        except (OSError, EOFError, TimeoutError):
-            self.hang_up()
+                if reads and self._random.random() < 0.5:
+                    results = await self._if_unchanged(asked.commands[:reads], asked.commands[reads:])
+                else:
+                    results = await self._at_once(asked.commands)
+        except MulticastFailed:
+            return self.book.end(attempt, Outcome.REFUSED)
+        except (OSError, EOFError, TimeoutError, OutcomeUnknown) as error:
+            if not isinstance(error, OutcomeUnknown):
+                self.hang_up()
             return self.book.end(attempt, Outcome.UNKNOWN)
-        result = replies[-1]
-        if isinstance(result, str) and result.startswith("-"):
-            if result.startswith(NOT_EXECUTED):
-                return self.book.end(attempt, Outcome.REFUSED)
-            if result.startswith(MAYBE_EXECUTED):
-                return self.book.end(attempt, Outcome.UNKNOWN)
-            raise self.book.alarm("error answer", f"{self.name}: {asked.commands}: {result}")
+        except CommandRefused as error:
+            raise self.book.alarm("error answer", f"{self.name}: {asked.commands}: {error}") from error
         try:
-            if len(commands) > 1 and not isinstance(result, list):
-                raise ValueError(f"EXEC is answered with {result!r}")
-            steps = answered(asked, result if len(commands) > 1 and isinstance(result, list) else [result])
+            steps = answered(asked, results)
         except ValueError as error:
             raise self.book.alarm("malformed answer", f"{self.name}: {asked.commands}: {error}") from error
         return self.book.end(attempt, Outcome.DONE, steps)
 
-    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _at_once(self, commands: Sequence[tuple[bytes, ...]]) -> list[Result]:
+        """Execute commands as one. Raises MulticastFailed, OutcomeUnknown and CommandRefused for errors in replies."""
+        if len(commands) == 1:
+            return [executed(result) for result in await self._ask(commands)]
+        replies = await self._ask([(b"MULTI",), *commands, (b"EXEC",)])
+        result = executed(replies[-1])
+        if result is None:
+            raise MulticastFailed("a watched key has changed")
+        if not isinstance(result, list):
+            raise CommandRefused(f"EXEC is answered with {result!r}")
+        return result
+
+    async def _if_unchanged(
+        self, reads: Sequence[tuple[bytes, ...]], writes: Sequence[tuple[bytes, ...]]
+    ) -> list[Result]:
+        """Read, then write if what was read is still so: as one, if it is executed."""
+        try:
+            watch = (b"WATCH", *dict.fromkeys(command[1] for command in reads))
+            found = [executed(result) for result in await self._ask([watch, *reads])][1:]
+        except (OSError, EOFError, TimeoutError, OutcomeUnknown, MulticastFailed) as error:
+            self.hang_up()  # what is watched would be so for ever
+            raise MulticastFailed(f"nothing was written: {error}") from error
+        return found + (await self._at_once([*writes, (b"PING",)]))[: len(writes)]  # EXEC also for a single one
+
+    async def _ask(self, commands: Sequence[tuple[bytes, ...]]) -> list[Result]:
+        assert self._streams is not None
+        reader, writer = self._streams
+        writer.write(b"".join(map(request, commands)))
+        return [await reply_from(reader) for _ in commands]
+
+    async def _connected(self) -> None:
         while self._streams is None:
             host, port = self._random.choice(self._gateways)
             try:
@@ -413,12 +446,29 @@ class RespUser:
                     self._streams = await asyncio.open_connection(host, port)
             except (OSError, TimeoutError):
                 await asyncio.sleep(PAUSE * self._random.uniform(0.5, 1.5))
-        return self._streams
 
     def hang_up(self) -> None:
         if self._streams is not None:
             self._streams[1].transport.abort()
             self._streams = None
+
+
+def reads_before_writes(asked: Wish) -> int:
+    """Return how many reads a wish begins with, if nothing but writes follows, and one of each at least; else 0."""
+    names = [command[0] for command in asked.commands]
+    reads = names.count(b"GET")
+    return reads if reads < len(names) and set(names[:reads]) == {b"GET"} else 0
+
+
+def executed(result: Result) -> Result:
+    """Return a reply that is no error. Raises what the error says that became of the command."""
+    if not isinstance(result, str) or not result.startswith("-"):
+        return result
+    if result.startswith(NOT_EXECUTED):
+        raise MulticastFailed(result)
+    if result.startswith(MAYBE_EXECUTED):
+        raise OutcomeUnknown(result)
+    raise CommandRefused(result)
 
 
 def request(command: Sequence[bytes]) -> bytes:
@@ -449,7 +499,10 @@ async def reply_from(reader: asyncio.StreamReader) -> Result:
 
 
 class Echo:
-    """An application that answers with the position and the payload. Its state is a count and the last payloads."""
+    """An application that answers with the position and the payload. Its state is a count and the last payloads.
+
+    It raises if a payload asks for it: that takes a position and changes nothing.
+    """
 
     def __init__(self, group: int, groups: int) -> None:
         self.count = 0
@@ -457,6 +510,8 @@ class Echo:
         self.last: list[bytes] = []
 
     def apply(self, delivery: Delivery) -> bytes:
+        if delivery.payload.startswith(RAISES):
+            raise ValueError("as it was asked to")
         self.count += 1
         self.sizes += len(delivery.payload)
         self.last = [*self.last[-9:], delivery.payload]
@@ -486,7 +541,8 @@ class EchoUser:
             await asyncio.sleep(self.random.expovariate(1 / think))
             size = min(self.largest, int(self.random.paretovariate(0.8) * 16))
             groups = self.random.sample(range(self.client.groups), self.random.randint(1, self.client.groups))
-            await self.multicast(tuple(sorted(groups)), self.book.value().encode() + b"." * size)
+            begin = RAISES if self.random.random() < 0.03 else b""
+            await self.multicast(tuple(sorted(groups)), begin + self.book.value().encode() + b"." * size)
 
     async def multicast(self, dest: tuple[int, ...], payload: bytes) -> Outcome:
         topology = self.client.config.topology
@@ -501,6 +557,13 @@ class EchoUser:
         except OutcomeUnknown as error:
             steps = tuple([Append(name, error.message) for name in names]) if error.message is not None else ()
             return self.book.end(attempt, Outcome.UNKNOWN, steps)
+        except Rejected as error:
+            if not payload.startswith(RAISES) or set(error.reasons) != set(names) or error.message is None:
+                raise self.book.alarm("malformed answer", f"{self.name}: {error.message}: {error}") from error
+            self.book.acknowledged[error.message] = tuple(names)
+            return self.book.end(attempt, Outcome.DONE, tuple([Append(name, error.message) for name in names]))
+        if payload.startswith(RAISES):
+            raise self.book.alarm("malformed answer", f"{self.name}: {answers.message} should have been rejected")
         self.book.acknowledged[answers.message] = tuple(names)
         appended: list[Step] = []
         for group, name in zip(dest, names, strict=True):
