@@ -615,6 +615,17 @@ def test_frame_whose_name_nobody_synced_is_missed() -> None:
     assert missed
 
 
+def test_frame_that_was_written_under_another_name_is_promised_with_its_name() -> None:
+    disk, files = started(0)
+    files.close(write_new(files, DATA / "log-0.new", frame(0)))
+    files.replace(DATA / "log-0.new", LOG)
+    assert disk.shadow.promised(DATA) == 0
+    files.sync_folder(DATA)
+    assert disk.shadow.promised(DATA) == 1 and not disk.shadow.complaints
+    disk.lose_name(LOG)
+    assert "frame 0" in disk.shadow.missing(DATA)
+
+
 def test_node_that_writes_a_frame_again_has_forgotten_it() -> None:
     disk, files, fd = three_frames(0)
     assert not disk.shadow.complaints

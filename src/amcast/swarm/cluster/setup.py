@@ -128,9 +128,7 @@ def draw_limits(random: Random) -> tuple[Limits, int, int]:
             limits = replace(limits, **values)  # type: ignore[arg-type]
 
     every = random.choice((3_000, 10_000, 50_000))
-    some(
-        snapshot_every=every, part_bytes=every // 20, written_at_once=every // 10
-    )  # many commits fall into one
+    some(snapshot_every=every, part_bytes=every // 20, written_at_once=every // 10)  # many commits fall into one
     some(segment_bytes=random.choice((1_000, 4_000, 20_000)))
     rows = random.choice((1_000, 8_000))
     some(file_bytes=rows, kept_on_disk=rows * random.choice((4, 1000)))

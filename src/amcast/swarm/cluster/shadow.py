@@ -122,6 +122,9 @@ class Shadow:
             if settled(snapshot) and (replaced or number not in promise.snapshots):
                 promise.snapshots[number] = checksum(snapshot)
                 promise.end = max(promise.end, number)
+        for number, log in self._numbered(path, "log").items():  # also one that was written under another name
+            if isinstance(log, Inode) and number >= promise.floor and settled(log):
+                self.file_synced(path / f"log-{number}", log)
         promise.snapshots = {n: check for n, check in promise.snapshots.items() if n == promise.floor}
         promise.frames = {n: check for n, check in promise.frames.items() if n >= promise.floor}
 
