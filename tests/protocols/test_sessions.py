@@ -1,5 +1,7 @@
 """What is remembered of delivered messages: exact, and bounded by what senders have under way."""
 
+import random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,13 +10,14 @@ from amcast.core.wire import AppMessage
 from amcast.protocols.parts.sessions import DeliveredMessages
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), max_size=60))
-def test_knows_exactly_what_was_delivered_or_declared_done(steps: list[tuple[int, bool, bool]]) -> None:
+@given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans(), st.integers(0, 3)), max_size=60))
+def test_knows_exactly_what_was_delivered_or_declared_done(steps: list[tuple[int, bool, bool, int]]) -> None:
+    """Also of idle senders, after they were put on the shelf, came back, and after a restart."""
     delivered = DeliveredMessages()
     next_seq = [0, 0, 0]
     under_way: list[list[int]] = [[], [], []]
     known: set[tuple[int, int]] = set()
-    for sender, here, oldest_first in steps:
+    for sender, here, oldest_first, then in steps:
         seq = next_seq[sender]
         next_seq[sender] += 1
         under_way[sender].append(seq)
@@ -24,6 +27,10 @@ def test_knows_exactly_what_was_delivered_or_declared_done(steps: list[tuple[int
             delivered.add(AppMessage(message_id(sender, finished), (0,), b"", min(done, finished)))
             known.add((sender, finished))
             known |= {(sender, seq) for seq in range(min(done, finished))}
+        if then in (1, 2):
+            delivered.shelve({sender: True} if then == 1 else {})
+        elif then == 3:
+            delivered = restarted(delivered)
         for s in range(3):
             for q in range(next_seq[s] + 2):
                 assert delivered.contains(message_id(s, q)) == ((s, q) in known)
@@ -35,3 +42,40 @@ def test_memory_is_bounded_by_the_open_messages_not_by_the_length_of_a_run() -> 
     for seq in range(0, 30_000, 3):  # two of three messages go to other groups
         delivered.add(AppMessage(message_id(5, seq), (0,), b"", max(0, seq - 10)))
         assert delivered.size() <= 11
+
+
+def restarted(delivered: DeliveredMessages) -> DeliveredMessages:
+    """The same, from what is in a snapshot."""
+    again = DeliveredMessages()
+    for sender, done, above in delivered.rows():
+        again.restore(sender, done, above)
+    again.restore_idle(tuple(delivered.idle_rows()))
+    return again
+
+
+def test_senders_that_are_gone_cost_little() -> None:
+    delivered = DeliveredMessages()
+    chance = random.Random(1)
+    senders = [chance.getrandbits(62) for _ in range(30_000)]
+    for sender in senders:
+        delivered.add(AppMessage(message_id(sender, 0), (0,), b"", 0))
+        if delivered.crowded():
+            delivered.shelve({})
+    for _ in range(2):  # those that were used since the last look stay for one more
+        delivered.shelve({})
+    assert not delivered.rows() and len(delivered.idle_rows()) == len(senders)
+    table = delivered._idle._slots
+    assert len(table) * table.itemsize <= 48 * len(senders), "at most three times what they say"
+    assert all(delivered.contains(message_id(sender, 0)) for sender in senders)
+    assert not any(delivered.contains(message_id(sender, 1)) for sender in senders)
+    assert not delivered.contains(message_id(7, 0))
+
+
+def test_a_session_that_somebody_holds_stays() -> None:
+    """A message under way holds the session to which it will be added."""
+    delivered = DeliveredMessages()
+    held = delivered.session(message_id(5, 0))
+    for _ in range(3):
+        delivered.shelve({5: True})
+    held.add(0, 0)
+    assert delivered.contains(message_id(5, 0))

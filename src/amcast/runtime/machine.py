@@ -144,6 +144,7 @@ class Limits:
     most_read: int = 4 * 2**20  # bytes of rows in one answer
     most_waiting: int = 64  # reads of one client
     longest_wait_ms: int = 60_000  # of a read
+    answer_bytes: int = 64 * 2**20  # of answers that clients may ask for again
 
     # Its disk
     segment_bytes: int = 64 * 2**20  # of the log

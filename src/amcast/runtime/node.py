@@ -104,7 +104,7 @@ class Node:
         params.clock_tick = STAMP_TICK
         self.engine = Engine(protocol, self.me.pid, config.topology, params)
         # Each part owns its state and is called by the event loop alone; only the disk has a thread, inside durability.
-        self.results = Results()
+        self.results = Results(machine.limits.answer_bytes)
         self.chain = Chain()  # of all that is applied, always as long as the history
         self.exchange = Exchange(self)
         self.fingerprints = Fingerprints(self)

@@ -21,6 +21,7 @@ from amcast.runtime.greeting import AcceptedConnection, GreetingHost
 from amcast.runtime.history import History
 from amcast.runtime.pulse import Pulses
 
+OVERHEAD: Final = 300  # bytes, besides an answer itself
 SESSION_BITS: Final = 42  # of the number that a client draws; those above say who it is
 CLIENT: Final = "client/"
 
@@ -32,27 +33,57 @@ def session_of(client: str, number: int) -> int:
 
 
 class Results:
-    """The answers of the application, kept for as long as a client may ask for them again."""
+    """The answers of the application, kept for as long as a client may ask for them again.
 
-    def __init__(self) -> None:
-        self.by_mid: dict[Mid, bytes] = {}
-        self._sessions: dict[int, deque[Mid]] = {}
+    A client says with each message which answers it has. The last ones of clients that are gone would stay for ever, so
+    there is room for so many bytes: the oldest go first. Their messages are still known, and not executed again.
+    """
+
+    def __init__(self, most_bytes: int = 64 * 2**20) -> None:
+        self.by_mid: dict[Mid, bytes] = {}  # in the order of delivery
+        self.size = 0
+        self._most_bytes = most_bytes
+        self._sessions: dict[int, deque[Mid] | Mid] = {}  # most have one answer, for which a deque is large
 
     def add(self, m: AppMessage, result: bytes) -> None:
-        mids = self._sessions.setdefault(sender_of(m.mid), deque())
-        while mids and seq_of(mids[0]) < m.done:
-            self.by_mid.pop(mids.popleft(), None)
-        mids.append(m.mid)
+        sender = sender_of(m.mid)
+        mids = self._sessions.get(sender)
+        if mids is None:
+            self._sessions[sender] = m.mid
+        elif isinstance(mids, deque):
+            while mids and seq_of(mids[0]) < m.done:
+                self._forget(mids.popleft())
+            mids.append(m.mid)
+        elif seq_of(mids) < m.done:
+            self._forget(mids)
+            self._sessions[sender] = m.mid
+        else:
+            self._sessions[sender] = deque((mids, m.mid))
         self.by_mid[m.mid] = result
+        self.size += len(result) + OVERHEAD
+        while self.size > self._most_bytes and len(self.by_mid) > 1:
+            self._forget_oldest()
+
+    def _forget(self, mid: Mid) -> None:
+        result = self.by_mid.pop(mid, None)
+        if result is not None:
+            self.size -= len(result) + OVERHEAD
+
+    def _forget_oldest(self) -> None:
+        mid = next(iter(self.by_mid))
+        self._forget(mid)
+        mids = self._sessions.get(sender_of(mid))
+        if isinstance(mids, deque) and len(mids) > 1:
+            mids.popleft()  # it is the oldest of its session, too
+        else:
+            self._sessions.pop(sender_of(mid), None)
 
     def rows(self) -> list[tuple[int, int, bytes]]:
         return [(sender_of(mid), seq_of(mid), result) for mid, result in self.by_mid.items()]
 
     def restore(self, rows: list[tuple[int, int, bytes]]) -> None:
         for sender, seq, result in rows:
-            mid = message_id(sender, seq)
-            self._sessions.setdefault(sender, deque()).append(mid)
-            self.by_mid[mid] = result
+            self.add(AppMessage(message_id(sender, seq), (0,), b""), result)
 
 
 class ServingHost(GreetingHost, Protocol):

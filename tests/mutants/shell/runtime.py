@@ -147,6 +147,14 @@ DOORS = [
     ),
 ]  # fmt: skip
 
+RESULTS = [
+    shell_mutant(
+        "answers_are_kept_for_ever", "amcast.runtime.serving",
+        ("while self.size > self._most_bytes and len(self.by_mid) > 1:", "while False:"),
+        caught_by="tests/runtime/test_results.py::test_clients_that_are_gone_leave_no_more_than_there_is_room_for",
+    ),
+]  # fmt: skip
+
 RENEWAL = [
     shell_mutant(
         "new_certificates_wait_for_a_restart", "amcast.runtime.node",
@@ -280,4 +288,4 @@ EXIT_CODES = [
     ),
 ]  # fmt: skip
 
-MUTANTS = [*CLIENT, *HISTORIES, *NODE, *DOORS, *FLOW, *RENEWAL, *PERMISSIONS, *APPS, *EXIT_CODES]
+MUTANTS = [*CLIENT, *HISTORIES, *NODE, *DOORS, *FLOW, *RESULTS, *RENEWAL, *PERMISSIONS, *APPS, *EXIT_CODES]

@@ -109,10 +109,18 @@ class Remembered(Message):
 
 @final
 @dataclass
+class Idle(Message):
+    """In a snapshot: senders of which all messages below a number are delivered, and none above."""
+
+    rows: tuple[tuple[int, int], ...] = field(metadata=wired(tuple[tuple[int, int], ...]))
+
+
+@final
+@dataclass
 class Rejoining(Message):
     """What comes before was another member's state: nothing to answer for until a ballot above `b` is entered."""
 
     b: int
 
 
-RECORDS: Final = Codec((Promised, Adopted, Accepted, Delivered, Summary, Held, Remembered, Rejoining), MOST)
+RECORDS: Final = Codec((Promised, Adopted, Accepted, Delivered, Summary, Held, Remembered, Rejoining, Idle), MOST)

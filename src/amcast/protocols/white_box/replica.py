@@ -70,6 +70,7 @@ from amcast.protocols.white_box.records import (
     Adopted,
     Delivered,
     Held,
+    Idle,
     Promised,
     Rejoining,
     Remembered,
@@ -82,6 +83,7 @@ ACCEPTED: Final = 2
 COMMITTED: Final = 3
 
 RETRY_AFTER: Final = 10  # in δ: a failure-free message is through long before
+IDLE_IN_RECORD: Final = 4096  # senders
 LONGEST_RETRY: Final = 80  # bounds the time to finish once the network behaves
 
 
@@ -476,6 +478,8 @@ class WhiteBox(Process, Durable, Electing, Observed):
             self.retry_what_is_due()
         for mid in self.collection.tick(leads, candidate.rank, self.max_delivered_gts):
             del self.entries[mid]
+        if self.done.crowded():
+            self.done.shelve({sender_of(mid): True for mid in self.entries})
         if self.monitor is not None:
             self.monitor.check_process(self.pid, candidate.cballot, candidate.ballot, self.clock, self.rows())
 
@@ -516,6 +520,9 @@ class WhiteBox(Process, Durable, Electing, Observed):
         ]
         for sender, done, above in self.done.rows():
             records.append(Remembered(sender, done, above))
+        idle = self.done.idle_rows()
+        for i in range(0, len(idle), IDLE_IN_RECORD):
+            records.append(Idle(tuple(idle[i : i + IDLE_IN_RECORD])))
         for entry in self.entries.values():
             entry.recorded = entry.phase >= ACCEPTED
         kept = sorted([e for e in self.entries.values() if e.recorded], key=lambda e: e.gts)
@@ -590,6 +597,8 @@ class WhiteBox(Process, Durable, Electing, Observed):
             self.collection.shared_with = list(record.shared_with)
         elif isinstance(record, Remembered):
             self.done.restore(record.sender, record.done, record.above)
+        elif isinstance(record, Idle):
+            self.done.restore_idle(record.rows)
         elif isinstance(record, Held):
             self.hold(record)
         elif isinstance(record, Rejoining):
