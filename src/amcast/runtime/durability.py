@@ -124,8 +124,11 @@ class DiskHost(Protocol):
     def delivered_for_good(self, deliveries: Deliveries) -> None:
         """Take note that a restart will not repeat these deliveries."""
 
+    def flush(self) -> None:
+        """Apply what was handled, and hand it over by `take`."""
+
     def snapshot(self) -> NodeSnapshot:
-        """Return the node's state, all parts after the same deliveries."""
+        """Return the node's state, all parts after the same deliveries. Raises if something was handled since."""
         ...
 
     def fail(self, error: BaseException) -> None:
@@ -228,10 +231,13 @@ class Durability:
             self._host.delivered_for_good(tick.deliveries)
             return
         self._waiting.append(tick)
-        self._commit()
+        self._commit(cut=True)
 
-    def _commit(self) -> None:
-        """Make durable what waits, unless that is being done; what needs no commit goes out at once."""
+    def _commit(self, *, cut: bool) -> None:
+        """Make durable what waits, unless that is being done; what needs no commit goes out at once.
+
+        `cut` says that all that the protocol handled is applied, and that a snapshot may be taken.
+        """
         if self._committing:
             return
         ticks, self._waiting = self._waiting, []
@@ -240,7 +246,7 @@ class Durability:
             self._unsettled += tick.deliveries
         urgent = any(tick.urgent for tick in ticks)
         if self._unsynced and urgent:
-            self._write_behind(ticks)
+            self._write_behind(ticks, cut=cut)
             return
         for tick in ticks:
             self._host.release(tick)
@@ -255,17 +261,21 @@ class Durability:
         self._sync_at = None
         unwritten = self._unsynced or self.storage is None
         if unwritten and not self._committing and not self._stopped:
-            self._write_behind([])
+            self._write_behind([], cut=False)
 
-    def _write_behind(self, ticks: list[Tick]) -> None:
+    @property
+    def _snapshot_is_due(self) -> bool:
+        saving = self.storage is not None and self.storage.saving
+        return self._since_snapshot > self._limits.snapshot_every and not saving
+
+    def _write_behind(self, ticks: list[Tick], *, cut: bool) -> None:
         """Begin a commit in the thread of the disk; when it is done, release these steps."""
         self._committing = True
         records, deliveries = self._unsynced, self._unsettled
         self._unsynced, self._unsettled = [], []
         blocks = self.history.take_unwritten()
         snapshot = None
-        saving = self.storage is not None and self.storage.saving
-        if self._since_snapshot > self._limits.snapshot_every and not saving:
+        if cut and self._snapshot_is_due:
             self._since_snapshot = 0
             snapshot = self._host.snapshot()  # here, not in the thread: the next step changes the state
         self._since_snapshot += sum(map(len, records))
@@ -308,8 +318,10 @@ class Durability:
         if self._stopped or self._committing:
             return
         saving = self.storage is not None and self.storage.saving
-        if self._waiting and (saved or not saving):
-            self._commit()
+        if self._snapshot_is_due:  # messages may have been handled in this turn, also by `release`
+            self._host.flush()
+        elif self._waiting and (saved or not saving):
+            self._commit(cut=False)
         if saving and not self._committing:
             self._save_behind()
 

@@ -131,7 +131,7 @@ class Node:
         self._error: BaseException | None = None
         # Four ways to end, which must not be mixed up. `_error`: at once, nothing else leaves. `_halted`: the others
         # go on without this node, which handles nothing more but sends what it has. `_leaving`: it asked for that.
-        # `_ended`: it was told to stop, and what is under way goes to disk but to nobody else.
+        # `_ended`: it was told to stop and handles nothing more; what is under way goes to disk but to nobody else.
         self._ended = False
         self._leaving = False
         self._halted = False
@@ -195,7 +195,9 @@ class Node:
                 task.cancel()
             await admin.stop()
             if self._error is None and served:  # what could not be read must not be replaced by a snapshot
+                self.flush()  # what was handled is applied; from here on nothing is handled, so that it stays so
                 self._ended = True
+            if self._ended and self._error is None:
                 await self.durability.settle()
             self.serving.close()
             self.durability.close()
@@ -356,7 +358,12 @@ class Node:
         process = self._durable()
         if process.rejoining():
             raise WireError(f"{self.me.name} lost its disk as well")
+        self._take_no_part_if_ended()
         return process.absent(self._now(), pid)
+
+    def _take_no_part_if_ended(self) -> None:
+        if self._ended or self._error is not None:
+            raise WireError(f"{self.me.name} is stopping")
 
     def _durable(self) -> Durable:
         """Return the process, for what only a peer with the same file asks of it."""
@@ -367,9 +374,11 @@ class Node:
     def snapshot(self) -> NodeSnapshot:
         """Return protocol, application, answers and position together.
 
-        They are one cut only where nothing is handled and not yet applied, as at the end of `flush`.
+        They are one cut only where nothing is handled and not yet applied. A snapshot in which the protocol is ahead
+        of the application loses messages for good, so it is refused.
         """
-        assert self.chain.position == self.history.end, "something is in the log and not applied, or the other way"
+        if self.engine.out.deliveries or self.chain.position != self.history.end:
+            raise AmcastError(f"{self.me.name}: a snapshot at {self.history.end} would lack what was delivered")
         app = state_in_pieces(self.app) if self.app is not None else ()
         return NodeSnapshot(self.history.end, self._durable().snapshot(), app, self.results.rows(), self.chain.end)
 
@@ -386,6 +395,9 @@ class Node:
         """Return, for a member that lost its disk, our state, and the rows before it from a position on, in pieces."""
         if self._durable().rejoining():
             raise WireError(f"{self.me.name} is rejoining itself")
+        self._take_no_part_if_ended()
+        while self.engine.out.deliveries:  # messages to itself may bring more
+            self.flush()
         rows: list[bytes] = []
         while position < self.history.end:
             first, after, block = self.history.read(max(position, self.history.earliest), self._limits.rows_at_once)
@@ -398,7 +410,7 @@ class Node:
     def on_batch(self, sender: int, batch: bytes) -> None:
         """Handle a batch of another member. Raises WireError before any of its messages is handled."""
         self.pulses.heard(sender)
-        if self._halted:
+        if self._halted or self._ended:
             return
         self.metrics.messages_in += self.engine.receive(self._now(), sender, batch)
         self._schedule()
@@ -412,7 +424,7 @@ class Node:
 
     def on_requests(self, client: int, requests: list[Request]) -> None:
         """Handle requests that this client may make."""
-        if self._halted:
+        if self._halted or self._ended:
             return
         self.metrics.requests += sum(request.m.count for request in requests)
         self.engine.handle(self._now(), client, requests)
@@ -420,7 +432,7 @@ class Node:
 
     def _on_timer(self, name: str) -> None:
         # Timers are not cancelled: a protocol ignores one that it no longer waits for.
-        if self._error is None and not self._halted:
+        if self._error is None and not self._halted and not self._ended:
             self.engine.process.timer(self._now(), name)
             self._schedule()
 
@@ -519,7 +531,7 @@ class Node:
             if link is not None:
                 link.send(batch)  # in the order of the steps: links keep it, and protocols count on it
         self.pulses.hold_back()
-        if tick.to_self:  # an event of its own, as in simulations: handled in another turn than what caused it
+        if tick.to_self and not self._ended:  # an event of its own, as in simulations: in another turn than its cause
             self.engine.handle(self._now(), self.me.pid, tick.to_self)
             self._schedule()
 
