@@ -38,15 +38,21 @@ class Host:
         self.metrics = cast(Any, SimpleNamespace(commits=SimpleNamespace(observe=lambda seconds: None)))
         self.seen: list[str] = []
         self.errors: list[BaseException] = []
+        self.handled = False  # something that is not applied yet
         self.disk = Durability(self)
 
     def release(self, tick: Tick) -> None:
-        self.seen.append(f"release {tick.batches[0][1].decode()}")
+        self.seen += [f"release {batch.decode()}" for _, batch in tick.batches]
 
     def delivered_for_good(self, deliveries: Deliveries) -> None:
         self.seen += [f"deliver {m.payload.decode()}" for m, _ in deliveries]
 
+    def flush(self) -> None:
+        self.handled = False
+        self.disk.take(Tick())
+
     def snapshot(self) -> NodeSnapshot:
+        assert not self.handled, "the protocol is ahead of the application"
         return NodeSnapshot(self.disk.history.end, [b"state"], [b"app"], [(1, 2, b"answer")])
 
     def fail(self, error: BaseException) -> None:
@@ -184,6 +190,19 @@ def test_a_snapshot_takes_the_place_of_many_records(tmp_path: Path) -> None:
 
     snapshot, records = tried(tmp_path, test, Limits(snapshot_every=10))
     assert snapshot is not None and records == [b"last"]
+
+
+def test_what_was_handled_while_the_disk_was_busy_is_applied_before_a_snapshot(tmp_path: Path) -> None:
+    async def test(host: Host, gate: Gate) -> None:
+        host.disk.take(step("more than ten bytes", records=1, urgent=True))
+        host.disk.take(step("behind", records=1, urgent=True))
+        host.handled = True
+        gate.free.release(2)
+        await until(lambda: not host.disk.unfinished)
+        assert not host.errors and not host.handled
+
+    snapshot, records = tried(tmp_path, test, Limits(snapshot_every=10))
+    assert snapshot is not None and records == []
 
 
 def test_the_state_is_that_at_the_time_of_the_call() -> None:

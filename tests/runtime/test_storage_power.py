@@ -15,7 +15,7 @@ from tests.tools import examples
 
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
-from amcast.errors import AmcastError, StorageFailure
+from amcast.errors import AmcastError, StorageFailure, UsageError
 from amcast.runtime.history import History
 from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.storage import Storage
@@ -140,6 +140,43 @@ def test_rows_before_a_snapshot_are_there_after_a_power_cut() -> None:
         position = 0
         while position < end:
             position = history.read(position, 10**6)[1]
+
+
+@pytest.mark.parametrize("lost", (False, True), ids=("disk-kept", "disk-lost"))
+def test_a_rejoin_that_is_cut_short_is_not_taken_for_a_replica_that_promised_nothing(lost: bool) -> None:
+    ends = set()
+    for seed in range(examples(400)):
+        disk = SimDisk(Random(seed))
+        storage = Storage(FOLDER, "test p0", replace(REAL, files=disk.mount(Process(disk))))
+        storage.recover()
+        storage.commit([b"own"])
+        storage.close()
+        if lost:
+            disk.lose()
+        files = disk.mount(Process(disk))
+        files.die_at(Random(seed).randint(1, 60), power=seed % 2 == 0)
+        with suppress(Died):
+            storage = Storage(FOLDER, "test p0", replace(REAL, files=files), rejoin=True)
+            storage.begin_rejoin()
+            storage.set_aside()
+            storage.recover()
+            storage.rejoined([b"of others"])
+        files.kill()
+        ends.add(what_a_plain_start_sees(disk))
+    assert ends == {"no data" if lost else "its own", "rejoining", "state of others"}
+
+
+def what_a_plain_start_sees(disk: SimDisk) -> str:
+    try:
+        storage = Storage(FOLDER, "test p0", replace(REAL, files=disk.mount(Process(disk))), new=False)
+    except UsageError:
+        return "no data"
+    if storage.rejoining:
+        return "rejoining"
+    found = storage.recover()
+    if found.snapshot is not None:
+        return "state of others" if found.snapshot == [b"of others"] else "something else"
+    return "its own" if found.records == [b"own"] else "nothing"
 
 
 @pytest.mark.parametrize("fault", ("full", "sync"))

@@ -157,15 +157,17 @@ class Durability:
         self._stopped = False  # no other commit begins
         self._failed = False  # and what is in memory must not get to the disk any more
 
-    def open(self, *, new: bool) -> int:
+    def open(self, *, new: bool, rejoin: bool = False) -> int:
         """Lock the data folder; return how often a process has started in it, this time included."""
         config, me = self._host.config, self._host.me
-        self.storage = Storage(me.data, f"{config.name} {me.name}", self._host.machine, new=new)
+        self.storage = Storage(me.data, f"{config.name} {me.name}", self._host.machine, new=new, rejoin=rejoin)
         try:
             self.described = described(me.data, self.storage.description, config.identity)
         except UsageError:
             self.keep_no_records()
             raise
+        if rejoin:
+            self.storage.begin_rejoin()
         self.space.measure()
         self._look_at_space()
         return self.storage.count_start()

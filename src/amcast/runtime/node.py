@@ -87,6 +87,8 @@ class Node:
             raise UsageError(f"{protocol.name} keeps nothing on disk; set durable = false in {config.path}")
         if config.spare and not protocol.joins:
             raise UsageError(f"{protocol.name} has fixed members; set spare = 0 in {config.path}")
+        if rejoin:  # before anything is set aside
+            self._others_of_the_group()
         self.boot = machine.random.getrandbits(62) | 1  # tells this life from those before; 0 is nobody's
         self.log = log if log is not None else Log(name, machine=machine)
         self.group_names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]
@@ -261,7 +263,7 @@ class Node:
     async def _recover(self, context: SSLContext | None) -> None:
         """Start the protocol with what is on disk, with what others know, or with nothing."""
         config = self.config
-        starts = self.durability.open(new=self._new or self._rejoin)
+        starts = self.durability.open(new=self._new, rejoin=self._rejoin)
         if starts > 1 and not self.protocol.durable:
             raise UsageError(
                 f"{self.me.name} has run before, and a replica of {self.protocol.name} that stops is lost for good: "
@@ -269,6 +271,10 @@ class Node:
             )
         if self._trace_path is not None:
             self._trace = ReplicaTrace(self._trace_path, config, self.me, self.machine)
+        assert self.durability.storage is not None
+        if self.durability.storage.rejoining and not self._rejoin:
+            self.log.warning("rejoining again", reason="it was stopped before it had the state of another member")
+            self._rejoin = True
         if self._rejoin or (not config.durable and starts > 1):
             await self._start_from_peers(context)
         elif config.durable:
@@ -315,12 +321,10 @@ class Node:
         promised must not vote, and a crash in between must not make it think that it can.
         """
         assert self.durability.storage is not None
+        peers = self._others_of_the_group()
         self.durability.storage.set_aside()
         self.durability.storage.recover()
         position = self._trace.deliveries if self._trace is not None else -1
-        peers = [member for member in self.config.members if member.group == self.me.group and member is not self.me]
-        if not peers:
-            raise UsageError(f"{self.me.name} is alone in its group: nobody knows what it lost")
         floor = -1
         for peer in peers:  # all of them: none may count on what this one said before, or think that it has something
             answer = await self._ask(peer, context, frames.ABSENT, 0)
@@ -338,8 +342,15 @@ class Node:
         self._durable().rejoin(self._now(), snapshot.protocol, floor)
         self.engine.out.deliveries.clear()  # the application's part of the snapshot has them
         if self.config.durable:
-            self.durability.storage.snapshot(self.snapshot().pieces())
+            self.durability.storage.rejoined(self.snapshot().pieces())
         self.log.info("rejoining", state_of=peers[0].name, position=snapshot.position)
+
+    def _others_of_the_group(self) -> list[Member]:
+        """Return who knows what this replica may have lost."""
+        found = [member for member in self.config.members if member.group == self.me.group and member is not self.me]
+        if not found:
+            raise UsageError(f"{self.me.name} is alone in its group: nobody knows what it lost")
+        return found
 
     async def _ask(self, peer: Member, context: SSLContext | None, kind: int, number: int) -> bytes:
         """Ask another member until it answers."""

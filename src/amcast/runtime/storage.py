@@ -9,7 +9,7 @@ A disk error on the way down is final: the page cache may say anything afterward
 from what is really there.
 
 Files in the folder of a node: `identity` (cluster and process it belongs to; then `identity.py`), `starts` (how many),
-`snapshot-N` (state after N frames, see `snapshots.py`), `log-N` (frames from N on).
+`snapshot-N` (state after N frames, see `snapshots.py`), `log-N` (frames from N on), `rejoining` (all was set aside).
 """
 
 import re
@@ -73,8 +73,10 @@ def records_of(path: Path, body: memoryview) -> Iterator[bytes]:
 class Storage:
     """The log of one node. Not for use by two processes at once: the folder is locked."""
 
-    def __init__(self, folder: Path, identity: str, machine: Machine = REAL, *, new: bool = True) -> None:
-        """Lock the folder. It may be empty if `new`; else an empty one is a lost disk."""
+    def __init__(
+        self, folder: Path, identity: str, machine: Machine = REAL, *, new: bool = True, rejoin: bool = False
+    ) -> None:
+        """Lock the folder. It may be empty if `new` or `rejoin`; else an empty one is a lost disk."""
         self.folder = folder
         self.identity = identity
         self.next_frame = 0
@@ -95,12 +97,12 @@ class Storage:
         except OSError:
             self._files.close(self._lock)
             raise UsageError(f"{folder}: another process uses this data folder; stop it first") from None
-        self._check_identity(new)
+        self._check_identity(new, rejoin)
 
-    def _check_identity(self, new: bool) -> None:
+    def _check_identity(self, new: bool, rejoin: bool) -> None:
         path = self.folder / "identity"
         if not self._files.exists(path):
-            if not new:
+            if not new and not rejoin:
                 raise UsageError(
                     f"{self.folder}: no data of {self.identity}; if it never ran, start it with --new; if its disk is "
                     "lost, with --rejoin"
@@ -108,6 +110,8 @@ class Storage:
             for parent in self.folder.parents:  # also of an earlier start, which may have ended before it came to this
                 with suppress(PermissionError):  # who may not read it has made nothing there
                     self._files.sync_folder(parent)
+            if rejoin:  # before the folder can be taken for one that is whole
+                self.begin_rejoin()
             self._write_whole(path, self.identity.encode())
         self.description = description_in(self.folder, self.identity, self._files.read(path))
 
@@ -285,9 +289,23 @@ class Storage:
         self._files.replace(temporary, path)
         self._files.sync_folder(self.folder)
 
+    @property
+    def rejoining(self) -> bool:
+        """Whether this folder was set aside, and holds nothing yet in its place."""
+        return self._files.exists(self.folder / "rejoining")
+
+    def begin_rejoin(self) -> None:
+        """Have every start from now on rejoin, until it is done."""
+        self._write_whole(self.folder / "rejoining", b"")
+
     def set_aside(self) -> None:
-        """Keep what is there under another name, for whoever wants to know, and start with an empty folder."""
-        kept = [name for name in self._files.names(self.folder) if name not in ("identity", "lock", "starts")]
+        """Keep what is there under another name, for whoever wants to know, and start with an empty folder.
+
+        An empty folder looks like that of a replica that promised nothing. So the file `rejoining` says that it is
+        not, from before anything is set aside until a snapshot from others is durable (`rejoined`).
+        """
+        stay = ("identity", "lock", "starts", "rejoining")
+        kept = [name for name in self._files.names(self.folder) if name not in stay]
         number = 1
         while self._files.exists(aside := self.folder.with_name(f"{self.folder.name}.old-{number}")):
             number += 1
@@ -296,6 +314,12 @@ class Storage:
             for name in kept:
                 self._files.replace(self.folder / name, aside / name)
             self._files.sync_folder(self.folder)
+
+    def rejoined(self, pieces: Iterable[bytes]) -> None:
+        """Keep the state of others as this replica's own."""
+        self.snapshot(pieces)
+        self._files.remove(self.folder / "rejoining")
+        self._files.sync_folder(self.folder)
 
     def close(self) -> None:
         if self._segment >= 0:
