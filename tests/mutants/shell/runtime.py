@@ -109,6 +109,24 @@ NODE = [
         caught_by=f"{DURABILITY}::test_a_node_that_stops_keeps_what_waited_and_a_snapshot",
     ),
     shell_mutant(
+        "a_snapshot_is_taken_wherever_the_disk_is_free", "amcast.runtime.durability",
+        ("        if self._snapshot_is_due:  # messages may", "        if False:  # messages may"),
+        ("            self._commit(cut=False)\n", "            self._commit(cut=True)\n"),
+        caught_by=f"{DURABILITY}::test_what_was_handled_while_the_disk_was_busy_is_applied_before_a_snapshot",
+    ),
+    shell_mutant(
+        "a_rejoin_is_forgotten", "amcast.runtime.storage",
+        ('        return self._files.exists(self.folder / "rejoining")\n', "        return False\n"),
+        caught_by="tests/runtime/test_storage_power.py"
+        "::test_a_rejoin_that_is_cut_short_is_not_taken_for_a_replica_that_promised_nothing[disk-kept]",
+    ),
+    shell_mutant(
+        "a_new_folder_is_whole_before_it_rejoins", "amcast.runtime.storage",
+        ("            if rejoin:  # before the folder", "            if False:  # before the folder"),
+        caught_by="tests/runtime/test_storage_power.py"
+        "::test_a_rejoin_that_is_cut_short_is_not_taken_for_a_replica_that_promised_nothing[disk-lost]",
+    ),
+    shell_mutant(
         "commits_are_not_synced", "amcast.runtime.storage", ("            self._files.sync(self._segment)\n", ""),
         caught_by="tests/runtime/test_storage.py::test_a_failed_write_is_final[sync]",
     ),

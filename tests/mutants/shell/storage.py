@@ -93,7 +93,7 @@ MUTANTS = [
     ),
     shell_mutant(
         "commits_wait_for_a_whole_snapshot", "amcast.runtime.durability",
-        ("if self._waiting and (saved or not saving):", "if self._waiting and not saving:"), caught_by=LARGE,
+        ("elif self._waiting and (saved or not saving):", "elif self._waiting and not saving:"), caught_by=LARGE,
     ),
     shell_mutant(
         "a_snapshot_waits_for_the_end_of_commits", "amcast.runtime.durability",
