@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.pace import allow
 from tests.runtime.nodes import SECONDS, cluster, running, until
@@ -219,6 +220,19 @@ def test_those_who_come_to_rest_are_compared_where_they_rest() -> None:
     replicas = [Moving(50, 0, stops=400) for _ in range(3)]
     one = compare_group(members(), 5.0, asked(replicas))
     assert (one.status, "position 400" in one.line) == ("ok", True), one.line
+
+
+def test_chains_of_different_beginnings_are_not_compared_but_states_are() -> None:
+    """As where the data of some replicas is older than chains are."""
+
+    class Older(Moving):
+        def ask(self, at: int | None) -> Fingerprint:
+            return msgspec.structs.replace(super().ask(at), since=7, chain="d")
+
+    one = compare_group(members(), 5.0, asked([Moving(0, 9), Moving(0, 9), Older(0, 9)]))
+    assert (one.status, "chains of different beginnings, state s" in one.line) == ("ok", True), one.line
+    one = compare_group(members(), 5.0, asked([Moving(0, 9), Moving(0, 9), Older(0, 9, state="t")]))
+    assert one.status == "violated"
 
 
 def test_the_worst_counts() -> None:

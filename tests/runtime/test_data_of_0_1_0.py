@@ -16,8 +16,10 @@ import redis.asyncio
 
 from amcast import connect
 from amcast.apps.kv.gateway import Gateway
+from amcast.local.compare import compare, status_of_all
 from amcast.local.files import free_ports
 from amcast.local.processes import Processes
+from amcast.protocols import protocol
 from amcast.runtime.config import load_config
 
 FOLDER = Path(__file__).parents[1] / "data" / "cluster-0.1.0"
@@ -65,6 +67,7 @@ def test_a_cluster_goes_on_from_the_data_of_0_1_0(cluster: Processes) -> None:
     found, takes_writes = asyncio.run(everything(cluster.config.path))
     assert found == EXPECTED
     assert takes_writes
+    assert status_of_all(compare(cluster.config, protocol("white_box"), SECONDS_TO_START)) == "ok"
     for member in cluster.config.members:
         who, _, rest = (member.data / "identity").read_bytes().partition(b"\n")
         assert who == f"{cluster.config.name} {member.name}".encode()

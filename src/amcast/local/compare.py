@@ -106,8 +106,9 @@ def compare_group(members: Sequence[Member], seconds: float, question: Ask) -> C
         unknown = any(one.passed or one.pending for one in there.values())
         state = "states not compared" if unknown else f"state {some.state}" if some.state else "no state"
         agree = f"{group}: {len(there)} of {len(members)} replicas agree at position {some.link}"
-        agree += f": chain {some.chain}, {state}"
-        whole = len(there) == len(members) and not unknown and len({one.since for one in there.values()}) == 1
+        comparable = len({one.since for one in there.values()}) == 1
+        agree += f": chain {some.chain}, {state}" if comparable else f": chains of different beginnings, {state}"
+        whole = len(there) == len(members) and not unknown and (comparable or some.state is not None)
         return Comparison(group, "ok" if whole else "unknown", "; ".join([agree, *missing]))
 
 
