@@ -282,6 +282,7 @@ def test_a_connection_that_has_died_in_silence_is_replaced(tmp_path: Path) -> No
     trial = trial_in(tmp_path)
     with relayed(trial) as network, load_on(trial) as load:
         network.silence()
+        trial.quorum_lost = True  # until they have noticed, members do not hear each other, and say so to clients
         load.more(30)
         load.end()
         judge(trial, load)
