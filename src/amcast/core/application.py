@@ -124,6 +124,18 @@ class AllOrNothing:
     """
 
 
+class Dated:
+    """Inherited by a state machine whose payloads state the time, and that goes by it.
+
+    A replica does not take a request of a client whose time is far ahead of its own clock. What is delivered was taken,
+    and nobody judges its time again: replicas have different clocks, and must do the same.
+    """
+
+    def stated_ms(self, payload: bytes) -> int:
+        """Return the time that a payload states, in milliseconds since 1970; 0 if it states none."""
+        raise NotImplementedError
+
+
 class Archiving:
     """Inherited by a state machine whose readers follow the log: even without durability it is kept on disk."""
 

@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from amcast.core.application import Archiving, Factory, Speculator, delivery, made, state_in_pieces
+from amcast.core.application import Archiving, Dated, Factory, Speculator, delivery, made, state_in_pieces
 from amcast.core.capabilities import Durable, Dynamic
 from amcast.core.notes import Leads, Note, RoundBegins
 from amcast.core.protocol import Protocol
@@ -94,9 +94,11 @@ class Node:
         self.group_names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]
         self.app: Executor | Speculator | None = None
         self._archives = False
+        self.dated: Dated | None = None
         if app is not None:
             machine_of_group = made(app, config.app, self.me.group, len(self.group_names))
             self._archives = isinstance(machine_of_group, Archiving)
+            self.dated = machine_of_group if isinstance(machine_of_group, Dated) else None
             executor = Executor(machine_of_group, config.app)
             self.app = Speculator(executor) if protocol.guesses else executor
         # Protocols are handed the monotonic clock, which never goes back. Those that take timestamps from it need the

@@ -9,9 +9,10 @@ from collections import deque
 from hashlib import sha256
 from typing import Final, Protocol
 
+from amcast.core.application import Dated
 from amcast.core.requests import Request
 from amcast.core.topology import Mid, message_id, sender_of, seq_of
-from amcast.core.wire import AppMessage
+from amcast.core.wire import AppMessage, Reader
 from amcast.errors import AmcastError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import Grant
@@ -91,6 +92,7 @@ class ServingHost(GreetingHost, Protocol):
 
     orders_all: bool  # messages to other groups too
     pulses: Pulses
+    dated: Dated | None
 
     @property
     def history(self) -> History: ...
@@ -192,12 +194,27 @@ class _Served(AcceptedConnection):
         for request in self.host.requests_in(batch, self.session):
             reason = self.why_not(request.m)
             refused = (frames.FORBIDDEN, reason) if reason is not None else self.host.pulses.refusal_of(request.m.dest)
+            if refused is None and self.host.dated is not None:
+                refused = self.from_the_future(self.host.dated, request.m)
             if refused is None:
                 wanted.append(request)
             else:  # before anything is begun: who is refused by all whom it asked knows that nothing will come of it
                 failure = Refusal(seq_of(request.m.mid), refused[1], kind=refused[0])
                 self.transport.write(frame(frames.FAILED, frames.encode(failure)))
         self.host.on_requests(self.session, wanted)
+
+    def from_the_future(self, app: Dated, m: AppMessage) -> tuple[int, str] | None:
+        """Refuse what states a time far ahead of our clock. One that is behind changes nothing.
+
+        Another replica may have taken the same before, and may take it yet, for its clock is another one: so this is no
+        refusal for good. The messages of a client batch were stamped in the same turn, and the first speaks for all.
+        """
+        payload = m.payload if m.count == 1 else Reader(m.payload, 0).blob()
+        ahead = app.stated_ms(payload) / 1000 - self.host.machine.clock.wall_ns() / 1e9
+        if ahead <= self.serving.limits.clocks_differ:
+            return None
+        most = f"expected at most {self.serving.limits.clocks_differ:g}"
+        return frames.UNAVAILABLE, f"its time is {ahead:.0f} s ahead of {self.host.me.name}, {most}; set the clocks"
 
     def refusals(self) -> tuple[str, ...]:
         return tuple(self.host.pulses.refusals)

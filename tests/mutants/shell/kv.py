@@ -145,6 +145,15 @@ TIME = [
         caught_by=f"{LOOKOUT}::test_a_replica_with_a_wrong_clock_changes_no_time",
     ),
     shell_mutant(
+        "requests_from_the_future", "amcast.runtime.serving", ("if ahead <= self.serving", "if True or self.serving"),
+        caught_by="tests/runtime/test_stated_time.py::test_requests_from_the_future_are_refused",
+    ),
+    shell_mutant(
+        "client_batches_from_the_future", "amcast.runtime.serving",
+        ("m.payload if m.count == 1 else Reader(m.payload, 0).blob()", "m.payload"),
+        caught_by="tests/runtime/test_stated_time.py::test_requests_from_the_future_are_refused",
+    ),
+    shell_mutant(
         "sent_before_the_time_is_known", "amcast.apps.kv.batching",
         ("        if now_ms is None:\n", "        now_ms = now_ms or 0\n        if False:\n"),
         caught_by=f"{LOOKOUT}::test_nothing_is_sent_before_the_time_is_known",

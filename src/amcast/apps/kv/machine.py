@@ -43,7 +43,7 @@ from amcast.apps.kv.commands import SPECS, arity_fits, execute, keys_of, part_of
 from amcast.apps.kv.slots import group_of
 from amcast.apps.kv.store import Store
 from amcast.apps.kv.strings import Command, Result
-from amcast.core.application import AllOrNothing, Delivery
+from amcast.core.application import AllOrNothing, Dated, Delivery
 
 DECISIONS_KEPT: Final = 65_536
 ANSWERS_KEPT: Final = 16_384
@@ -81,7 +81,7 @@ def known(unit: wire.Unit) -> bool:
     return True
 
 
-class KV(AllOrNothing):
+class KV(AllOrNothing, Dated):
     """The state machine of one group."""
 
     def __init__(self, group: int, groups: int) -> None:
@@ -97,6 +97,12 @@ class KV(AllOrNothing):
         self._answers: dict[int, bytes] = {}
         self._answer_bytes = 0
         self._decided: dict[bytes, bool] = {}
+
+    def stated_ms(self, payload: bytes) -> int:
+        try:
+            return wire.decode_stamp(payload)[0]
+        except msgspec.MsgspecError:
+            return 0  # it will be answered that it cannot be read
 
     def apply(self, delivery: Delivery) -> bytes:
         try:

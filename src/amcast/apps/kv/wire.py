@@ -86,6 +86,7 @@ def fits(unit: Unit, value: object) -> bool:
 
 MALFORMED: Final = b"-ERR malformed request"
 encode: Final = msgspec.msgpack.Encoder().encode
+decode_stamp: Final = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw]).decode
 decode_request: Final = msgspec.msgpack.Decoder(StoreRequest).decode
 decode_answers: Final = msgspec.msgpack.Decoder(list[Answer]).decode
 
