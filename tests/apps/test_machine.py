@@ -1,5 +1,6 @@
 """Guards what one group does: clocks, expiry, versions, locks, bounded memory, snapshots, bad requests."""
 
+import hashlib
 from typing import Any
 
 import msgspec
@@ -299,3 +300,18 @@ def test_no_arguments_break_a_replica(commands: list[tuple[bytes, list[bytes]]])
 
 def test_the_answer_is_what_the_wire_says() -> None:
     assert msgspec.msgpack.decode(encode([Done([1, b"x", None, "OK"])])) == [[0, [1, b"x", None, "OK"]]]
+
+
+def test_the_rules_and_the_state_of_version_1() -> None:
+    """They are those of 0.1.0. Nodes replay logs and read snapshots: another outcome is a new version with `migrate`."""
+    kv = KV(0, 1)
+    answers = [
+        kv.apply(delivery(0, (0,), encode(StoreRequest(now, units)), now))
+        for now, units in [
+            (1000, [Execute([[b"SET", b"a", b"1"], [b"INCR", b"a"], [b"SET", b"b", b"x", b"PX", b"50"]])]),
+            (1020, [Versions([b"a", b"none"]), prepare(b"t", b"c", b"d"), Execute([[b"GET", b"c"]])]),
+            (1060, [Execute([[b"DEL", b"a"], [b"GET", b"b"], [b"EXPIRE", b"e", b"9"]]), Decide(b"u", commit=False)]),
+        ]
+    ]
+    found = hashlib.sha256(b"".join([*answers, kv.snapshot()])).hexdigest()
+    assert (kv.version, found) == (1, "a86b04e370e4ba3b1bef5a486e080fcd6749d6a34fb43c58f895d4e8d98e36ac")

@@ -84,6 +84,8 @@ def known(unit: wire.Unit) -> bool:
 class KV(AllOrNothing, Dated):
     """The state machine of one group."""
 
+    version: int = 1  # of its rules and of its snapshots, also of those of 0.1.0; another one needs `migrate`
+
     def __init__(self, group: int, groups: int) -> None:
         self.group = group
         self.groups = groups
