@@ -53,7 +53,7 @@ class StateMachine(Protocol):
         ...
 
     def snapshot(self) -> bytes:
-        """Return the whole state."""
+        """Return the whole state: in the same bytes wherever it is the same, for `cluster verify` compares them."""
         ...
 
     def restore(self, state: bytes) -> None:
