@@ -303,7 +303,7 @@ def test_the_answer_is_what_the_wire_says() -> None:
 
 
 def test_the_rules_and_the_state_of_version_1() -> None:
-    """They are those of 0.1.0. Nodes replay logs and read snapshots: another outcome is a new version with `migrate`."""
+    """They are those of 0.1.0. Nodes replay logs and read snapshots: anything else is a new version with `migrate`."""
     kv = KV(0, 1)
     answers = [
         kv.apply(delivery(0, (0,), encode(StoreRequest(now, units)), now))
