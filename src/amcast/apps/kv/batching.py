@@ -305,7 +305,7 @@ class Batcher:
             while isinstance(answer, Waits) and loop.time() < until:
                 self._break_if_old(answer)
                 await asyncio.sleep(min(delay, max(0.0, until - loop.time())))
-                delay = min(2 * delay, 0.1)
+                delay = min(2 * delay, 0.02)  # a lock is handed on when its next owner asks; many ask in one multicast
                 answer = (await self.send((group,), [Fetch(answer.ticket)], until).done)[group][0]
         except AmcastError as error:
             raise OutcomeUnknown(f"while it waited for a lock: {error}") from error
