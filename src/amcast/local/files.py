@@ -4,12 +4,12 @@ import random
 import secrets
 import socket
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
 from amcast.core.protocol import Protocol
-from amcast.errors import UsageError
+from amcast.errors import StorageCorrupt, UsageError
 from amcast.runtime.config import ADDRESSES, ClusterConfig, Member, file_name, load_config
 from amcast.runtime.identity import Described, described, description_in, identity_of_cluster
 from amcast.runtime.storage import Storage
@@ -68,7 +68,9 @@ def refuse_other_data(config: ClusterConfig, members: Iterable[Member]) -> None:
             data = path.read_bytes()
         except OSError:  # the node itself says what to do about that
             continue
-        described(member.data, description_in(member.data, f"{config.name} {member.name}", data), config.identity)
+        with suppress(StorageCorrupt):  # that, too
+            text = description_in(member.data, f"{config.name} {member.name}", data)
+            described(member.data, text, config.identity)
 
 
 def refuse_impossible(protocol: Protocol, groups: int, replicas: int, durable: bool, spare: int) -> None:

@@ -4,6 +4,9 @@ A data folder says it behind its first line, which is all that version 0.1.0 wro
 
     amcast-7f3a91 g0/1
     {"format": 2, "cluster": {"protocol": "white_box", "groups": "2 groups of 3 replicas", …}, …}
+    checksum 1f0a97c3
+
+The last line is there in every format: without it a damaged description would look like that of another cluster.
 
 Whoever starts on a folder or greets another process compares before it reads, writes or executes anything. So a cluster
 that was given another file goes on as if nothing had been, once it has its old file again. Addresses, certificates,
@@ -14,11 +17,12 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
 from amcast.core.plural import count
-from amcast.errors import UsageError
+from amcast.errors import StorageCorrupt, UsageError
 
 FORMAT: Final = 2  # of the description; folders of 0.1.0 have none
 LONGEST: Final = 200  # characters of what is said of groups: with many different ones the digest says the rest
@@ -75,9 +79,21 @@ def identity_of_cluster(protocol: str, sizes: Sequence[int], spare: int, durable
     return ClusterIdentity(protocol, said[:LONGEST], digest, durable, app)
 
 
+def sealed(who: str, description: bytes) -> bytes:
+    """Return what the identity of a folder holds."""
+    text = who.encode() + b"\n" + description
+    return text + b"checksum %08x\n" % crc32(text)
+
+
 def description_in(folder: Path, who: str, data: bytes) -> bytes:
-    """Return what follows the first line of a folder's identity. Raises UsageError if that line names another."""
-    found, _, description = data.partition(b"\n")
+    """Return what follows the first line of a folder's identity, but for the checksum.
+
+    Raises StorageCorrupt if it is damaged, UsageError if it names another.
+    """
+    found, lines, rest = data.partition(b"\n")
+    description = rest[: rest.rstrip(b"\n").rfind(b"\n") + 1]
+    if lines and data != sealed(found.decode(errors="replace"), description):
+        raise StorageCorrupt(f"{folder / 'identity'}: damaged; start this node with --rejoin")
     if found != who.encode():
         said = found[:200].decode(errors="replace")
         raise UsageError(f"{folder}: data of {said}, expected {who}; check the data folder")

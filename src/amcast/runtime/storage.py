@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from amcast.errors import StorageCorrupt, StorageFailure, UsageError
-from amcast.runtime.identity import description_in
+from amcast.errors import AmcastError, StorageCorrupt, StorageFailure, UsageError
+from amcast.runtime.identity import description_in, sealed
 from amcast.runtime.machine import REAL, Machine, write_all
 from amcast.runtime.snapshots import UNFINISHED, SnapshotWriter, read_parts
 
@@ -87,6 +87,7 @@ class Storage:
         self._segment = -1
         self._segment_size = 0
         self._failed = False
+        self._rejoin = rejoin
         try:
             self._files.make_folder(folder)
             self._lock = self._files.open(folder / "lock")
@@ -97,7 +98,11 @@ class Storage:
         except OSError:
             self._files.close(self._lock)
             raise UsageError(f"{folder}: another process uses this data folder; stop it first") from None
-        self._check_identity(new, rejoin)
+        try:
+            self._check_identity(new, rejoin)
+        except AmcastError:
+            self._files.close(self._lock)
+            raise
 
     def _check_identity(self, new: bool, rejoin: bool) -> None:
         path = self.folder / "identity"
@@ -113,11 +118,18 @@ class Storage:
             if rejoin:  # before the folder can be taken for one that is whole
                 self.begin_rejoin()
             self._write_whole(path, self.identity.encode())
-        self.description = description_in(self.folder, self.identity, self._files.read(path))
+        try:
+            self.description = description_in(self.folder, self.identity, self._files.read(path))
+        except StorageCorrupt:
+            if not rejoin:
+                raise
+            self.begin_rejoin()
+            self._write_whole(path, self.identity.encode())  # the data that it stood for is set aside
+            self.description = b""
 
     def describe(self, description: bytes) -> None:
         """Keep this behind the first line of `identity`."""
-        self._write_whole(self.folder / "identity", self.identity.encode() + b"\n" + description)
+        self._write_whole(self.folder / "identity", sealed(self.identity, description))
         self.description = description
 
     # Starting
@@ -126,6 +138,8 @@ class Storage:
         """Count this start; return how often a process has started in this folder."""
         path = self.folder / "starts"
         text = self._files.read(path).decode(errors="replace") if self._files.exists(path) else "0"
+        if not (text.isascii() and text.isdigit() and len(text) < 10) and self._rejoin:
+            text = "1"  # more is not needed of who begins again
         if not (text.isascii() and text.isdigit() and len(text) < 10):
             raise StorageCorrupt(f"{path}: is {text[:20]!r}, expected a number; repair this node from its peers")
         starts = int(text) + 1

@@ -9,6 +9,10 @@ LARGE = "tests/runtime/test_durability.py::test_a_large_snapshot_holds_up_neithe
 ROWS = "tests/runtime/test_storage_power.py::test_rows_before_a_snapshot_are_there_after_a_power_cut"
 SPACE = "tests/runtime/test_durability.py::test_clients_are_refused_before_the_disk_is_full"
 ALONE = "tests/runtime/test_storage.py::test_files_and_folders_belong_to_their_owner_alone"
+IDENTITY = (
+    "tests/runtime/test_identity.py"
+    "::test_damage_to_an_identity_is_not_taken_for_another_cluster_and_a_rejoin_mends_it"
+)
 PLACES = "tests/runtime/test_storage.py::test_each_part_of_a_snapshot_has_its_place"
 
 MUTANTS = [
@@ -141,5 +145,18 @@ MUTANTS = [
     shell_mutant(
         "everybody_may_list_the_folders", "amcast.runtime.machine",
         ("mkdir(mode=0o700, exist_ok=True)\n        except", "mkdir(exist_ok=True)\n        except"), caught_by=ALONE,
+    ),
+    shell_mutant(
+        "damage_to_an_identity_looks_like_another_cluster", "amcast.runtime.identity",
+        ("if lines and data != sealed(", "if lines and not data.endswith(b'\\n') and data != sealed("),
+        caught_by=IDENTITY,
+    ),
+    shell_mutant(
+        "a_rejoin_stumbles_over_a_damaged_identity", MODULE, ("            if not rejoin:\n", "            if True:\n"),
+        caught_by=IDENTITY,
+    ),
+    shell_mutant(
+        "a_rejoin_stumbles_over_a_damaged_count", MODULE, ("< 10) and self._rejoin:", "< 10) and False:"),
+        caught_by=IDENTITY,
     ),
 ]  # fmt: skip
