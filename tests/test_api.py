@@ -78,7 +78,8 @@ def test_help_helps() -> None:
 def test_protocol_interface() -> None:
     verbs = ("start", "receive", "timer", "multicast", "abandon", "disconnect")
     hooks = tuple(f"on_{name}" for name in (*verbs, "message") if name != "receive")
-    says = ("send", "send_one", "set_timer", "deliver", "note", "idle", "unready", "footprint", "condition")
+    looks = ("idle", "has_delivered", "unready", "footprint", "condition")
+    says = ("send", "send_one", "set_timer", "deliver", "note", *looks)
     public = {name for name in dir(Process) if not name.startswith("_")}
     data = {"pid", "topology", "params", "out", "now"}  # slots of the compiled class
     assert public - data == {*verbs, *hooks, *says}

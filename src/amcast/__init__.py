@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from amcast.errors import (  # isort: skip
-    Alarm, AmcastError, Anomaly, ApplicationFailed, Busy, CommandRefused, HistoryGone, IdentityRefused,
+    Alarm, AmcastError, Anomaly, AnswerGone, ApplicationFailed, Busy, CommandRefused, HistoryGone, IdentityRefused,
     InvariantViolation, LineFault, LostMessages, MulticastFailed, OutcomeUnknown, OutOfTime, PeerError,
     PropertyViolation, Rejected, ReplicasDiffer, RespError, SearchTooLong, StorageCorrupt, StorageFailure,
     SweepInterrupted, TopologyError, TraceError, UsageError, WireError, WorkloadRefused,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0.dev0"
 __all__ = [
-    "Alarm", "AmcastError", "Anomaly", "ApplicationFailed", "Busy", "Client", "CommandRefused", "Delivery",
-    "HistoryGone", "IdentityRefused", "InvariantViolation", "LineFault", "LostMessages", "MulticastFailed",
+    "Alarm", "AmcastError", "Anomaly", "AnswerGone", "ApplicationFailed", "Busy", "Client", "CommandRefused",
+    "Delivery", "HistoryGone", "IdentityRefused", "InvariantViolation", "LineFault", "LostMessages", "MulticastFailed",
     "OutOfTime", "OutcomeUnknown", "PeerError", "PropertyViolation", "Rejected", "ReplicasDiffer", "RespError",
     "SearchTooLong", "StateMachine", "StorageCorrupt", "StorageFailure", "SweepInterrupted", "SyncClient",
     "TopologyError", "TraceError", "UsageError", "WireError", "WorkloadRefused", "__version__", "check", "compiled",

@@ -15,6 +15,7 @@ AmcastError                     exit code 1, unless it says another
 │   └── Busy                    … because the cluster had no room for it until the deadline
 ├── Rejected                    the application did not execute this multicast, which has its place in the order
 ├── OutcomeUnknown              the deadline passed: this multicast may have been delivered, or may still be
+├── AnswerGone                  this multicast was delivered before, and its answer is no longer kept
 ├── HistoryGone                 these rows of a group's log are no longer kept
 ├── LostMessages                messages are lost that a protocol without recovery cannot do without
 ├── ApplicationFailed           an application failed in a way that others may not: this replica must stop
@@ -142,6 +143,17 @@ class OutcomeUnknown(AmcastError):
     """
 
     def __init__(self, text: str, message: str | None = None) -> None:
+        super().__init__(text)
+        self.message = message
+
+
+class AnswerGone(AmcastError):
+    """The multicast was delivered, long ago or for an earlier client of its session; its answer is no longer kept.
+
+    `message` is its id.
+    """
+
+    def __init__(self, text: str, message: str) -> None:
         super().__init__(text)
         self.message = message
 

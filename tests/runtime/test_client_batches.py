@@ -14,7 +14,7 @@ from amcast.core.application import Delivery
 from amcast.core.process import Params
 from amcast.core.topology import Topology, message_id, seq_of
 from amcast.core.wire import MOST_IN_BATCH, AppMessage, check_batch, joined, split
-from amcast.errors import MulticastFailed, OutcomeUnknown, WireError
+from amcast.errors import AnswerGone, MulticastFailed, OutcomeUnknown, WireError
 from amcast.protocols import protocol
 from amcast.runtime.client_engine import ClientEngine
 from amcast.runtime.config import ClusterConfig
@@ -127,7 +127,9 @@ def test_a_named_session_gives_the_same_ids_whatever_travels_together(
         async with connect(config.path, "dev", deadline=allow(20), session=77) as client:
             assert client.session == session_of("client/dev", 77)
             if together:
-                await asyncio.gather(*[client.submit((0,), b"once %d" % i) for i in range(5)])
+                calls = [client.submit((0,), b"once %d" % i) for i in range(5)]
+                *gone, last = await asyncio.gather(*calls, return_exceptions=True)
+                assert isinstance(last, dict) and all(isinstance(one, AnswerGone) for one in gone)
             else:
                 for i in range(5):
                     await client.submit((0,), b"once %d" % i)

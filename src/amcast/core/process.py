@@ -143,6 +143,10 @@ class Process:
         """Nothing is unfinished here, so far as this process knows."""
         return True
 
+    def has_delivered(self, mid: Mid) -> bool:
+        """Return True if this process has delivered this message, and remembers that."""
+        return False
+
     def unready(self) -> str:
         """Say why this process cannot serve yet; empty if it can."""
         return ""

@@ -16,7 +16,16 @@ from amcast.core.application import Delivery, delivery
 from amcast.core.protocol import Protocol
 from amcast.core.requests import NOBODY
 from amcast.core.topology import Mid, message_id, seq_of
-from amcast.errors import AmcastError, MulticastFailed, OutcomeUnknown, PeerError, Rejected, UsageError, WireError
+from amcast.errors import (
+    AmcastError,
+    AnswerGone,
+    MulticastFailed,
+    OutcomeUnknown,
+    PeerError,
+    Rejected,
+    UsageError,
+    WireError,
+)
 from amcast.runtime import frames
 from amcast.runtime.admission import Admission, Asked, fail
 from amcast.runtime.client_engine import ClientBatch, ClientEngine
@@ -31,6 +40,7 @@ from amcast.runtime.tls import client_context, renew
 from amcast.runtime.tracing import TraceWriter
 
 DEADLINE: Final = 30.0
+MORE_IN_BATCH: Final = 2**19  # bytes above `largest_message` that several may have together; a replica takes twice that
 G = TypeVar("G")
 T = TypeVar("T")
 
@@ -166,6 +176,11 @@ class Client:
     ) -> asyncio.Future[list[Answers[int]]]:
         """Multicast several, that are ordered and delivered one after the other with nothing in between."""
         future: asyncio.Future[list[Answers[int]]] = self._loop.create_future()
+        size = sum(map(len, payloads))
+        if size > self.config.largest_message + MORE_IN_BATCH:
+            most = f"at most {self.config.largest_message + MORE_IN_BATCH} together"
+            future.set_exception(MulticastFailed(f"{len(payloads)} messages of {size} bytes: expected {most}"))
+            return future
         until = self._loop.time() + (self.deadline if deadline is None else deadline)
         self._admission.take(Asked(dest, payloads, True, future, until))
         self._schedule()
@@ -270,6 +285,9 @@ class Client:
         batch = self._engine.open.get(mid)
         if batch is not None and failure.kind == frames.FORBIDDEN:
             self._withdraw(batch, MulticastFailed(failure.reason))
+        elif batch is not None and failure.kind == frames.GONE:
+            for i, future in enumerate(self._engine.abandon(self._now(), mid)):
+                fail([future], AnswerGone(failure.reason, f"{self.sender}:{failure.seq + i}"))
         elif batch is not None:
             self._admission.refused(member, batch, failure)
 
@@ -576,7 +594,8 @@ class SyncClient:
         return count
 
     async def _multicast_batch(self, dest: tuple[int, ...], payloads: list[bytes]) -> None:
-        await self._client.submit_batch(dest, payloads)
+        with suppress(AnswerGone):  # an earlier client of this session has multicast them
+            await self._client.submit_batch(dest, payloads)
 
     def close(self) -> None:
         """End the client. The outcome of what is still open is unknown."""

@@ -17,6 +17,7 @@ from amcast.core.wire import MOST_IN_BATCH, AppMessage, Codec, Reader, joined, s
 from amcast.errors import WireError
 
 BATCH_BYTES: Final = 64 * 1024  # a client batch is closed when it is this long
+FRAME_BYTES: Final = 256 * 1024  # and what goes to a replica in one frame: after an outage there may be a lot
 
 
 @final
@@ -189,6 +190,7 @@ class ClientEngine:
     def drain(self) -> tuple[list[tuple[int, bytes, list[Mid]]], list[ClientBatch], list[tuple[str, int, int]]]:
         """Return batches for replicas, each with its messages, the client batches that are complete, timers to set."""
         out = self.out
+        batches: list[tuple[int, bytes, list[Mid]]] = []
         mids: defaultdict[int, list[Mid]] = defaultdict(list)
         for to, msg in out.sends:
             assert isinstance(msg, Request)
@@ -198,9 +200,12 @@ class ClientEngine:
             self._requests.write(self._scratch, msg)
             encoded = self._scratch.getvalue()
             for pid in to:
-                self._writers[pid].write(encoded)
+                w = self._writers[pid]
+                if len(w) and len(w) + len(encoded) > FRAME_BYTES:
+                    batches.append((pid, w.getvalue(), mids.pop(pid)))
+                    w.truncate(0)
+                w.write(encoded)
                 mids[pid].append(msg.m.mid)
-        batches: list[tuple[int, bytes, list[Mid]]] = []
         for pid, w in self._writers.items():
             if len(w):
                 batches.append((pid, w.getvalue(), mids[pid]))

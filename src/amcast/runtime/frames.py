@@ -43,6 +43,7 @@ PULSE: Final = 17  # among BATCHes, to all members: how the sender is (`pulse.py
 FORBIDDEN: Final = 0  # for good, by everybody
 UNAVAILABLE: Final = 1  # by this replica, which has not taken it: one of its groups does not serve
 BUSY: Final = 2  # by this replica, which has not taken it: try later
+GONE: Final = 3  # it was delivered, and its answer is no longer kept
 
 
 class Refusal(msgspec.Struct, array_like=True):

@@ -27,8 +27,8 @@ from amcast.core.application import Archiving, Dated, Factory, Speculator, deliv
 from amcast.core.capabilities import Durable, Dynamic
 from amcast.core.notes import Leads, Note, RoundBegins
 from amcast.core.protocol import Protocol
-from amcast.core.requests import Request
-from amcast.core.wire import AppMessage, joined
+from amcast.core.requests import Reply, Request
+from amcast.core.wire import AppMessage, Message, joined
 from amcast.errors import AmcastError, StorageFailure, UsageError, WireError
 from amcast.runtime import frames
 from amcast.runtime.admin import Admin
@@ -483,7 +483,8 @@ class Node:
             if tick.deliveries:
                 self._deliver(tick.deliveries)
             if tick.answers:
-                for client, batch in self.engine.encode_answers(tick.answers, self.results.by_mid):
+                answers = self._with_results(tick.answers) if self.app is not None else tick.answers
+                for client, batch in self.engine.encode_answers(answers, self.results.by_mid):
                     self.serving.answer(client, batch)
             self.durability.take(tick)
             if tick.halted:  # after its last messages were taken: the others count on them
@@ -506,6 +507,20 @@ class Node:
             self.durability.append(deliveries)
         self.metrics.deliveries += self.history.end - before
         self.serving.grown()
+
+    def _with_results(self, answers: list[tuple[int, Message]]) -> list[tuple[int, Message]]:
+        """Leave out replies to what the application has not executed here, or whose answer is no longer kept.
+
+        A leader that is asked again replies as soon as it has let the group deliver, itself among them. It has yet to
+        execute the message then, and replies once more when it does.
+        """
+        found: list[tuple[int, Message]] = []
+        for client, msg in answers:
+            if not isinstance(msg, Reply) or msg.mid in self.results.by_mid:
+                found.append((client, msg))
+            elif self.engine.process.has_delivered(msg.mid):
+                self.serving.answer_is_gone(client, msg.mid)
+        return found
 
     def _guess(self, messages: list[AppMessage]) -> None:
         """Execute messages ahead of their order, as it may turn out to be."""

@@ -123,6 +123,15 @@ class Serving:
         if served is not None:  # else it has gone, or reaches us by another member later, and will ask again
             served.transport.write(frame(frames.ANSWERS, batch))
 
+    def answer_is_gone(self, client: int, mid: Mid) -> None:
+        """Tell a client that a message of it was delivered, but nobody here knows any more what the answer was."""
+        served = self.sessions.get(client)
+        if served is not None:
+            group = self.host.config.topology.group_name(self.host.me.group)
+            reason = f"{group} has delivered it, and no longer keeps its answer"
+            failure = Refusal(seq_of(mid), reason, kind=frames.GONE)
+            served.transport.write(frame(frames.FAILED, frames.encode(failure)))
+
     def pause(self, congested: bool) -> None:
         """Take no more requests for a while."""
         if congested != self.paused:

@@ -165,7 +165,23 @@ DOORS = [
     ),
 ]  # fmt: skip
 
+AGAIN = "tests/runtime/test_asked_again.py"
 RESULTS = [
+    shell_mutant(
+        "answers_before_the_message_is_executed", "amcast.runtime.node",
+        ("self._with_results(tick.answers) if self.app is not None else tick.answers", "tick.answers"),
+        caught_by=f"{AGAIN}::test_no_answer_before_the_message_is_executed",
+    ),
+    shell_mutant(
+        "an_answer_that_is_gone_is_not_said_to_be", "amcast.runtime.node",
+        ("self.serving.answer_is_gone(client, msg.mid)", "found.append((client, msg))"),
+        caught_by=f"{AGAIN}::test_an_answer_that_is_gone_is_said_to_be",
+    ),
+    shell_mutant(
+        "batches_that_nobody_takes_are_sent_for_ever", "amcast.runtime.client",
+        ("if size > self.config.largest_message + MORE_IN_BATCH:", "if size < 0:"),
+        caught_by=f"{AGAIN}::test_messages_that_are_too_large_together_are_refused_at_once",
+    ),
     shell_mutant(
         "answers_are_kept_for_ever", "amcast.runtime.serving",
         ("while self.size > self._most_bytes and len(self.by_mid) > 1:", "while False:"),

@@ -358,6 +358,9 @@ class FtSkeen(LogOwner):
     def leads(self) -> bool:
         return self.log.status == LEADER
 
+    def has_delivered(self, mid: Mid) -> bool:
+        return self.done.contains(mid)
+
     def unready(self) -> str:
         return self.log.unready()
 

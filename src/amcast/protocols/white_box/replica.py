@@ -637,6 +637,9 @@ class WhiteBox(Process, Durable, Electing, Observed):
     def rejoining(self) -> bool:
         return self.candidate.rejoining
 
+    def has_delivered(self, mid: Mid) -> bool:
+        return self.done.contains(mid)
+
     def unready(self) -> str:
         return self.candidate.unready()
 
