@@ -1,0 +1,171 @@
+"""The connection of a client to one replica: dialled again while there is something to say."""
+
+import asyncio
+import os
+from contextlib import suppress
+from ssl import SSLContext
+from typing import TYPE_CHECKING, cast
+
+from amcast.core.topology import Mid
+from amcast.errors import AmcastError, PeerError, WireError
+from amcast.runtime import frames
+from amcast.runtime.admission import fail
+from amcast.runtime.config import Member
+from amcast.runtime.frames import Condition, FrameReader, Hello, Rows, frame
+from amcast.runtime.greeting import abort_unless, dial, say_hello
+
+if TYPE_CHECKING:
+    from amcast.runtime.client import Client
+
+
+class Connection(asyncio.Protocol):
+    """To one replica: dialled again while there is something to say."""
+
+    transport: asyncio.Transport | None
+
+    def __init__(self, client: "Client", member: Member, context: SSLContext | None) -> None:
+        self.client = client
+        self.member = member
+        self.context = context
+        self.transport = None
+        self.welcome = False
+        self.reader = FrameReader(frames.LARGEST_HELLO)
+        self.backlog: list[tuple[bytes, list[Mid]]] = []  # frames, and the messages in them
+        self.reads: dict[int, asyncio.Future[Rows]] = {}
+        self.asked: dict[int, asyncio.Future[Condition]] = {}
+        self.limits = client.machine.limits
+        self.pause = self.limits.first_pause
+        self.dialling: asyncio.Task[None] | None = None
+        self.hurry = asyncio.Event()  # dial at once
+
+    def send(self, data: bytes, mids: list[Mid]) -> None:
+        if self.welcome and self.transport is not None:
+            self.transport.write(data)
+            self.client._engine.written(mids)
+            return
+        if len(self.backlog) < 1000:  # the protocol sends again what is lost
+            self.backlog.append((data, mids))
+        self.connect()
+
+    def connect(self) -> None:
+        if self.dialling is None and self.transport is None:
+            self.dialling = self.client._loop.create_task(self.dial())
+
+    def ask(self) -> asyncio.Future[Condition]:
+        """Ask this replica how it is."""
+        number = next(self.client._reads)
+        future: asyncio.Future[Condition] = self.client._loop.create_future()
+        self.asked[number] = future
+        future.add_done_callback(lambda _: self.asked.pop(number, None))
+        self.send(frame(frames.ASK, b"", number), [])
+        return future
+
+    def inquire(self) -> None:
+        """Ask this replica which groups serve; to be connected is to be told."""
+        if self.welcome and self.transport is not None:
+            self.transport.write(frame(frames.ASK, b""))
+        else:
+            self.hurry.set()
+            self.connect()
+
+    async def dial(self) -> None:
+        try:
+            while not self.client._closed:
+                self.reader = FrameReader(frames.LARGEST_HELLO)
+                try:
+                    await dial(self.member.client, self.context, self, self.limits.seconds_to_greet)
+                    return
+                except (OSError, TimeoutError) as error:
+                    self.backlog.clear()
+                    fail(self.reads.values(), TimeoutError())
+                    self.hurry.clear()
+                    why = os.strerror(error.errno) if error.errno else str(error) or "no answer in time"
+                    self.client._admission.unreachable(self.member, f"at {self.member.client}: {why}")
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self.pause * self.client.machine.random.uniform(0.7, 1.3)):
+                            await self.hurry.wait()
+                    self.pause = min(2 * self.pause, self.limits.longest_pause)
+        finally:
+            self.dialling = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        made = self.transport = cast(asyncio.Transport, transport)
+        config = self.client.config
+        client, to = self.client, self.member.name
+        hello = Hello(frames.VERSION, config.name, client.name, 0, client.session, to, config.identity)
+        try:
+            say_hello(transport, config, self.member.name, hello)
+        except PeerError as error:
+            self.refused(str(error))
+            return
+        abort_unless(lambda: self.welcome or self.transport is not made, made, self.limits.seconds_to_greet)
+
+    def data_received(self, data: bytes) -> None:
+        assert self.transport is not None
+        try:
+            for kind, number, body in self.reader.feed(data):
+                if kind == frames.ANSWERS and self.welcome:
+                    self.client._answered(self.member.pid, body)
+                elif kind == frames.ROWS and self.welcome:
+                    rows = frames.decode(frames.rows_decoder, body)
+                    future = self.reads.get(rows.id)
+                    if future is not None and not future.done():
+                        future.set_result(rows)
+                elif kind == frames.CONDITION and self.welcome:
+                    condition = frames.decode(frames.condition_decoder, body)
+                    condition.heard_ns = self.client._now()
+                    if number in self.asked and not self.asked[number].done():
+                        self.asked[number].set_result(condition)
+                    self.client._admission.told(self.member.pid, condition.refusals)
+                elif kind == frames.FAILED and self.welcome:
+                    failure = frames.decode(frames.refusal_decoder, body)
+                    if failure.id < 0:
+                        self.client._failed(self.member, failure)
+                    elif failure.id in self.reads:
+                        fail([self.reads[failure.id]], AmcastError(failure.reason))
+                elif kind == frames.WELCOME and not self.welcome:
+                    self.welcome = True
+                    self.client._welcome = True
+                    self.client._refusals.pop(self.member.pid, None)
+                    self.pause = self.limits.first_pause
+                    self.reader.largest = frames.LARGEST_PEER
+                    self.write_backlog()
+                    welcome = frames.decode(frames.welcome_decoder, body)
+                    self.client._admission.told(self.member.pid, welcome.refusals)
+                elif kind == frames.REFUSED:
+                    self.refused(body.decode(errors="replace"))
+                    return
+                else:
+                    raise WireError(f"a frame of kind {kind}")
+        except AmcastError as error:
+            self.refused(str(error))
+
+    def write_backlog(self) -> None:
+        assert self.transport is not None
+        backlog, self.backlog = self.backlog, []
+        for data, mids in backlog:
+            self.transport.write(data)
+            self.client._engine.written(mids)
+
+    def refused(self, reason: str) -> None:
+        """Take note that this replica refuses us; the others may not."""
+        self.close()
+        self.backlog.clear()
+        text = f"{self.member.name} refused {self.client.name}: {reason}"
+        fail(self.reads.values(), AmcastError(text))
+        self.client._refused(self.member, text)
+        self.client._admission.unreachable(self.member, f"refused us: {reason}")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.transport = None
+        was_welcome, self.welcome = self.welcome, False
+        fail([*self.reads.values(), *self.asked.values()], TimeoutError())  # another replica may know
+        if was_welcome:
+            self.client._disconnected()
+            self.client._admission.unreachable(self.member, "hung up")
+
+    def close(self) -> None:
+        if self.dialling is not None:
+            self.dialling.cancel()
+        if self.transport is not None:
+            self.transport.abort()
