@@ -26,6 +26,7 @@ class ShellMutant:
     module: str
     edits: tuple[tuple[str, str], ...]
     caught_by: str
+    slow: bool = False  # tried only where everything runs
 
 
 def shell_mutant(name: str, module: str, *edits: tuple[str, str], caught_by: str) -> ShellMutant:

@@ -19,7 +19,10 @@ def forks() -> Iterator[Forks]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize(
+    "mutant",
+    [pytest.param(mutant, marks=pytest.mark.slow if mutant.slow else (), id=mutant.name) for mutant in MUTANTS],
+)
 def test_mutant_is_caught(mutant: ShellMutant, tmp_path: Path, forks: Forks) -> None:
     edited(mutant)
     code, output = run_tests(forks, [mutant.caught_by], tmp_path / "seen", mutant)
