@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -520,3 +521,38 @@ def test_the_command(config: ClusterConfig, tmp_path: Path, capsys: pytest.Captu
         text=True,
     )
     assert asked.returncode == 2 and "expected --password-file FILE" in asked.stderr
+
+
+def test_sighup_takes_up_users(config: ClusterConfig, tmp_path: Path) -> None:
+    """As a process, of a cluster that is stopped: users need no quorum. What cannot be read changes nothing."""
+    for name in ("cluster.toml", "certs"):
+        (tmp_path / name).symlink_to(config.path.parent / name)
+    file = tmp_path / "kv-users.toml"
+    write_users(file, {"default": USERS["default"]})
+    command = [sys.executable, "-m", "amcast", "kv", str(tmp_path), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as gateway_process:
+        assert gateway_process.stdout is not None and gateway_process.stderr is not None
+        port = int(gateway_process.stdout.readline().split()[-1])
+
+        def reloaded() -> str:
+            gateway_process.send_signal(signal.SIGHUP)
+            assert gateway_process.stderr is not None
+            events = (str(json.loads(line)["event"]) for line in gateway_process.stderr)
+            return next(event for event in events if "read again" in event)
+
+        def logs_in(name: str) -> bool:
+            line = f"AUTH {name} 'secret of {name}'\n".encode()
+            return asyncio.run(talk(port, line)) == b"+OK\r\n"
+
+        try:
+            assert logs_in("default") and not logs_in("reader")
+            write_users(file, USERS)
+            assert reloaded() == "users and certificates read again"
+            assert logs_in("default") and logs_in("reader")
+            for broken in ("[", None):
+                file.write_text(broken, encoding="utf-8") if broken else file.unlink()
+                assert reloaded() == "not read again"
+                assert logs_in("reader") and not logs_in("nobody")
+        finally:
+            gateway_process.terminate()
+        assert gateway_process.wait(timeout=allow(20)) == 0
