@@ -167,10 +167,15 @@ class SimDisk:
         return Copy(folder, found.copy())
 
     def put_back(self, copy: Copy) -> None:
-        """Put a copy in the place of its folder, for good."""
-        parent = self.look_up(copy.path.parent)
-        if not isinstance(parent, Folder):
-            raise failure(errno.ENOTDIR, copy.path)
+        """Put a copy in the place of its folder, for good; on an empty disk, too."""
+        parent = self.root
+        for part in copy.path.parent.parts[1:]:
+            if part not in parent.seen:
+                parent.seen[part] = parent.kept[part] = Folder()
+            found = parent.seen[part]
+            if not isinstance(found, Folder):
+                raise failure(errno.ENOTDIR, copy.path)
+            parent = found
         parent.seen[copy.path.name] = parent.kept[copy.path.name] = copy.content.copy()
         self.harm.append(f"put an older copy of {copy.path} back")
 
