@@ -62,14 +62,17 @@ def init(
 ) -> int:
     """Write a cluster's configuration, certificates and data folders."""
     from amcast.apps import application
-    from amcast.core.application import made
+    from amcast.core.application import made, version_of
     from amcast.local.files import create_cluster
 
     table = protocol_named(protocol)
     found = application(app)
-    if found.machine is not None:
-        made(found.machine, found.name, 0, groups)  # what cannot run is said before anything is written
-    config = create_cluster(folder, table, groups, replicas, app, not insecure_dev, not memory_only, base_port, spare)
+    # What cannot run is said before anything is written.
+    version = version_of(made(found.machine, found.name, 0, groups)) if found.machine is not None else 1
+    secure, durable = not insecure_dev, not memory_only
+    config = create_cluster(
+        folder, table, groups, replicas, app, secure, durable, base_port, spare, app_version=version
+    )
     security = "plaintext, loopback only" if insecure_dev else f"mutual TLS, certificates in {folder / 'certs'}"
     more = f" and {spare} to join" if spare else ""
     print(f"{config.path}: {config.name}, {count(groups, 'group')} of {count(replicas, 'replica')}{more}, {security}")

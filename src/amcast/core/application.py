@@ -105,7 +105,16 @@ def made(factory: Factory, name: str, group: int, groups: int) -> StateMachine:
             f"application {name}: {where}({group}, {groups}) returned {what}; "
             "expected an object with apply, snapshot and restore"
         )
+    version: object = getattr(found, "version", 1)
+    if type(version) is not int or version < 1:
+        raise UsageError(f"application {name}: version {version!r} of {where}: expected a whole number from 1 on")
     return app
+
+
+def version_of(app: StateMachine) -> int:
+    """Return the newest version of its rules that an application knows."""
+    version: int = getattr(app, "version", 1)
+    return version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +124,22 @@ class Application:
     name: str
     title: str
     machine: Factory | None  # None: only the log
+
+
+class Versioned(Protocol):
+    """What an application may offer besides, when its rules or the form of its state change.
+
+    `version` is the newest that this code knows. While not all replicas of the cluster know it, or when messages from
+    before are executed again, amcast sets the attribute of the object to an older one: then `apply`, `snapshot` and
+    `restore` do as that version did. When all know it, all change at one position of the order: the state of the old
+    version goes through `migrate`, and the result through `restore` with the new one.
+    """
+
+    version: int
+
+    def migrate(self, old: int, state: bytes) -> bytes:
+        """Return a snapshot of an older version as one of `version` is. Without this method it stays as it is."""
+        ...
 
 
 class AllOrNothing:

@@ -51,6 +51,7 @@ class _Head(msgspec.Struct, array_like=True):
     protocol: list[bytes]
     results: list[tuple[int, int, bytes]]
     chain: Link | None = None
+    app_version: int = 1
 
 
 class _Snapshot010(msgspec.Struct, array_like=True):
@@ -71,10 +72,11 @@ class NodeSnapshot:
     app: Iterable[bytes]  # in pieces, which are made when they are taken
     results: list[tuple[int, int, bytes]]  # sender, seq, answer
     chain: Link | None = None  # of what was applied; 0.1.0 wrote none
+    app_version: int = 1  # of the application's state
 
     def pieces(self) -> Iterator[bytes]:
         """Return what is written to disk, and sent to a member without one."""
-        head = msgspec.msgpack.encode(_Head(self.position, self.protocol, self.results, self.chain))
+        head = msgspec.msgpack.encode(_Head(self.position, self.protocol, self.results, self.chain, self.app_version))
         yield PREFIX.pack(FORMAT, len(head))
         yield head
         yield from self.app
@@ -93,7 +95,8 @@ def read_snapshot(pieces: list[bytes]) -> NodeSnapshot:
     while rest and len(start) < end:
         start += rest.popleft()
     head = msgspec.msgpack.decode(memoryview(start)[PREFIX.size : end], type=_Head)
-    return NodeSnapshot(head.position, head.protocol, [start[end:], *rest], head.results, head.chain)
+    pieces = [start[end:], *rest]
+    return NodeSnapshot(head.position, head.protocol, pieces, head.results, head.chain, head.app_version)
 
 
 def joined_state(rows: list[bytes], snapshot: NodeSnapshot) -> Iterator[bytes]:

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from amcast.core.application import AllOrNothing, Delivery, InPieces, StateMachine, state_in_pieces
-from amcast.errors import AmcastError, ApplicationFailed, PeerError, Rejected
+from amcast.core.application import AllOrNothing, Delivery, InPieces, StateMachine, state_in_pieces, version_of
+from amcast.errors import AmcastError, ApplicationFailed, PeerError, Rejected, UsageError
 
 # An answer travels and is kept as it is, unless it begins with this byte, which msgpack never uses.
 MARK: Final = b"\xc1"
@@ -71,7 +71,7 @@ class Executor:
     def __init__(self, app: StateMachine, name: str) -> None:
         self.app = app
         self.name = name
-        self.rejected = 0
+        self.newest = self.version = version_of(app)  # that the code knows, and that is in force
         self._undoes = not isinstance(app, AllOrNothing)
         self._known = b""  # a state …
         self._since: list[tuple[Delivery, bool]] = []  # … what was executed since, and whether it needed a deep stack
@@ -91,7 +91,6 @@ class Executor:
             found = self._try_with_a_stack_of_its_own(delivery)
         if isinstance(found, Exception):
             self._undo()
-            self.rejected += 1
             return rejection(found)
         if self._undoes:
             self._since.append((delivery, deep))
@@ -99,6 +98,51 @@ class Executor:
             if self._size > min(max(KEPT_AT_LEAST, len(self._known)), KEPT_AT_MOST):
                 self.snapshot()
         return outcome_of(found)
+
+    def begin(self, version: int) -> None:
+        """Behave as this version: that of the state which is restored next, or of what is executed first."""
+        if version > self.newest:
+            raise UsageError(
+                f"application {self.name}: its state is of version {version}, but the code here knows versions up to "
+                f"{self.newest}; install the newer one"
+            )
+        if version != self.version:
+            self._behave_as(version)
+            if self._undoes:
+                self.snapshot()
+
+    def rehearse(self, version: int, other: StateMachine) -> None:
+        """See whether this state can become one of a newer version, in another machine. Raises ApplicationFailed."""
+        Executor(other, self.name)._adopt(version, self.version, self.snapshot(), "in a rehearsal")
+
+    def switch(self, version: int, position: int) -> None:
+        """Change to a newer version, at this position: what was executed before is of the old one."""
+        if version > self.newest:
+            raise ApplicationFailed(
+                f"application {self.name}: version {version} takes over at position {position}, but the code here "
+                f"knows versions up to {self.newest}; install the newer one and start this replica again"
+            )
+        if version > self.version:
+            self._adopt(version, self.version, self.snapshot(), f"at position {position}")
+
+    def _adopt(self, version: int, old: int, state: bytes, where: str) -> None:
+        """Go on as this version, with a state of an older one."""
+        self._behave_as(version)
+        migrate = getattr(self.app, "migrate", None)
+        try:
+            found: object = migrate(old, state) if migrate is not None else state
+            if not isinstance(found, bytes):
+                raise TypeError(f"migrate returned {type(found).__name__}, expected bytes")
+        except Exception as error:
+            raise self._failed(f"{where}, while it migrated to version {version}", error) from error
+        self.restore(found)
+
+    def _behave_as(self, version: int) -> None:
+        self.version = version
+        try:
+            self.app.version = version  # type: ignore[attr-defined]
+        except AttributeError as error:
+            raise self._failed(f"when it was told to be of version {version}", error) from error
 
     def snapshot(self) -> bytes:
         """Return the whole state."""

@@ -55,6 +55,14 @@ class Refusal(msgspec.Struct, array_like=True):
     kind: int = FORBIDDEN
 
 
+class AppVersions(msgspec.Struct, array_like=True, frozen=True):
+    """The newest version of the application that a member knows, the one in force there, and that it began with."""
+
+    newest: int = 1
+    active: int = 1
+    began: int = 0
+
+
 class Hello(msgspec.Struct, array_like=True):
     """Who dials whom. `boot` is drawn at each start of a member; `session` is drawn by a client.
 
@@ -68,6 +76,7 @@ class Hello(msgspec.Struct, array_like=True):
     session: int = 0
     to: str = ""
     identity: ClusterIdentity | None = None
+    versions: AppVersions = AppVersions()  # of a member
 
 
 class Welcome(msgspec.Struct, array_like=True):

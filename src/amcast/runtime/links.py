@@ -17,7 +17,7 @@ from amcast.errors import LostMessages, PeerError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import Member
 from amcast.runtime.doors import Door, Place
-from amcast.runtime.frames import FrameReader, Hello, Pulse, Welcome, frame
+from amcast.runtime.frames import AppVersions, FrameReader, Hello, Pulse, Welcome, frame
 from amcast.runtime.greeting import AcceptedConnection, GreetingHost, abort_unless, dial, say_hello
 from amcast.runtime.snapshots import in_parts
 
@@ -43,6 +43,19 @@ class LinkHost(GreetingHost, Protocol):
 
     @property
     def exchange(self) -> "Hearing": ...
+
+    @property
+    def versions(self) -> "KnownVersions": ...
+
+
+class KnownVersions(Protocol):
+    """What members say of their application when they greet."""
+
+    def ours(self) -> AppVersions: ...
+
+    def greeted(self, pid: int, hello: Hello) -> str | None: ...
+
+    def left(self, pid: int) -> None: ...
 
 
 class Outgoing:
@@ -223,6 +236,8 @@ class _Member(AcceptedConnection):
         member = next((member for member in self.host.config.members if member.name == hello.name), None)
         if member is None or member is self.host.me:
             raise WireError(f"{hello.name!r} is no other member of {self.host.config.name}")
+        if reason := self.host.versions.greeted(member.pid, hello):
+            raise WireError(reason)
         self.pid = member.pid
         self.boot = hello.boot
         self.reader.largest = frames.LARGEST_PEER
@@ -290,11 +305,14 @@ class _Member(AcceptedConnection):
             self.ack_at = None
         if self.incoming.current.get(self.pid) is self:
             del self.incoming.current[self.pid]
+            self.host.versions.left(self.pid)
 
 
 def hello_of(host: LinkHost, peer: Member) -> Hello:
     config = host.config
-    return Hello(frames.VERSION, config.name, host.me.name, host.boot, to=peer.name, identity=config.identity)
+    return Hello(
+        frames.VERSION, config.name, host.me.name, host.boot, 0, peer.name, config.identity, host.versions.ours()
+    )
 
 
 async def ask_member(host: LinkHost, peer: Member, context: SSLContext | None, kind: int, number: int) -> bytes:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 def status_of(node: "Node") -> dict[str, object]:
     """Return it as JSON has it."""
     process = node.engine.process
+    versions = node.versions.ours()
     return {
         "id": node.me.name,
         "cluster": node.config.name,
@@ -30,6 +31,7 @@ def status_of(node: "Node") -> dict[str, object]:
         "clients": len(node.serving.sessions),
         "peers": {link.peer.name: link.connection is not None for link in node.links.values()},
         "durable": node.config.durable,
+        "app": {"name": node.config.app, "version": versions.active, "knows": versions.newest},
         "disk": {"free": node.durability.space.free, "short": node.durability.short_of_space()},
         **({"rollbacks": node.app.rollbacks} if isinstance(node.app, Speculator) else {}),
     }

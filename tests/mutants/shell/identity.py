@@ -89,7 +89,7 @@ APPLICATIONS = [
     ),
     shell_mutant(
         "init_does_not_try_the_application", CLI,
-        ("        made(found.machine, found.name, 0, groups)", "        pass"),
+        ("version_of(made(found.machine, found.name, 0, groups))", "1"),
         caught_by=f"{WRONG_APP}[counters:nothing]",
     ),
     shell_mutant(
@@ -179,4 +179,65 @@ REJECTIONS = [
     ),
 ]  # fmt: skip
 
-MUTANTS = [*REJECTIONS, *DATA, *GREETINGS, *APPLICATIONS]
+VERSIONS = "amcast.runtime.versions"
+CHANGING = "tests/runtime/test_versions.py"
+DUE = f"{CHANGING}::test_a_version_is_due_when_all_members_are_here_and_know_it"
+TOGETHER = f"{CHANGING}::test_who_cannot_take_part"
+NEWER = f"{CHANGING}::test_what_is_newer_than_the_code_is_refused_in_one_line"
+ONE_MACHINE = (
+    f"{CHANGING}::test_the_state_of_an_older_version_is_gone_on_with_as_that_one_and_migrated_when_it_is_time"
+)
+CHANGES = [
+    shell_mutant(
+        "a_newer_state_is_taken", EXECUTION, ("        if version > self.newest:\n            raise UsageError(",
+        "        if False:\n            raise UsageError("), caught_by=NEWER,
+    ),
+    shell_mutant(
+        "a_change_to_an_unknown_version_is_ignored", EXECUTION,
+        ("        if version > self.newest:\n            raise ApplicationFailed(",
+        "        if False:\n            raise ApplicationFailed("), caught_by=NEWER,
+    ),
+    shell_mutant(
+        "a_state_is_not_migrated", EXECUTION, ("migrate(old, state) if migrate is not None else state", "state"),
+        caught_by=ONE_MACHINE,
+    ),
+    shell_mutant(
+        "a_change_is_made_twice", EXECUTION, ("        if version > self.version:\n", "        if True:\n"),
+        caught_by=ONE_MACHINE,
+    ),
+    shell_mutant(
+        "the_first_who_knows_a_version_changes", VERSIONS,
+        ("min([executor.newest, *self._known.values()])", "executor.newest"), caught_by=DUE,
+    ),
+    shell_mutant(
+        "a_version_is_due_while_members_are_away", VERSIONS,
+        ("if len(self._known) + 1 < len(self._host.config.members):", "if False:"), caught_by=DUE,
+    ),
+    shell_mutant(
+        "snapshots_do_not_say_their_version", "amcast.runtime.durability",
+        ("self.results, self.chain, self.app_version)", "self.results, self.chain)"),
+        caught_by=f"{CHANGING}::test_a_snapshot_says_its_version_and_older_ones_are_of_the_first",
+    ),
+    shell_mutant(
+        "data_does_not_say_with_which_version_it_began", "amcast.runtime.node",
+        ("            self.versions.began = described.app_version\n", "            pass\n"),
+        caught_by=f"{CHANGING}::test_data_says_with_which_version_it_began",
+    ),
+    shell_mutant(
+        "old_code_is_let_in", VERSIONS, ("if theirs.newest < ours.active:", "if False:"), caught_by=TOGETHER,
+    ),
+    shell_mutant(
+        "whoever_began_otherwise_is_let_in", VERSIONS, ("theirs.began != ours.began", "False"), caught_by=TOGETHER,
+    ),
+    shell_mutant(
+        "there_is_no_rehearsal", "amcast.runtime.node",
+        ("            executor.rehearse(version, self._made(self._factory))\n", "            pass\n"),
+        caught_by=f"{CHANGING}::test_a_version_that_fails_its_rehearsal_does_not_take_over",
+    ),
+    shell_mutant(
+        "any_version_will_do", APPLICATION, ("if type(version) is not int or version < 1:", "if version is ...:"),
+        caught_by=f"{CHANGING}::test_a_version_is_a_number[0]",
+    ),
+]  # fmt: skip
+
+MUTANTS = [*CHANGES, *REJECTIONS, *DATA, *GREETINGS, *APPLICATIONS]
