@@ -98,7 +98,7 @@ def test_no_message_is_executed_again_twice() -> None:
     for position in range(100, 150):
         executor.apply(delivered(position, b"1 boom"))
     assert app.applied == 100 + 50 + 100
-    assert executor.rejected == 50 and app.sums == [*range(101)]
+    assert app.sums == [*range(101)]
 
 
 class Careful(Careless, AllOrNothing):

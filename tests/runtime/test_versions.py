@@ -6,25 +6,26 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
 from nodes import cluster, logged, running, until
 from tests.pace import allow
 
-from amcast.core.application import AllOrNothing, Delivery, StateMachine, made
+from amcast.core.application import AllOrNothing, Delivery, Factory, StateMachine, made
 from amcast.errors import AmcastError, ApplicationFailed, UsageError
 from amcast.protocols import protocol
 from amcast.runtime import frames
-from amcast.runtime.config import ClusterConfig, Member
+from amcast.runtime.config import ClusterConfig
 from amcast.runtime.durability import NodeSnapshot, read_snapshot
 from amcast.runtime.execution import Executor
 from amcast.runtime.frames import AppVersions, Hello
 from amcast.runtime.log import Log
 from amcast.runtime.node import Node
-from amcast.runtime.versions import SENDER, Versions
+from amcast.runtime.versions import SENDER, Versions, VersionsHost
 from amcast.service import connect_sync
 
 
@@ -136,11 +137,8 @@ def test_a_version_is_a_number(version: object) -> None:
 # What members say
 
 
-@dataclass
-class Host:
-    config: ClusterConfig
-    me: Member
-    executor: Executor | None
+def versions_of(config: ClusterConfig, app: Factory | None) -> Versions:
+    return Versions(cast(VersionsHost, SimpleNamespace(config=config, me=config.members[0])), app)
 
 
 def hello(name: str, *versions: int) -> Hello:
@@ -149,8 +147,8 @@ def hello(name: str, *versions: int) -> Hello:
 
 def test_a_version_is_due_when_all_members_are_here_and_know_it(tmp_path: Path) -> None:
     config = cluster(tmp_path, groups=2, replicas=1)
-    versions = Versions(Host(config, config.members[0], Executor(Second(), "counter")))
-    executor = versions._host.executor
+    versions = versions_of(config, Second)
+    executor = versions.executor
     assert executor is not None and versions.ours() == AppVersions(2, 2, 0) and not versions.due()
     executor.begin(1)
     assert versions.ours() == AppVersions(2, 1, 0) and not versions.due(), "the other one is not here"
@@ -161,12 +159,12 @@ def test_a_version_is_due_when_all_members_are_here_and_know_it(tmp_path: Path) 
     assert not versions.due()
     executor.switch(2, 0)
     assert versions.greeted(1, hello("g1/0", 3, 2, 0)) is None and not versions.due(), "it is in force"
-    assert Versions(Host(config, config.members[0], None)).due() == 0
+    assert versions_of(config, None).due() == 0
 
 
 def test_who_cannot_take_part(tmp_path: Path) -> None:
     config = cluster(tmp_path, replicas=3)
-    versions = Versions(Host(config, config.members[0], Executor(Second(), "counter")))
+    versions = versions_of(config, Second)
     versions.began = 1
     old = "g0/2 has version 1 of application log, g0/0 is at version 2; install it"
     assert versions.greeted(2, hello("g0/2", 1, 1, 1)) == old

@@ -23,16 +23,7 @@ from typing import Final
 
 import msgspec
 
-from amcast.core.application import (
-    Archiving,
-    Dated,
-    Factory,
-    Speculator,
-    StateMachine,
-    delivery,
-    made,
-    state_in_pieces,
-)
+from amcast.core.application import Archiving, Dated, Factory, Speculator, delivery, state_in_pieces
 from amcast.core.capabilities import Durable, Dynamic
 from amcast.core.notes import Leads, Note, RoundBegins
 from amcast.core.protocol import Protocol
@@ -61,10 +52,9 @@ from amcast.runtime.serving import Results, Serving
 from amcast.runtime.status import status_of
 from amcast.runtime.tls import Listener, client_context, listen, renew, server_context
 from amcast.runtime.tracing import ReplicaTrace
-from amcast.runtime.versions import SENDER, Versions, change_in, change_to, leads
+from amcast.runtime.versions import SENDER, Versions, change_in
 
 STAMPS_SINCE: Final = 1_767_225_600 * 10**9  # 2026: timestamps that are taken from clocks fit 64 bits until 2044 …
-PROPOSE_AGAIN: Final = 10 * 10**9  # nanoseconds: a proposal may be lost with its leader
 STAMP_TICK: Final = 4096  # … with this resolution, in nanoseconds
 
 
@@ -103,12 +93,10 @@ class Node:
         self.boot = machine.random.getrandbits(62) | 1  # tells this life from those before; 0 is nobody's
         self.log = log if log is not None else Log(name, machine=machine)
         self.group_names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]
-        self.executor = Executor(self._made(app), config.app) if app is not None else None
+        self.versions = Versions(self, app)
+        self.executor = self.versions.executor
         self.app = Speculator(self.executor) if self.executor is not None and protocol.guesses else self.executor
-        self.versions = Versions(self)
-        self._factory = app
-        self._proposed_until = 0  # a newer version of the application
-        inner = self.executor.app if self.executor is not None else None
+        inner: object = self.executor.app if self.executor is not None else None
         self._archives = isinstance(inner, Archiving)
         self.dated: Dated | None = inner if isinstance(inner, Dated) else None
         # Protocols are handed the monotonic clock, which never goes back. Those that take timestamps from it need the
@@ -149,9 +137,6 @@ class Node:
         self._ended = False
         self._leaving = False
         self._halted = False
-
-    def _made(self, factory: Factory) -> StateMachine:
-        return made(factory, self.config.app, self.me.group, len(self.group_names))
 
     @property
     def history(self) -> History:
@@ -290,14 +275,8 @@ class Node:
         if self.durability.storage.rejoining and not self._rejoin:
             self.log.warning("rejoining again", reason="it was stopped before it had the state of another member")
             self._rejoin = True
-        described = self.durability.described
         rejoins = self._rejoin or (not config.durable and starts > 1)
-        if described is not None:
-            self.versions.began = described.app_version
-        elif self.executor is not None and not rejoins:  # 0.1.0 knew no versions: all that it wrote is of the first
-            self.versions.began = self.executor.newest if self._new else 1
-        if self.executor is not None and self.versions.began:
-            self.executor.begin(self.versions.began)
+        self.versions.begin(self.durability.described, new=self._new, rejoins=rejoins)
         if rejoins:
             await self._start_from_peers(context)
         elif config.durable:
@@ -414,8 +393,7 @@ class Node:
         if self.engine.out.deliveries or self.chain.position != self.history.end:
             raise AmcastError(f"{self.me.name}: a snapshot at {self.history.end} would lack what was delivered")
         app = state_in_pieces(self.app) if self.app is not None else ()
-        version = self.executor.version if self.executor is not None else 1
-        rows = self.results.rows()
+        rows, version = self.results.rows(), self.versions.ours().active
         return NodeSnapshot(self.history.end, self._durable().snapshot(), app, rows, self.chain.end, version)
 
     def _restore(self, pieces: list[bytes]) -> NodeSnapshot:
@@ -494,8 +472,7 @@ class Node:
         if self._error is not None or self._ended:
             return
         try:
-            if self.executor is not None and self.executor.version < self.executor.newest:
-                self._propose_version(self.executor)
+            self._change_version()
             tick = self.engine.drain(self._now(), may_wait=not self._held_long_enough)
             self._held_long_enough = False
             if tick.holds and self._holding is None:
@@ -519,6 +496,13 @@ class Node:
                 self.stop()
         except Exception as error:  # half a step may be done: nothing else must leave
             self.fail(error)
+
+    def _change_version(self) -> None:
+        """Have a newer version of the application take over, if it is time and up to this replica."""
+        if change := self.versions.proposal(self._now()):
+            if self._trace is not None and self.me.group == 0:
+                self._trace.multicast(change.m)
+            self.engine.handle(self._now(), SENDER, [change])
 
     def _deliver(self, deliveries: Deliveries) -> None:
         before = self.history.end
@@ -565,7 +549,7 @@ class Node:
         position = self.history.end
         for m, ts in deliveries:
             if version := change_in(m.mid):
-                self._change_version(version, position)
+                self.versions.change(version, position)
                 self.results.add(m, b"")
                 self.chain.add(m, ts, b"%d" % version)
                 position += 1
@@ -583,30 +567,6 @@ class Node:
             self.chain.add(m, ts, answer)
             if self.fingerprints.wanted:
                 self.fingerprints.reached()
-
-    def _change_version(self, version: int, position: int) -> None:
-        assert self.executor is not None
-        before = self.executor.version
-        self.executor.switch(version, position)
-        self.log.info("application changed", app=self.config.app, version=version, before=before, position=position)
-
-    def _propose_version(self, executor: Executor) -> None:
-        """Have a newer version of the application take over, if all know it and this replica leads its group."""
-        version, now = self.versions.due(), self._now()
-        if not version or now < self._proposed_until or not leads(self.engine.process):
-            return
-        self._proposed_until = now + PROPOSE_AGAIN
-        assert self._factory is not None
-        try:
-            executor.rehearse(version, self._made(self._factory))
-        except AmcastError as error:
-            self.log.error("application stays as it is", version=version, error=str(error))
-            return
-        change = change_to(version, len(self.group_names))
-        if self._trace is not None and self.me.group == 0:
-            sender, message = self.config.topology.name(SENDER), self.config.topology.message_name(change.m.mid)
-            self._trace.row("multicast", message=message, sender=sender, dest=self.group_names)
-        self.engine.handle(now, SENDER, [change])
 
     def release(self, tick: Tick) -> None:
         """Send what a step wants sent; the disk calls this when the step's records are durable."""

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from amcast.core.application import place
+from amcast.core.topology import sender_of
 from amcast.core.wire import AppMessage
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.machine import REAL, Machine, write_all
@@ -76,6 +77,11 @@ class ReplicaTrace(TraceWriter):
         self.position = 0  # of the next delivery; what is before `deliveries` was traced in an earlier life
         self._topology = config.topology
         self.begin(len(config.topology.groups[member.group]) - config.spare)
+
+    def multicast(self, m: AppMessage) -> None:
+        """Trace a message of the cluster's own, which no client multicasts."""
+        sender, dest = self._topology.name(sender_of(m.mid)), [self._topology.group_name(g) for g in m.dest]
+        self.row("multicast", message=self._topology.message_name(m.mid), sender=sender, dest=dest)
 
     def deliver(self, rows: list[tuple[AppMessage, int, int]]) -> None:
         """Trace messages with their timestamps and their places among those with the same timestamp."""

@@ -219,8 +219,8 @@ CHANGES = [
         caught_by=f"{CHANGING}::test_a_snapshot_says_its_version_and_older_ones_are_of_the_first",
     ),
     shell_mutant(
-        "data_does_not_say_with_which_version_it_began", "amcast.runtime.node",
-        ("            self.versions.began = described.app_version\n", "            pass\n"),
+        "data_does_not_say_with_which_version_it_began", VERSIONS,
+        ("            self.began = described.app_version\n", "            pass\n"),
         caught_by=f"{CHANGING}::test_data_says_with_which_version_it_began",
     ),
     shell_mutant(
@@ -230,8 +230,8 @@ CHANGES = [
         "whoever_began_otherwise_is_let_in", VERSIONS, ("theirs.began != ours.began", "False"), caught_by=TOGETHER,
     ),
     shell_mutant(
-        "there_is_no_rehearsal", "amcast.runtime.node",
-        ("            executor.rehearse(version, self._made(self._factory))\n", "            pass\n"),
+        "there_is_no_rehearsal", VERSIONS,
+        ("            self.executor.rehearse(version, self._made(self._factory))\n", "            pass\n"),
         caught_by=f"{CHANGING}::test_a_version_that_fails_its_rehearsal_does_not_take_over",
     ),
     shell_mutant(
