@@ -188,7 +188,7 @@ def test_data_says_with_which_version_it_began(tmp_path: Path) -> None:
     node = Node(config, "g0/0", protocol("white_box"), Second, log=Log("g0/0", "info", io.StringIO()), new=True)
     asyncio.run(node.run(node.stop))
     assert node.versions.began == 2
-    assert json.loads((config.members[0].data / "identity").read_text().partition("\n")[2])["app_version"] == 2
+    assert '"app_version": 2' in (config.members[0].data / "identity").read_text()
 
 
 # In a cluster

@@ -184,9 +184,7 @@ CHANGING = "tests/runtime/test_versions.py"
 DUE = f"{CHANGING}::test_a_version_is_due_when_all_members_are_here_and_know_it"
 TOGETHER = f"{CHANGING}::test_who_cannot_take_part"
 NEWER = f"{CHANGING}::test_what_is_newer_than_the_code_is_refused_in_one_line"
-ONE_MACHINE = (
-    f"{CHANGING}::test_the_state_of_an_older_version_is_gone_on_with_as_that_one_and_migrated_when_it_is_time"
-)
+ONE_MACHINE = f"{CHANGING}::test_the_state_of_an_older_version_is_gone_on_with_as_that_one_and_migrated_when_it_is_time"
 CHANGES = [
     shell_mutant(
         "a_newer_state_is_taken", EXECUTION, ("        if version > self.newest:\n            raise UsageError(",
