@@ -27,8 +27,8 @@ from amcast.core.application import Archiving, Dated, Factory, Speculator, deliv
 from amcast.core.capabilities import Durable, Dynamic
 from amcast.core.notes import Leads, Note, RoundBegins
 from amcast.core.protocol import Protocol
-from amcast.core.requests import Reply, Request
-from amcast.core.wire import AppMessage, Message, joined
+from amcast.core.requests import Request
+from amcast.core.wire import AppMessage, joined
 from amcast.errors import AmcastError, StorageFailure, UsageError, WireError
 from amcast.runtime import frames
 from amcast.runtime.admin import Admin
@@ -486,7 +486,7 @@ class Node:
             if tick.deliveries:
                 self._deliver(tick.deliveries)
             if tick.answers:
-                answers = self._with_results(tick.answers) if self.app is not None else tick.answers
+                answers = self.serving.with_results(tick.answers) if self.app is not None else tick.answers
                 for client, batch in self.engine.encode_answers(answers, self.results.by_mid):
                     self.serving.answer(client, batch)
             self.durability.take(tick)
@@ -518,20 +518,6 @@ class Node:
         self.metrics.deliveries += self.history.end - before
         self.serving.grown()
 
-    def _with_results(self, answers: list[tuple[int, Message]]) -> list[tuple[int, Message]]:
-        """Leave out replies to what the application has not executed here, or whose answer is no longer kept.
-
-        A leader that is asked again replies as soon as it has let the group deliver, itself among them. It has yet to
-        execute the message then, and replies once more when it does.
-        """
-        found: list[tuple[int, Message]] = []
-        for client, msg in answers:
-            if not isinstance(msg, Reply) or msg.mid in self.results.by_mid:
-                found.append((client, msg))
-            elif self.engine.process.has_delivered(msg.mid):
-                self.serving.answer_is_gone(client, msg.mid)
-        return found
-
     def _guess(self, messages: list[AppMessage]) -> None:
         """Execute messages ahead of their order, as it may turn out to be."""
         topology = self.config.topology
@@ -544,9 +530,7 @@ class Node:
 
     def _apply(self, app: Executor | Speculator, deliveries: Deliveries) -> None:
         """Execute messages, each with a position of its own, also where several travelled as one."""
-        group = self.group_names[self.me.group]
-        topology = self.config.topology
-        position = self.history.end
+        group, topology, position = self.group_names[self.me.group], self.config.topology, self.history.end
         for m, ts in deliveries:
             if version := change_in(m.mid):
                 self.versions.change(version, position)

@@ -10,13 +10,14 @@ from hashlib import sha256
 from typing import Final, Protocol
 
 from amcast.core.application import Dated
-from amcast.core.requests import Request
+from amcast.core.requests import Reply, Request
 from amcast.core.topology import Mid, message_id, sender_of, seq_of
-from amcast.core.wire import AppMessage, Reader
+from amcast.core.wire import AppMessage, Message, Reader
 from amcast.errors import AmcastError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import Grant
 from amcast.runtime.doors import Door, Place
+from amcast.runtime.engine import Engine
 from amcast.runtime.frames import Condition, Hello, Read, Refusal, Rows, frame
 from amcast.runtime.greeting import AcceptedConnection, GreetingHost
 from amcast.runtime.history import History
@@ -90,6 +91,8 @@ class Results:
 class ServingHost(GreetingHost, Protocol):
     """The node, as its clients see it."""
 
+    engine: Engine
+    results: Results
     orders_all: bool  # messages to other groups too
     pulses: Pulses
     dated: Dated | None
@@ -122,6 +125,20 @@ class Serving:
         served = self.sessions.get(client)
         if served is not None:  # else it has gone, or reaches us by another member later, and will ask again
             served.transport.write(frame(frames.ANSWERS, batch))
+
+    def with_results(self, answers: list[tuple[int, Message]]) -> list[tuple[int, Message]]:
+        """Leave out replies to what the application has not executed here, or whose answer is no longer kept.
+
+        A leader that is asked again replies as soon as it has let the group deliver, itself among them. It has yet to
+        execute the message then, and replies once more when it does.
+        """
+        found: list[tuple[int, Message]] = []
+        for client, msg in answers:
+            if not isinstance(msg, Reply) or msg.mid in self.host.results.by_mid:
+                found.append((client, msg))
+            elif self.host.engine.process.has_delivered(msg.mid):
+                self.answer_is_gone(client, msg.mid)
+        return found
 
     def answer_is_gone(self, client: int, mid: Mid) -> None:
         """Tell a client that a message of it was delivered, but nobody here knows any more what the answer was."""

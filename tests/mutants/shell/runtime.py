@@ -169,12 +169,12 @@ AGAIN = "tests/runtime/test_asked_again.py"
 RESULTS = [
     shell_mutant(
         "answers_before_the_message_is_executed", "amcast.runtime.node",
-        ("self._with_results(tick.answers) if self.app is not None else tick.answers", "tick.answers"),
+        ("self.serving.with_results(tick.answers) if self.app is not None else tick.answers", "tick.answers"),
         caught_by=f"{AGAIN}::test_no_answer_before_the_message_is_executed",
     ),
     shell_mutant(
-        "an_answer_that_is_gone_is_not_said_to_be", "amcast.runtime.node",
-        ("self.serving.answer_is_gone(client, msg.mid)", "found.append((client, msg))"),
+        "an_answer_that_is_gone_is_not_said_to_be", "amcast.runtime.serving",
+        ("self.answer_is_gone(client, msg.mid)", "found.append((client, msg))"),
         caught_by=f"{AGAIN}::test_an_answer_that_is_gone_is_said_to_be",
     ),
     shell_mutant(
