@@ -198,7 +198,8 @@ class Pulses:
             return ""
         if g == self._group:
             if now - self._unready_since > self._limits.seconds_unready * SECOND:
-                return unready
+                name = self._topology.group_name(g)
+                return unready if unready.startswith(name) else f"{name}: {unready}"
             return self._no_quorum(now) if self._host.protocol.genuine else ""
         heard = [pid for pid in self._topology.groups[g] if self._hears(pid, now)]
         said = [self._said[pid].refuses for pid in heard if pid in self._said]

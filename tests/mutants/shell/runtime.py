@@ -165,6 +165,45 @@ DOORS = [
     ),
 ]  # fmt: skip
 
+HEARD = "tests/runtime/test_pulse.py"
+PULSES = [
+    shell_mutant(
+        "who_has_just_started_judges", "amcast.runtime.pulse",
+        ("self._judges_from = self._last_tick + patience", "self._judges_from = 0"),
+        caught_by=f"{HEARD}::test_a_replica_that_has_just_started_judges_nobody",
+    ),
+    shell_mutant(
+        "who_stood_still_judges", "amcast.runtime.pulse",
+        ("self._judges_from = max(self._judges_from, now + self._silence)", "pass"),
+        caught_by=f"{HEARD}::test_a_replica_that_stood_still_judges_nobody",
+    ),
+    shell_mutant(
+        "one_replica_refuses_for_its_group", "amcast.runtime.pulse",
+        ("if said and all(said)", "if said and any(said)"),
+        caught_by=f"{HEARD}::test_a_group_is_refused_when_all_of_it_that_is_heard_refuse",
+    ),
+    shell_mutant(
+        "an_election_fails_calls", "amcast.runtime.pulse",
+        ("if now - self._unready_since > self._limits.seconds_unready * SECOND:", "if unready:"),
+        caught_by=f"{HEARD}::test_an_election_is_waited_for",
+    ),
+    shell_mutant(
+        "ready_without_progress", "amcast.runtime.pulse",
+        ("or self._host.engine.process.unready() or self._stuck(now)", "or self._host.engine.process.unready()"),
+        caught_by=f"{HEARD}::test_what_waits_while_nothing_is_delivered",
+    ),
+    shell_mutant(
+        "ready_without_a_leader", "amcast.runtime.pulse",
+        ("or self._host.engine.process.unready() or self._stuck(now)", "or self._stuck(now)"),
+        caught_by=f"{HEARD}::test_an_election_is_waited_for",
+    ),
+    shell_mutant(
+        "a_full_disk_of_a_follower_does_not_matter", "amcast.runtime.pulse",
+        ("self.busy = busy or self._mates_busy(now)", "self.busy = busy"),
+        caught_by=f"{HEARD}::test_busy_when_too_few_members_have_room",
+    ),
+]  # fmt: skip
+
 AGAIN = "tests/runtime/test_asked_again.py"
 RESULTS = [
     shell_mutant(
@@ -322,4 +361,4 @@ EXIT_CODES = [
     ),
 ]  # fmt: skip
 
-MUTANTS = [*CLIENT, *HISTORIES, *NODE, *DOORS, *FLOW, *RESULTS, *RENEWAL, *PERMISSIONS, *APPS, *EXIT_CODES]
+MUTANTS = [*CLIENT, *HISTORIES, *NODE, *DOORS, *FLOW, *PULSES, *RESULTS, *RENEWAL, *PERMISSIONS, *APPS, *EXIT_CODES]
