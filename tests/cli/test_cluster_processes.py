@@ -5,14 +5,18 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from calling import Amcast
+from tests.pace import allow
 
+from amcast.local.files import create_cluster
 from amcast.local.processes import Processes
-from amcast.runtime.config import load_config
+from amcast.protocols import protocol
+from amcast.runtime.config import Member, load_config
 
 STAND_IN = """
 import asyncio, os, signal, sys
@@ -130,3 +134,19 @@ def test_one_that_does_not_listen_is_killed(processes: Processes) -> None:
     finally:
         signal.signal(signal.SIGTERM, before)
     assert deaf.running(member) is None
+
+
+def test_a_node_that_was_ready_and_stopped_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look is not enough: it may stop over what the others tell it when they are up."""
+    config = create_cluster(tmp_path, protocol("white_box"), 1, 3, "log", secure=False)
+    looks: Counter[str] = Counter()
+
+    def running(self: Processes, member: Member) -> int | None:
+        looks[member.name] += 1
+        return None if member.name == "g0/1" and looks["g0/1"] > 1 else 1
+
+    monkeypatch.setattr(Processes, "running", running)
+    monkeypatch.setattr(Processes, "why_not_ready", lambda self, member: None)
+    monkeypatch.setattr(Processes, "last_words", lambda self, member: "no room")
+    found = Processes(config).wait_until_ready(config.members, allow(10))
+    assert found == {"g0/0": None, "g0/1": "stopped: no room", "g0/2": None}

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -13,10 +14,13 @@ from hypothesis import strategies as st
 from nodes import cluster, running, until
 from tests.pace import allow
 
+from amcast.cli import run
 from amcast.core.application import AllOrNothing, Delivery, Speculator
 from amcast.errors import ApplicationFailed, OutcomeUnknown, Rejected
+from amcast.local.processes import Processes
 from amcast.runtime import execution
 from amcast.runtime.client import Client
+from amcast.runtime.config import load_config
 from amcast.runtime.execution import Executor, answer_or_reason, certain, outcome_of, rejection
 from amcast.service import connect, connect_sync
 
@@ -337,3 +341,55 @@ def test_a_replica_that_cannot_go_on_says_where_it_stopped(tmp_path: Path) -> No
             client.multicast(["g0"], b"much", deadline=0.5)
     with running(config, app=Careless), connect_sync(config.path, deadline=allow(20)) as client:
         assert client.multicast(["g0"], b"1") == {"g0": b"2"}
+
+
+ROOMY = """
+class Roomy:
+    def __init__(self, group, groups):
+        self.count = 0
+
+    def apply(self, delivery):
+        if delivery.payload == b"much":
+            raise MemoryError("no room")
+        self.count += 1
+        return b"%d" % self.count
+
+    def snapshot(self):
+        return b"%d" % self.count
+
+    def restore(self, state):
+        self.count = int(state)
+"""
+
+
+def test_up_says_which_node_stopped_over_what_it_recovers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "roomy.py").write_text(ROOMY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([".", *filter(None, [os.environ.get("PYTHONPATH")])]))
+    options = ["--groups", "1", "--replicas", "1", "--insecure-dev", "--app", "roomy:Roomy"]
+    assert run(["cluster", "init", "c", *options]) == 0
+    processes = Processes(load_config("c"))
+    (member,) = processes.config.members
+    try:
+        assert run(["cluster", "up", "c"]) == 0, (
+            "although nodes run in another folder than the one that PYTHONPATH means"
+        )
+        with connect_sync("c", deadline=allow(20)) as client:
+            client.multicast(["g0"], b"1")
+            with pytest.raises(OutcomeUnknown):
+                client.multicast(["g0"], b"much", deadline=1.0)
+        assert not processes.wait_until_gone([member], allow(20))
+        stored = [path for path in member.data.glob("log-*") if b"much" in path.read_bytes()]
+        assert stored, "it is what a start recovers"
+        capfd.readouterr()
+        assert run(["cluster", "up", "c"]) == 1
+        last = capfd.readouterr().err.splitlines()[-1]
+        assert last.startswith(
+            "amcast: 1 node of 1 not ready; g0/0: stopped: amcast: application roomy:Roomy failed at "
+        )
+        assert "position 1 " in last and "MemoryError: no room" in last
+    finally:
+        processes.stop([member])

@@ -16,7 +16,7 @@ from nodes import cluster, logged, running, until
 from tests.pace import allow
 
 from amcast.core.application import AllOrNothing, Delivery, Factory, StateMachine, made
-from amcast.errors import AmcastError, ApplicationFailed, UsageError
+from amcast.errors import AmcastError, ApplicationFailed, MulticastFailed, UsageError
 from amcast.protocols import protocol
 from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig
@@ -206,7 +206,11 @@ def with_apps(config: ClusterConfig, **apps: type[First]) -> Iterator[dict[str, 
 
 def count(config: ClusterConfig, *groups: str) -> list[int]:
     with connect_sync(config.path, deadline=allow(20)) as client:
-        return [int(answer) for answer in client.multicast(groups or ["g0"], b"").values()]
+        while True:
+            try:
+                return [int(answer) for answer in client.multicast(groups or ["g0"], b"").values()]
+            except MulticastFailed:  # nobody leads yet
+                continue
 
 
 def version_of(node: Node) -> int:

@@ -251,7 +251,7 @@ class Client:
         """Return what the groups answered to a message, or that some of them rejected it."""
         if not any(outcome.startswith(MARK) for outcome in outcomes.values()):  # as is nearly always
             return answered(self.sender, number, outcomes)
-        found = {g: answer_or_reason(outcome) for g, outcome in outcomes.items()}
+        found = {g: answer_or_reason(outcome) for g, outcome in sorted(outcomes.items())}
         answers = {g: answer for g, answer in found.items() if isinstance(answer, bytes)}
         if len(answers) == len(found):
             return answered(self.sender, number, answers)

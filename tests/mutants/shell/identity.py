@@ -174,6 +174,20 @@ REJECTIONS = [
         caught_by=f"{EXECUTING}::test_messages_that_travel_as_one_are_rejected_one_by_one",
     ),
     shell_mutant(
+        "up_does_not_say_why_a_node_stopped", CLI, ("{first}: {state[first]}; see", "see"),
+        caught_by=f"{EXECUTING}::test_up_says_which_node_stopped_over_what_it_recovers",
+    ),
+    shell_mutant(
+        "one_look_is_enough_to_be_ready", "amcast.local.processes",
+        ("if (not waiting and state == before) or", "if not waiting or"),
+        caught_by="tests/cli/test_cluster_processes.py::test_a_node_that_was_ready_and_stopped_is_not_ready",
+    ),
+    shell_mutant(
+        "nodes_look_for_the_application_elsewhere", "amcast.local.processes",
+        ("map(os.path.abspath, path", "map(str, path"),
+        caught_by=f"{EXECUTING}::test_up_says_which_node_stopped_over_what_it_recovers",
+    ),
+    shell_mutant(
         "the_chain_has_the_text", "amcast.runtime.node",
         ("                answer = joined([certain(one) for one in answers])\n", ""), caught_by=IN_A_CLUSTER,
     ),
