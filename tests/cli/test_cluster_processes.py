@@ -97,7 +97,8 @@ def test_a_node_that_does_not_start_says_why(amcast: Amcast, processes: Processe
     (processes.folder / "refuse").touch()
     done = amcast("cluster", "up", ".")
     assert done.code == 1 and done.out.count("stopped: amcast: port 4100 is in use") == 3
-    assert done.err == "amcast: 3 nodes of 3 not ready; see 'amcast cluster logs . g0/0'\n"
+    why = "g0/0: stopped: amcast: port 4100 is in use"
+    assert done.err == f"amcast: 3 nodes of 3 not ready; {why}; see 'amcast cluster logs . g0/0'\n"
 
 
 def test_a_pid_that_was_given_to_another_process_is_left_alone(amcast: Amcast, processes: Processes) -> None:
