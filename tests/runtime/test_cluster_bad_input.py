@@ -163,7 +163,7 @@ def test_damaged_data_is_refused_again_and_again_and_left_as_it_is(node: Amcast,
     damage(what, data)
     before = contents(data)
     for _ in range(2):
-        refused(node, config.path, str(data), "repair this node")
+        refused(node, config.path, str(data), "may have forgotten what it promised", "start it with --rejoin")
         assert contents(data) == before
 
 

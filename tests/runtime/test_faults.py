@@ -196,7 +196,7 @@ def test_a_torn_tail_is_cut_and_a_damaged_middle_is_refused(tmp_path: Path) -> N
             trial.start(member, wait=False)
             assert ended(trial, member) == 2
             said = trial.processes.last_words(member)
-            assert f"{log}: damaged at byte" in said and "no torn write but a failing disk" in said
+            assert f"{log}: damaged at byte" in said and "does not vote: start it with --rejoin" in said
             assert "Traceback" not in log_of(trial, member)
         load.more(20)
         log.write_bytes(whole)

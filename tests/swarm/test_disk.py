@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from amcast.runtime.machine import Files
-from amcast.runtime.storage import encode_frame
+from amcast.runtime.sectors import encode_frame
 from amcast.swarm.cluster.disk import SYNC, SimDisk, SimFiles
 from amcast.swarm.cluster.platter import SECTOR, Folder, Inode, put
 from tests.power import FLUSH_JOURNAL, LOSE_JOURNAL, PowerDisk
@@ -551,7 +551,7 @@ def test_written_out_as_programs_see_it(tmp_path: Path) -> None:
 
 
 def frame(number: int, text: str = "") -> bytes:
-    return encode_frame(number, [f"{number} {text}".encode()])
+    return encode_frame(number, f"{number} {text}".encode())
 
 
 def three_frames(seed: int) -> tuple[SimDisk, SimFiles, int]:

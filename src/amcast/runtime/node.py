@@ -325,7 +325,6 @@ class Node:
         assert self.durability.storage is not None
         peers = self._others_of_the_group()
         self.durability.storage.set_aside()
-        self.durability.storage.recover()
         position = self._trace.deliveries if self._trace is not None else -1
         floor = -1
         for peer in peers:  # all of them: none may count on what this one said before, or think that it has something

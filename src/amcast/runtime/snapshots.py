@@ -14,8 +14,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from amcast.errors import StorageCorrupt
 from amcast.runtime.machine import Files, Machine, write_all
+from amcast.runtime.seal import forgotten
 
 HEAD: Final = Struct("<4sIIQ")  # magic, checksum of what follows, length of the body, number
 COVERED: Final = 8  # bytes of the head that the checksum does not cover
@@ -112,4 +112,4 @@ def read_parts(files: Files, path: Path, number: int) -> Iterator[bytes]:
             break
         yield body
         count += 1
-    raise StorageCorrupt(f"{path}: damaged snapshot, in part {count}; repair this node from its peers")
+    raise forgotten(path, f"damaged snapshot, in part {count}")

@@ -1,34 +1,46 @@
 """What a node must not forget: an append-only log in checksummed frames, cut short by snapshots.
 
 A frame is one group commit: all records that piled up while the previous frame was being made durable. The next frame
-is never written before the previous one is on disk, and that makes damage tell its cause: a broken frame with nothing
-valid behind it was being written when the power went, and is cut off (nothing that depends on it ever left the node);
-a broken frame with a valid one behind it had been durable, so the disk lost it, and the log is refused.
+is never written before the previous one is on disk. So of a log that only lost its power, at most the last frame is
+not whole, in a way that `sectors.py` can tell from damage: nothing that depends on it ever left the node, and it is
+dropped. Whatever else is not as it was, or is missing (`seal.py`), had been durable. A replica that lost something
+durable may have promised it to others: it does not start.
 
-A disk error on the way down is final: the page cache may say anything afterwards. The node stops and starts again
-from what is really there.
+A disk error on the way down is final: the page cache may say anything afterwards, also to the process that starts next.
+All that can be in doubt then is the last frame. So every start writes the last frame that it finds anew, into another
+file, before it believes it.
 
-Files in the folder of a node: `identity` (cluster and process it belongs to; then `identity.py`), `starts` (how many),
-`snapshot-N` (state after N frames, see `snapshots.py`), `log-N` (frames from N on), `rejoining` (all was set aside).
+Files in the folder of a node:
+
+    identity      cluster and process it belongs to; then `identity.py`
+    starts        how many there were, with a checksum
+    seal          what must be there (`seal.py`)
+    snapshot-N    the state after N frames (`snapshots.py`)
+    log-N         a segment: frames from N on, as far as the next segment (`sectors.py`; `old_frames.py` of 0.1.0)
+    rejoining     all was set aside
 """
 
-import re
-import struct
+import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from errno import ENOSPC
 from pathlib import Path
+from struct import Struct
+from typing import Final
 
 from amcast.errors import AmcastError, StorageCorrupt, StorageFailure, UsageError
+from amcast.runtime import old_frames, sectors
 from amcast.runtime.identity import description_in, sealed
 from amcast.runtime.machine import REAL, Machine, write_all
+from amcast.runtime.seal import Seal, forgotten, record_of, seal_in
 from amcast.runtime.snapshots import UNFINISHED, SnapshotWriter, read_parts
 
-MAGIC = b"amf1"
-HEADER = struct.Struct("<4sIIQ")  # magic, checksum of what follows, length of the body, number of the frame
-LENGTH = struct.Struct("<I")
-LARGEST_FRAME = 2**30
+LENGTH: Final = Struct("<I")
+LARGEST_FRAME: Final = 2**30
+ENDLESS: Final = 2**64  # no frame has this number
+WITH_A_STATE: Final = Seal(snapshot=0, segment=0)  # of a folder that begins with the state of others
 
 
 @dataclass(frozen=True)
@@ -37,37 +49,21 @@ class Recovered:
 
     snapshot: list[bytes] | None  # in pieces
     records: list[bytes]
-    cut: int  # bytes of a torn frame that were cut off
+    cut: int  # bytes of a torn frame that were dropped
 
 
-def encode_frame(number: int, records: list[bytes]) -> bytes:
-    body = b"".join(LENGTH.pack(len(record)) + record for record in records)
-    rest = HEADER.pack(MAGIC, 0, len(body), number)[8:] + body
-    return MAGIC + struct.pack("<I", zlib.crc32(rest)) + rest
+def body_of(records: list[bytes]) -> bytes:
+    return b"".join([LENGTH.pack(len(record)) + record for record in records])
 
 
-def decode_frame(data: memoryview, at: int) -> tuple[int, memoryview, int] | None:
-    """Return the number, the body and the end of the frame at this place; None if there is no whole, sound one."""
-    if at + HEADER.size > len(data):
-        return None
-    magic, checksum, length, number = HEADER.unpack_from(data, at)
-    end = at + HEADER.size + length
-    if magic != MAGIC or length > LARGEST_FRAME or end > len(data) or zlib.crc32(data[at + 8 : end]) != checksum:
-        return None
-    return number, data[at + HEADER.size : end], end
-
-
-def records_of(path: Path, body: memoryview) -> Iterator[bytes]:
+def records_of(path: Path, body: bytes) -> Iterator[bytes]:
     at = 0
     while at < len(body):
         start = at + LENGTH.size
-        at = start + LENGTH.unpack(bytes(body[at:start]).ljust(LENGTH.size, b"\xff"))[0]
+        at = start + LENGTH.unpack(body[at:start].ljust(LENGTH.size, b"\xff"))[0]
         if at > len(body):
-            follow = max(0, len(body) - start)
-            raise StorageCorrupt(
-                f"{path}: a record of {at - start} bytes where {follow} follow; repair this node from its peers"
-            )
-        yield bytes(body[start:at])
+            raise forgotten(path, f"a record of {at - start} bytes where {max(0, len(body) - start)} follow")
+        yield body[start:at]
 
 
 class Storage:
@@ -84,10 +80,12 @@ class Storage:
         self._files = machine.files
         self._segment_bytes = machine.limits.segment_bytes
         self._saving: SnapshotWriter | None = None
-        self._segment = -1
+        self._newest = -1  # snapshot
+        self._first = -1  # frame of the segment
+        self._segment = -1  # its descriptor
         self._segment_size = 0
+        self._seal = -1  # its descriptor
         self._failed = False
-        self._rejoin = rejoin
         try:
             self._files.make_folder(folder)
             self._lock = self._files.open(folder / "lock")
@@ -107,25 +105,54 @@ class Storage:
     def _check_identity(self, new: bool, rejoin: bool) -> None:
         path = self.folder / "identity"
         if not self._files.exists(path):
-            if not new and not rejoin:
-                raise UsageError(
-                    f"{self.folder}: no data of {self.identity}; if it never ran, start it with --new; if its disk is "
-                    "lost, with --rejoin"
-                )
+            if not rejoin:
+                self._refuse_what_has_run(new)
             for parent in self.folder.parents:  # also of an earlier start, which may have ended before it came to this
                 with suppress(PermissionError):  # who may not read it has made nothing there
                     self._files.sync_folder(parent)
             if rejoin:  # before the folder can be taken for one that is whole
                 self.begin_rejoin()
-            self._write_whole(path, self.identity.encode())
+            if not self._files.exists(self.folder / "seal"):
+                self._write_whole(self.folder / "seal", (WITH_A_STATE if rejoin else Seal()).encoded())
+            if not self._files.exists(self.folder / "starts"):
+                self._write_starts(int(rejoin))  # there was another, which nobody remembers
+            self.describe(b"")  # last: where there is an identity there is all of the above
         try:
             self.description = description_in(self.folder, self.identity, self._files.read(path))
         except StorageCorrupt:
             if not rejoin:
                 raise
             self.begin_rejoin()
-            self._write_whole(path, self.identity.encode())  # the data that it stood for is set aside
-            self.description = b""
+            self.describe(b"")  # the data that it stood for is set aside
+        if self._is_of_0_1_0():
+            self._write_whole(self.folder / "seal", Seal().encoded())  # before `starts` says that there is one
+
+    def _refuse_what_has_run(self, new: bool) -> None:
+        """Raise UsageError unless this is an empty folder that may be one, or a first start came no further."""
+        if not new:
+            raise UsageError(
+                f"{self.folder}: no data of {self.identity}; if it never ran, start it with --new; if its disk is "
+                "lost, with --rejoin"
+            )
+        found = [name for name in self._files.names(self.folder) if name.startswith(("log-", "snapshot-"))]
+        if not found and self._files.exists(self.folder / "starts") and self._read_starts():
+            found = ["starts"]
+        if found:
+            raise UsageError(
+                f"{self.folder}: {found[-1]} without identity: it is not new; start it with --rejoin, or move the "
+                "folder away if nobody needs it"
+            )
+
+    def _is_of_0_1_0(self) -> bool:
+        """Return whether nothing of a later version is here, which begins with a seal."""
+        if self._files.exists(self.folder / "seal") or not self._read("starts").isdigit():
+            return False
+        logs = [self.folder / f"log-{n}" for n in self._numbered("log-")]
+        return not any(self._files.read_at(path, 0, len(sectors.MAGIC)) == sectors.MAGIC for path in logs)
+
+    def _read(self, name: str) -> bytes:
+        path = self.folder / name
+        return self._files.read(path) if self._files.exists(path) else b""
 
     def describe(self, description: bytes) -> None:
         """Keep this behind the first line of `identity`."""
@@ -136,32 +163,55 @@ class Storage:
 
     def count_start(self) -> int:
         """Count this start; return how often a process has started in this folder."""
-        path = self.folder / "starts"
-        text = self._files.read(path).decode(errors="replace") if self._files.exists(path) else "0"
-        if not (text.isascii() and text.isdigit() and len(text) < 10) and self._rejoin:
-            text = "1"  # more is not needed of who begins again
-        if not (text.isascii() and text.isdigit() and len(text) < 10):
-            raise StorageCorrupt(f"{path}: is {text[:20]!r}, expected a number; repair this node from its peers")
-        starts = int(text) + 1
-        self._write_whole(path, str(starts).encode())
+        starts = self._read_starts() + 1
+        self._write_starts(starts)
         return starts
 
+    def _read_starts(self) -> int:
+        """Return how many starts were counted. Who rejoins has started before, whatever is left of the number."""
+        text = self._read("starts")
+        number = text.partition(b" ")[0]
+        if number.isdigit() and len(number) < 10:
+            of_0_1_0 = text == number and seal_in(self._read("seal")) in (None, Seal())  # it wrote no checksum
+            if of_0_1_0 or text == starts_text(int(number)):
+                return int(number)
+        if self.rejoining:
+            return 1
+        raise forgotten(self.folder / "starts", f"is {text[:30]!r}, expected a number and its checksum")
+
+    def _write_starts(self, starts: int) -> None:
+        self._write_whole(self.folder / "starts", starts_text(starts))
+
     def recover(self) -> Recovered:
-        """Read what is there, cut off a torn frame, and go on behind it."""
-        for name in self._files.names(self.folder):
-            if name.endswith(UNFINISHED):  # of a process that ended while it wrote this
-                self._files.remove(self.folder / name)
-        snapshots = self._numbered("snapshot-")
-        snapshot = self._read_snapshot(snapshots[-1]) if snapshots else None
-        self.next_frame = snapshots[-1] if snapshots else 0
-        segments = self._numbered("log-")
-        needed = [n for i, n in enumerate(segments) if i + 1 == len(segments) or segments[i + 1] > self.next_frame]
-        records: list[bytes] = []
-        cut = 0
-        for n in needed:
-            cut = self._read_segment(n, records, last=n == segments[-1])
-        self._start_segment(needed[-1] if needed else self.next_frame)
+        """Read what is there, drop a torn frame, and go on behind it. Raises StorageCorrupt if anything is lost."""
+        with self._stopping_if_it_fails():
+            for name in self._files.names(self.folder):
+                if name.endswith(UNFINISHED):  # of a process that ended while it wrote this
+                    self._files.remove(self.folder / name)
+            seal = seal_in(self._read("seal"))
+            if seal is None:
+                raise forgotten(self.folder / "seal", "is missing or damaged")
+            snapshots = self._numbered("snapshot-")
+            self._newest = snapshots[-1] if snapshots else -1
+            if self._newest < seal.snapshot:
+                raise forgotten(self.folder / f"snapshot-{seal.snapshot}", "is missing")
+            snapshot = self._read_snapshot(self._newest) if snapshots else None
+            self.next_frame = max(0, self._newest)
+            records, last, cut = self._read_log(seal)
+            self._go_on_behind(last)
         return Recovered(snapshot, records, cut)
+
+    def _go_on_behind(self, last: bytes | None) -> None:
+        """Begin a segment with the last frame, written anew; what was found of it may have been in memory only."""
+        if last is None:
+            self._begin_segment(self.next_frame)
+        else:
+            number = self.next_frame - 1
+            self._begin_segment(number, sectors.encode_frame(number, last))
+        for later in self._numbered("log-"):
+            if later > self._first:  # nothing whole is in it, and its frames are written to this one from now on
+                self._files.remove(self.folder / f"log-{later}")
+        self._files.sync_folder(self.folder)
 
     def _numbered(self, prefix: str) -> list[int]:
         names = [name.removeprefix(prefix) for name in self._files.names(self.folder) if name.startswith(prefix)]
@@ -169,51 +219,63 @@ class Storage:
 
     def _read_snapshot(self, n: int) -> list[bytes]:
         path = self.folder / f"snapshot-{n}"
-        if self._files.read_at(path, 0, len(MAGIC)) != MAGIC:
+        if self._files.read_at(path, 0, len(old_frames.MAGIC)) != old_frames.MAGIC:
             return list(read_parts(self._files, path, n))
         data = memoryview(self._files.read(path))  # as 0.1.0 wrote it: one frame
-        frame = decode_frame(data, 0)
+        frame = old_frames.decode_frame(data, 0)
         if frame is None or frame[0] != n or frame[2] != len(data):
-            raise StorageCorrupt(f"{path}: damaged snapshot; repair this node from its peers")
+            raise forgotten(path, "damaged snapshot")
         return list(records_of(path, frame[1]))
 
-    def _read_segment(self, n: int, records: list[bytes], last: bool) -> int:
-        path = self.folder / f"log-{n}"
-        data = memoryview(self._files.read(path))
-        at = 0
-        while at < len(data):
-            frame = decode_frame(data, at)
-            if frame is None or frame[0] != n:
-                self._refuse_if_lost(path, data, at, last)
-                self._cut(path, at)
-                return len(data) - at
-            number, body, at = frame
-            n = number + 1
-            if number >= self.next_frame:
-                if number > self.next_frame:
-                    raise StorageCorrupt(
-                        f"{path}: frames {self.next_frame} to {number - 1} are missing; repair this node"
-                    )
-                records.extend(records_of(path, body))
-                self.next_frame = number + 1
-        return 0
-
-    def _cut(self, path: Path, length: int) -> None:
-        file = self._files.open(path)
-        try:
-            self._files.truncate(file, length)
-            self._files.sync(file)
-        finally:
-            self._files.close(file)
-
-    def _refuse_if_lost(self, path: Path, data: memoryview, at: int, last: bool) -> None:
-        """Raise StorageCorrupt if something was written behind a broken frame: then it must not be cut off."""
-        places = (found.start() for found in re.compile(MAGIC).finditer(data, at + 1))
-        if not last or any(decode_frame(data, place) is not None for place in places):
-            raise StorageCorrupt(
-                f"{path}: damaged at byte {at} with sound data behind it: no torn write but a failing disk; "
-                "replace it, then repair this node from its peers"
+    def _read_log(self, seal: Seal) -> tuple[list[bytes], bytes | None, int]:
+        """Return the records behind the snapshot, the body of the last frame, and how many bytes of a torn one."""
+        segments = self._numbered("log-")
+        if max(segments, default=-1) < seal.segment:
+            raise forgotten(self.folder / f"log-{seal.segment}", "is missing")
+        records: list[bytes] = []
+        last: bytes | None = None
+        cut = 0
+        for first, after in zip(segments, [*segments[1:], ENDLESS], strict=False):
+            if after <= self.next_frame:  # all of it is in the snapshot
+                continue
+            path = self.folder / f"log-{first}"
+            if first > self.next_frame:
+                raise forgotten(path, f"frames {self.next_frame} to {first - 1} before it are missing")
+            bodies, cut = self._read_segment(path, first, after, seal)
+            for body in bodies[self.next_frame - first :]:
+                records += records_of(path, body)
+                last = body
+                self.next_frame += 1
+        if self.next_frame <= seal.frame:
+            raise forgotten(
+                self.folder / f"log-{segments[-1] if segments else 0}",
+                f"ends before frame {self.next_frame}, expected those up to {seal.frame}, which were durable",
             )
+        return records, last, cut
+
+    def _read_segment(self, path: Path, first: int, after: int, seal: Seal) -> tuple[list[bytes], int]:
+        """Return the frames of a segment that are before the next one, and how many bytes of a torn one follow."""
+        data = memoryview(self._files.read(path))
+        magic = bytes(data[: len(sectors.MAGIC)])
+        old = magic == old_frames.MAGIC or (seal.segment < 0 and magic != sectors.MAGIC)
+        decode = old_frames.decode_frame if old else sectors.decode_frame
+        bodies: list[bytes] = []
+        at = 0
+        while first + len(bodies) < after and (frame := decode(data, at)) is not None:
+            number, body, end = frame
+            if number != first + len(bodies):
+                break
+            bodies.append(body)
+            at = end
+        number = first + len(bodies)
+        if number == after:
+            return bodies, 0
+        damaged: int | None = at
+        if after == ENDLESS:  # only the last one may have been written when the power went
+            damaged = old_frames.damage_in(data, at) if old else sectors.damage_in(data, at, number)
+        if damaged is not None:
+            raise forgotten(path, f"damaged at byte {damaged}, in frame {number} or behind it")
+        return bodies, len(data) - at
 
     # Running
 
@@ -221,21 +283,23 @@ class Storage:
         """Make these records durable, all or none; return when they are on disk."""
         if self._failed:
             raise StorageFailure(f"{self.folder}: the disk failed before; the node must stop")
-        if self._segment_size > self._segment_bytes:
-            self._start_segment(self.next_frame)
-        frame = encode_frame(self.next_frame, records)
-        if len(frame) - HEADER.size > LARGEST_FRAME:  # nobody could read it
-            raise StorageFailure(f"{self.folder}: {len(frame)} bytes in one commit, expected at most {LARGEST_FRAME}")
-        try:
-            write_all(self._files, self._segment, frame)
+        body = body_of(records)
+        if len(body) > LARGEST_FRAME:  # nobody could read it
+            raise StorageFailure(f"{self.folder}: {len(body)} bytes in one commit, expected at most {LARGEST_FRAME}")
+        with self._stopping_if_it_fails():
+            if self._segment_size > self._segment_bytes:
+                self._begin_segment(self.next_frame)
+            frame = sectors.encode_frame(self.next_frame, body)
+            self._append(self._segment, frame)
             self._files.sync(self._segment)
-        except OSError as error:
-            self._failed = True
-            raise StorageFailure(
-                f"{self.folder}: {error.strerror}; stopping, since the disk cannot be trusted"
-            ) from error
+            self._append(self._seal, record_of(self.next_frame))
         self.next_frame += 1
         self._segment_size += len(frame)
+
+    def _append(self, file: int, data: bytes) -> None:
+        """Write in one call: what a power cut leaves of two that share a sector would look like damage."""
+        if self._files.write(file, data) < len(data):
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
 
     @property
     def saving(self) -> bool:
@@ -253,7 +317,7 @@ class Storage:
                 self._saving = None
             n = self.next_frame
             self._saving = SnapshotWriter(self._machine, self.folder / f"snapshot-{n}", n, pieces)
-            self._start_segment(n)
+            self._begin_segment(n)
 
     def save_some(self) -> bool:
         """Write the next part of the snapshot; return whether it has taken the place of everything before it."""
@@ -261,6 +325,8 @@ class Storage:
         with self._stopping_if_it_fails():
             if not self._saving.write_some():
                 return False
+            self._newest = self._saving.number
+            self._write_seal()
             for prefix in ("snapshot-", "log-"):
                 for old in self._numbered(prefix):
                     if old < self._saving.number:
@@ -281,15 +347,30 @@ class Storage:
             yield
         except OSError as error:
             self._failed = True
-            raise StorageFailure(f"{self.folder}: {error.strerror} while taking a snapshot; stopping") from error
+            raise StorageFailure(
+                f"{self.folder}: {error.strerror}; stopping, since the disk cannot be trusted"
+            ) from error
 
-    def _start_segment(self, n: int) -> None:
-        if self._segment >= 0:
-            self._files.close(self._segment)
-        self._segment = self._files.open(self.folder / f"log-{n}", append=True)
-        self._segment_size = self._files.size(self._segment)
-        self._files.sync(self._segment)
-        self._files.sync_folder(self.folder)
+    def _begin_segment(self, n: int, content: bytes = b"") -> None:
+        path = self.folder / f"log-{n}"
+        self._write_whole(path, content)
+        self._first = n
+        self._write_seal()  # before there is a frame that could be lost with this file
+        file, self._segment = self._segment, -1  # in this order: what is closed must not be closed again
+        self._close(file)
+        self._segment = self._files.open(path, append=True)
+        self._segment_size = len(content)
+
+    def _write_seal(self) -> None:
+        path = self.folder / "seal"
+        self._write_whole(path, Seal(self._newest, self._first, self.next_frame - 1).encoded())
+        file, self._seal = self._seal, -1
+        self._close(file)
+        self._seal = self._files.open(path, append=True)
+
+    def _close(self, file: int) -> None:
+        if file >= 0:
+            self._files.close(file)
 
     def _write_whole(self, path: Path, data: bytes) -> None:
         """Write a file that appears with all of its content or not at all."""
@@ -318,7 +399,7 @@ class Storage:
         An empty folder looks like that of a replica that promised nothing. So the file `rejoining` says that it is
         not, from before anything is set aside until a snapshot from others is durable (`rejoined`).
         """
-        stay = ("identity", "lock", "starts", "rejoining")
+        stay = ("identity", "lock", "starts", "seal", "rejoining")
         kept = [name for name in self._files.names(self.folder) if name not in stay]
         number = 1
         while self._files.exists(aside := self.folder.with_name(f"{self.folder.name}.old-{number}")):
@@ -328,6 +409,8 @@ class Storage:
             for name in kept:
                 self._files.replace(self.folder / name, aside / name)
             self._files.sync_folder(self.folder)
+        self._newest, self._first, _ = WITH_A_STATE  # which is not there yet: so also the seal says what is missing
+        self._write_seal()
 
     def rejoined(self, pieces: Iterable[bytes]) -> None:
         """Keep the state of others as this replica's own."""
@@ -336,9 +419,13 @@ class Storage:
         self._files.sync_folder(self.folder)
 
     def close(self) -> None:
-        if self._segment >= 0:
-            self._files.close(self._segment)
-            self._segment = -1
+        self._close(self._segment)
+        self._close(self._seal)
+        self._segment = self._seal = -1
         if self._saving is not None:
             self._saving.close()
         self._files.close(self._lock)
+
+
+def starts_text(starts: int) -> bytes:
+    return b"%d %08x\n" % (starts, zlib.crc32(b"%d" % starts))

@@ -1,4 +1,4 @@
-"""Mutants of the log and its snapshots: a sync that is left out, or made too late."""
+"""Mutants of the log and its snapshots: a sync that is left out or made too late, a loss that nobody misses."""
 
 from tests.mutants.shell import shell_mutant
 
@@ -15,10 +15,17 @@ IDENTITY = (
 )
 PLACES = "tests/runtime/test_storage.py::test_each_part_of_a_snapshot_has_its_place"
 
+SECTORS = "amcast.runtime.sectors"
+DAMAGE = "tests/runtime/test_storage_power.py"
+LOST = f"{DAMAGE}::test_each_lost_file_each_two_and_each_three_are_missed"
+CUT = f"{DAMAGE}::test_each_file_cut_anywhere_is_refused_or_harms_nothing"
+OLD = f"{DAMAGE}::test_data_of_0_1_0_is_taken_over_whenever_the_process_or_the_power_ends"
+TAIL = "tests/runtime/test_storage.py::test_what_no_torn_frame_leaves_is_refused"
+
 MUTANTS = [
     shell_mutant(
         "records_are_not_synced", MODULE,
-        ("            self._files.sync(self._segment)\n        except", "        except"),
+        ("            self._files.sync(self._segment)\n", ""),
         caught_by=POWER,
     ),
     shell_mutant(
@@ -34,20 +41,102 @@ MUTANTS = [
         caught_by=POWER,
     ),
     shell_mutant(
-        "name_of_a_segment_is_not_synced", MODULE,
-        ("        self._files.sync(self._segment)\n        self._files.sync_folder(self.folder)\n",
-         "        self._files.sync(self._segment)\n"),
-        caught_by=POWER,
-    ),
-    shell_mutant(
         "name_of_the_data_folder_is_not_synced", MODULE,
         ("                    self._files.sync_folder(parent)\n", "                    pass\n"),
         caught_by=POWER,
     ),
     shell_mutant(
-        "what_a_killed_process_wrote_is_not_synced", MODULE,
-        ("        self._files.sync(self._segment)\n        self._files.sync_folder", "        self._files.sync_folder"),
+        "last_frame_is_believed_as_it_was_found", MODULE,
+        ("            self._begin_segment(number, sectors.encode_frame(number, last))\n",
+         "            self._begin_segment(number + 1)\n"),
+        caught_by=f"{DAMAGE}::test_what_a_failed_sync_left_in_memory_is_not_taken_for_durable",
+    ),
+    shell_mutant(
+        "an_empty_segment_hides_the_frames_before_it", MODULE, ("if later > self._first:", "if later < 0:"),
         caught_by=POWER,
+    ),
+    shell_mutant(
+        "a_flipped_bit_is_taken_for_a_torn_write", MODULE,
+        ("        if damaged is not None:\n", "        if damaged is not None and after != ENDLESS:\n"),
+        caught_by=f"{DAMAGE}::test_each_flipped_bit_is_refused_or_harms_nothing",
+    ),
+    shell_mutant(
+        "a_torn_write_is_taken_for_damage", SECTORS, ("data[place : place + SECTOR] != NOTHING and ", ""),
+        caught_by=POWER,
+    ),
+    shell_mutant(
+        "a_sector_may_be_anywhere", SECTORS,
+        (" and rest[: PLACE.size] == PLACE.pack(\n        place, number\n    )", ""),
+        caught_by=TAIL,
+    ),
+    shell_mutant(
+        "sectors_of_later_frames_are_torn_writes", SECTORS,
+        ("not is_sector(data, place, index, number)",
+         "not any(is_sector(data, place, index, n) for n in range(number, number + 9))"),
+        caught_by=TAIL,
+    ),
+    shell_mutant(
+        "a_folder_needs_no_seal", MODULE,
+        ("            seal = seal_in(self._read(\"seal\"))\n",
+         "            seal = seal_in(self._read(\"seal\")) or Seal()\n"),
+        caught_by=LOST,
+    ),
+    shell_mutant(
+        "a_lost_segment_is_not_missed", MODULE, ("if max(segments, default=-1) < seal.segment:", "if False:"),
+        caught_by=LOST,
+    ),
+    shell_mutant(
+        "a_lost_snapshot_is_not_missed", MODULE, ("if self._newest < seal.snapshot:", "if False:"),
+        caught_by=f"{DAMAGE}::test_what_is_damaged_in_identity_or_starts_is_repaired_by_a_rejoin",
+    ),
+    shell_mutant(
+        "a_lost_end_is_not_missed", MODULE, ("if self.next_frame <= seal.frame:", "if False:"), caught_by=CUT,
+    ),
+    shell_mutant(
+        "frames_are_not_recorded_in_the_seal", MODULE,
+        ("            self._append(self._seal, record_of(self.next_frame))\n", ""), caught_by=CUT,
+    ),
+    shell_mutant(
+        "the_number_of_starts_may_be_any", MODULE, ("if of_0_1_0 or text == starts_text(int(number)):", "if True:"),
+        caught_by=f"{DAMAGE}::test_each_flipped_bit_is_refused_or_harms_nothing",
+    ),
+    shell_mutant(
+        "a_damaged_number_of_starts_stops_a_rejoin", MODULE,
+        ("        if self.rejoining:\n            return 1\n", ""),
+        caught_by=f"{DAMAGE}::test_what_is_damaged_in_identity_or_starts_is_repaired_by_a_rejoin",
+    ),
+    shell_mutant(
+        "a_folder_without_identity_is_new", MODULE,
+        ("        if found:\n            raise", "        if False:\n            raise"),
+        caught_by=f"{DAMAGE}::test_folder_that_lost_its_identity_is_not_a_new_one",
+    ),
+    shell_mutant(
+        "a_frame_is_written_in_two_calls", MODULE,
+        ("        if self._files.write(file, data) < len(data):\n",
+         "        if write_all(self._files, file, data):  # type: ignore[func-returns-value]\n"),
+        caught_by="tests/runtime/test_storage.py::test_frame_is_written_in_one_call_or_not_at_all",
+    ),
+    shell_mutant(
+        "a_descriptor_is_closed_twice", MODULE,
+        ("        file, self._segment = self._segment, -1  # in", "        file = self._segment  # in"),
+        caught_by="tests/runtime/test_storage.py::test_what_was_closed_is_not_closed_again",
+    ),
+    shell_mutant(
+        "only_a_marker_says_that_a_rejoin_is_not_done", MODULE,
+        ("self._first, _ = WITH_A_STATE", "self._first, _ = Seal()"),
+        caught_by=f"{DAMAGE}::test_a_rejoin_that_is_cut_short_is_not_taken_for_a_replica_that_promised_nothing",
+    ),
+    shell_mutant(
+        "data_of_0_1_0_has_no_seal_and_is_refused", MODULE,
+        ("        if self._is_of_0_1_0():\n", "        if False:\n"),
+        caught_by=OLD,
+    ),
+    shell_mutant(
+        "the_seal_of_data_of_0_1_0_comes_too_late", MODULE,
+        ("        if self._is_of_0_1_0():\n", "        self._adopted = self._is_of_0_1_0()\n        if False:\n"),
+        ("            seal = seal_in(self._read(\"seal\"))\n",
+         "            seal = Seal() if self._adopted else seal_in(self._read(\"seal\"))\n"),
+        caught_by=OLD,
     ),
     shell_mutant(
         "old_log_is_removed_before_the_snapshot_is_there", MODULE,
@@ -82,8 +171,8 @@ MUTANTS = [
         "a_snapshot_may_lack_its_end", SNAPSHOTS, ("        if magic != PART:\n            break\n", ""),
         ("    at = count = before = 0\n    while True:\n", "    at = count = before = 0\n"
          "    while files.read_at(path, at, 1) or not count:\n"),
-        ("    raise StorageCorrupt(f",
-         "    if not files.read_at(path, at, 1):\n        return\n    raise StorageCorrupt(f"),
+        ("    raise forgotten(path, f",
+         "    if not files.read_at(path, at, 1):\n        return\n    raise forgotten(path, f"),
         caught_by=PLACES,
     ),
     shell_mutant(
@@ -152,11 +241,8 @@ MUTANTS = [
         caught_by=IDENTITY,
     ),
     shell_mutant(
-        "a_rejoin_stumbles_over_a_damaged_identity", MODULE, ("            if not rejoin:\n", "            if True:\n"),
-        caught_by=IDENTITY,
-    ),
-    shell_mutant(
-        "a_rejoin_stumbles_over_a_damaged_count", MODULE, ("< 10) and self._rejoin:", "< 10) and False:"),
+        "a_rejoin_stumbles_over_a_damaged_identity", MODULE,
+        ("            if not rejoin:\n                raise\n", "            raise\n"),
         caught_by=IDENTITY,
     ),
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from amcast.runtime.storage import decode_frame
+from amcast.runtime.sectors import decode_frame
 from amcast.swarm.cluster.platter import Folder, Inode
 
 NUMBERED: Final = re.compile(r"(log|snapshot)-(\d+)")
@@ -42,8 +42,9 @@ class Shadow:
     """Remembers outside of the disk what was synced, so that after a start one can ask whether it was found.
 
     It knows the names `log-N` and `snapshot-N` and what a frame looks like. A frame is promised when the sync of its
-    file has returned: whoever forgets to sync its name as well finds that out here. A snapshot is promised, and frees
-    from the promise of the frames before it, when its content and its name are synced.
+    file has returned: whoever forgets to sync its name as well finds that out here. One that came by another name is
+    promised when that name is synced. A snapshot is promised, and frees from the promise of the frames before it, when
+    its content and its name are synced.
     """
 
     def __init__(self, disk: Shadowed) -> None:
@@ -69,11 +70,11 @@ class Shadow:
         known = (promise.snapshots.get(newest), promise.replacing.get(newest))  # two of one number are worth the same
         if newest in promise.snapshots and checksum(there[newest]) not in known:
             return f"the content of snapshot-{newest}"
-        found: dict[int, int] = {}
+        found: set[tuple[int, int]] = set()
         for log in self._numbered(folder, "log").values():
             if isinstance(log, Inode):
                 found.update((number, check) for number, check, _ in frames_of(bytes(log.seen)))
-        lost = [n for n, check in sorted(promise.frames.items()) if n >= newest and found.get(n) != check]
+        lost = [n for n, check in sorted(promise.frames.items()) if n >= newest and (n, check) not in found]
         return f"frame {lost[0]} and {len(lost) - 1} more of {promise.end}" if lost else ""
 
     def judge(self, folder: Path, found: int | None) -> str:
