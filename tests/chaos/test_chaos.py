@@ -36,9 +36,9 @@ class Storm:
         self.chance = random.Random(seed)
         self.happened: list[str] = []
         kinds = [
-            self.kill_leader, self.lose_disk, self.partition, self.kill_all, self.kill_follower, self.kill_group,
-            self.pause, self.pause_leader, self.one_way, self.cut_connections, self.absence, self.restart,
-            self.rolling_restart, self.restart_all, self.older_folder, self.interrupted_rejoin,
+            self.kill_leader, self.restart, self.lose_disk, self.restart_all, self.partition, self.kill_all,
+            self.rolling_restart, self.interrupted_rejoin, self.older_folder, self.absence, self.kill_follower,
+            self.kill_group, self.pause, self.pause_leader, self.one_way, self.cut_connections,
         ]  # fmt: skip
         self.kinds = [getattr(self, name) for name in KINDS.split(",")] if KINDS else kinds
 
