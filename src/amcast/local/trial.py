@@ -113,6 +113,7 @@ class Trial:
         late = self.processes.stop(members, SECONDS_TO_STOP)
         assert not late, f"{late[0].name} was asked to stop and did not"
         self.killed += [member for member in members if member not in self.killed]
+        self._look_for_quorums()
 
     def start(self, *members: Member, wait: bool = True, rejoin: bool = False) -> None:
         self.killed = [member for member in self.killed if member not in members]
