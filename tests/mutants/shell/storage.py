@@ -10,8 +10,7 @@ ROWS = "tests/runtime/test_storage_power.py::test_rows_before_a_snapshot_are_the
 SPACE = "tests/runtime/test_durability.py::test_clients_are_refused_before_the_disk_is_full"
 ALONE = "tests/runtime/test_storage.py::test_files_and_folders_belong_to_their_owner_alone"
 IDENTITY = (
-    "tests/runtime/test_identity.py"
-    "::test_damage_to_an_identity_is_not_taken_for_another_cluster_and_a_rejoin_mends_it"
+    "tests/runtime/test_identity.py::test_damage_to_an_identity_is_not_taken_for_another_cluster_and_a_rejoin_mends_it"
 )
 PLACES = "tests/runtime/test_storage.py::test_each_part_of_a_snapshot_has_its_place"
 
