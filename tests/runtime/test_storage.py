@@ -323,6 +323,8 @@ class Careful(Files):
     def replace(self, old: Path, new: Path) -> None:
         if old in self.unsynced:
             self.complaints.append(f"{new.name} gets its name before its content is on disk")
+        if new.parent in self.named:  # a seal must not be there before what it asks for
+            self.complaints.append(f"{new.name} gets its name while a name beside it is not on disk")
         self.named.add(new.parent)
         super().replace(old, new)
 
