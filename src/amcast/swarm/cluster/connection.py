@@ -253,9 +253,9 @@ class Endpoint(asyncio.Transport):
     def _look(self) -> None:
         self.noticed = False
         protocol = self.protocol
-        if self.closed or protocol is None:
-            return
-        if not self.reading:
+        if self.closed and self.reset_arrived:  # what it still had to send is lost
+            self._break()
+        if self.closed or protocol is None or not self.reading:
             return
         if self.inbox:
             data = bytes(self.inbox[:MOST_AT_ONCE])
@@ -265,14 +265,17 @@ class Endpoint(asyncio.Transport):
                 self.notice()
             protocol.data_received(data)
         elif self.reset_arrived:
-            self.closed = True
-            self.buffer.clear()
-            self.buffered = 0
-            self._lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+            self._break()
         elif self.end_arrived and not self.end_told:
             self.end_told = True
             if not protocol.eof_received():
                 self.close()
+
+    def _break(self) -> None:
+        self.closed = True
+        self.buffer.clear()
+        self.buffered = 0
+        self._lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def _acknowledge(self, count: int) -> None:
         self.unacknowledged += count
@@ -286,6 +289,7 @@ class Endpoint(asyncio.Transport):
             self.gone = True
             if self.inbox and not self.reset_arrived:  # unread data: the system resets instead
                 self.network.send_reset(self, self.peer)
+            self.inbox.clear()
             if self.protocol is not None:
                 self.process.call_soon(self.protocol.connection_lost, error)
 
@@ -303,6 +307,7 @@ class Endpoint(asyncio.Transport):
         elif not self.end_put:
             self.end_put = True
             self._put(None)
+        self.inbox.clear()
 
 
 class Listening:

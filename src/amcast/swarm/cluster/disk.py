@@ -63,6 +63,7 @@ class SimDisk:
     def __init__(self, random: Random) -> None:
         self.slow = 1.0  # every call takes so many times longer
         self.failing_sync = 0  # so many of the next syncs fail
+        self.nameless = False  # there is room for bytes, but not for another file: it is out of inodes
         self.harm: list[str] = []  # faults that lost or changed what had been synced
         self.shadow = Shadow(self)
         self.root = Folder()
@@ -299,7 +300,7 @@ class SimFiles(Files):
             raise failure(errno.ENOTDIR, path)
         found = parent.seen.get(folder.name)
         if found is None:
-            if not self._disk.room():
+            if self._disk.nameless or not self._disk.room():
                 raise failure(errno.ENOSPC, folder)
             parent.change({folder.name: Folder()})
         elif folder == path and not isinstance(found, Folder):
@@ -372,7 +373,7 @@ class SimFiles(Files):
         if isinstance(inode, Folder):
             raise failure(errno.EISDIR, path)
         if inode is None:
-            if not self._disk.room():
+            if self._disk.nameless or not self._disk.room():
                 raise failure(errno.ENOSPC, path)
             inode = Inode()
             parent.change({path.name: inode})

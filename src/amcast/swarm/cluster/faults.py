@@ -180,19 +180,24 @@ class SlowDisk(Fault, frozen=True, tag=True):
 
 
 class FullDisk(Fault, frozen=True, tag=True):
-    """There is no room for a while; then an operator makes some, and starts what had to stop."""
+    """There is no room for bytes, or for names, for a while; then an operator makes some, and starts what stopped."""
 
     node: str
+    names: bool
     length: int
 
     def act(self, world: World) -> None:
         seat = seat_of(world, self.node)
-        world.write_down(seat.name, "disk full")
-        seat.host.disk.full = True
+        disk = seat.host.disk
+        world.write_down(seat.name, "no room for another file" if self.names else "disk full")
+        if self.names:
+            disk.nameless = True
+        else:
+            disk.full = True
         seat.reasons.add("full")
 
         def make_room() -> None:
-            seat.host.disk.full = False
+            disk.full = disk.nameless = False
             world.start(seat)
 
         later(world, self.length, make_room)
@@ -474,7 +479,7 @@ class Drawing:
 
     def full_disk(self) -> Fault:
         length = self.length()
-        return FullDisk(self.time(length), self.node(), length)
+        return FullDisk(self.time(length), self.node(), self.chance(50), length)
 
     def fail_sync(self) -> Fault:
         return FailSync(self.time(1000), self.node())

@@ -10,6 +10,7 @@ runs the world looks at `Journal.alarms` after every turn.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from errno import errorcode
 from hashlib import blake2b
 from struct import Struct
 from typing import Final
@@ -308,7 +309,8 @@ def check_ending(process: str, error: BaseException, excuses: Iterable[Excuse]) 
     if isinstance(error, Alarm):
         raise error
     if not any(excuse.holds_for(error) for excuse in excuses):
-        raise Alarm(f"stopped with {type(error).__name__}", f"{process}: {error}") from error
+        number = errorcode.get(error.errno or 0, "") if isinstance(error, OSError) else ""
+        raise Alarm(f"stopped with {type(error).__name__} {number}".strip(), f"{process}: {error}") from error
 
 
 def check_start(process: str, complaint: str) -> None:

@@ -534,12 +534,13 @@ class EchoUser:
     random: Random
     deadline: float
     largest: int = 4096
+    shape: float = 0.8  # of the distribution of sizes: the less, the more large ones
     sent: int = field(default=0)
 
     async def use(self, multicasts: int, think: float) -> None:
         for _ in range(multicasts):
             await asyncio.sleep(self.random.expovariate(1 / think))
-            size = min(self.largest, int(self.random.paretovariate(0.8) * 16))
+            size = min(self.largest, int(min(self.random.paretovariate(self.shape), 1e6) * 16))
             groups = self.random.sample(range(self.client.groups), self.random.randint(1, self.client.groups))
             begin = RAISES if self.random.random() < 0.03 else b""
             await self.multicast(tuple(sorted(groups)), begin + self.book.value().encode() + b"." * size)

@@ -257,6 +257,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def bury(self) -> None:
         """Let go of everything, while no process is alive any more: what runs now, in `finally`, reaches nobody."""
         self.dead = True
+        events._set_running_loop(None)
         for jobs in self._jobs.values():
             for job in jobs:
                 if job.stack.started and not job.ended:
@@ -327,21 +328,18 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._in_turn = True
         self.turns += 1
         self.spent = 0
-        events._set_running_loop(self)
-        try:
-            self._collect()
-            ready = self._ready
-            count = len(ready)
-            self.calendar.note(self.number << 24 | count)
-            for _ in range(count):
-                call = ready.popleft()
-                if not call._cancelled:
-                    self._run(call)
-                    if self.is_closed():
-                        break
-        finally:
-            events._set_running_loop(None)
-            self._in_turn = False
+        events._set_running_loop(self)  # it stays so until the next turn of any loop: nothing else asks for it
+        self._collect()
+        ready = self._ready
+        count = len(ready)
+        self.calendar.note(self.number << 24 | count)
+        for _ in range(count):
+            call = ready.popleft()
+            if not call._cancelled:
+                self._run(call)
+                if self.is_closed():
+                    break
+        self._in_turn = False
         now = self.calendar.now
         self._busy_until = now + self.spent + self._cost()
         self.spent = 0

@@ -15,6 +15,7 @@ from amcast.swarm.cluster.network import Weather
 ECHO, STORE, GATEWAY = LOADS = ("echo", "store", "kv")  # multicasts of many sizes; direct users of the store; Redis
 PEER_PORT: Final = 4100
 RESP_PORT: Final = 6379
+MANY: Final = 40  # users of one client
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Setup:
     think: float  # seconds between them
     deadline: float
     payload: int  # the largest
+    shape: float  # of their sizes
     largest_message: int
     two_rounds: bool
     traced: bool
@@ -47,7 +49,7 @@ class Setup:
         kinds = sorted({type(fault).__name__ for fault in self.plan})
         small = [f"{name} {value:g}" for name, value in changed(self.limits).items()]
         parts = [
-            f"{self.load}: {self.groups} groups of {self.replicas}, {self.clients} clients",
+            f"{self.load}: {self.groups} groups of {self.replicas}, {self.clients} clients of {self.users} users",
             f"calm at {self.calm_at / 1000:g} s",
             f"{len(self.plan)} faults" + (f" ({', '.join(kinds)})" if kinds else ""),
             f"{', '.join(self.lost)} lost" if self.lost else "",
@@ -73,11 +75,15 @@ def draw_setup(protocol: str, seed: int, load: str) -> Setup:
     gateways = random.choice((1, 2)) if load == GATEWAY else 0
     calm_at = random.choice((3000, 4000, 6000, 8000, 8000, 15_000))
     think = random.choice((0.02, 0.05, 0.1, 0.2))
-    users = random.choice((1, 1, 2, 4, 10))
+    users = random.choice((1, 1, 1, 2, 2, 2, 4, 4, 4, 10, 10, MANY))
     most = 700 if load == ECHO else 300  # calls in a run: more take long to judge
     wishes = max(3, min(int(calm_at / 1000 * 0.8 / think), most // (clients * users)))
     limits, window, largest = draw_limits(random)
     payload = min(random.choice((100, 1000, 10_000, 60_000)), largest // 2)
+    shape = random.choice((0.8, 0.8, 0.3, 0.1))
+    deadline = random.choice((2.0, 5.0, 10.0))
+    if users == MANY:  # what is under way, and what was given up, is more than one frame may hold
+        payload, shape, deadline = min(60_000, largest // 2), 0.1, 2.0
     weather = Weather(
         shortest=random.choice((20, 50, 200)) * MICROSECOND,
         longest=random.choice((300 * MICROSECOND, MILLISECOND, 5 * MILLISECOND)),
@@ -98,8 +104,9 @@ def draw_setup(protocol: str, seed: int, load: str) -> Setup:
         users=users,
         wishes=wishes,
         think=think,
-        deadline=random.choice((2.0, 5.0, 10.0)),
+        deadline=deadline,
         payload=payload,
+        shape=shape,
         largest_message=largest,
         two_rounds=random.random() < 0.7,
         traced=random.random() < 0.7,
@@ -118,7 +125,7 @@ def draw_limits(random: Random) -> tuple[Limits, int, int]:
     A window is well below what a node keeps for a member, and so is a message: else a limit finds only itself.
     """
     limits = Limits()
-    window, largest = 256 * 1024, 2**20
+    window, largest = 256 * 1024, random.choice((2**20, 2**16))
     if random.random() < 0.3:
         return limits, window, largest
 

@@ -34,6 +34,7 @@ from amcast.swarm.cluster.world import TRACES, Life, NodeLog, ProcessMachine, Pr
 from amcast.tracefile.text import event_of_json
 
 BOUND: Final = 120  # seconds after the calm
+MOST_EVENTS: Final = 2_000_000  # in a run: more are something that goes round in circles
 LOOK_EVERY: Final = 500 * MILLISECOND
 TIME_TO_NOTICE: Final = 300 * MILLISECOND  # until an operator starts again what ended by itself
 EXCUSES: Final[dict[str, tuple[Excuse, ...]]] = {  # for which a node may end, by what a fault did to it
@@ -91,6 +92,7 @@ class Trial:
         """Run to the end, or to the first alarm. Nothing is collected meanwhile: that would run code of the dead."""
         world, setup = self.world, self.setup
         self._collecting = gc.isenabled()
+        gc.freeze()  # what is there now need not be looked at after every seed
         gc.disable()
         settled = -1
         try:
@@ -118,6 +120,7 @@ class Trial:
         if self._collecting:
             gc.enable()
             gc.collect()
+            gc.unfreeze()
 
     def _result(self, settled: int) -> Result:
         world = self.world
@@ -139,6 +142,8 @@ class Trial:
         return [*self.journal.alarms, *self.book.alarms, *self.alarms]
 
     def _alarmed(self) -> bool:
+        if self.world.calendar.events > MOST_EVENTS and not self.alarms:
+            self.alarms.append(Alarm("no end", f"{MOST_EVENTS:,} events; the log says what is done again and again"))
         return bool(self.journal.alarms or self.book.alarms or self.alarms)
 
     def _look(self) -> None:
@@ -175,6 +180,8 @@ class Trial:
         excuses = [excuse for reason in sorted(seat.reasons) for excuse in EXCUSES[reason]]
         self._guarded(judge.check_ending, seat.name, error, excuses)
         if isinstance(error, StorageCorrupt | UsageError):
+            if life.rejoins:  # whoever does what the message says must get somewhere
+                self.alarms.append(Alarm("rejoin refused", f"{seat.name}: {error}"))
             seat.must_rejoin = True
         self.world.calendar.after(TIME_TO_NOTICE, self.world.start, seat)
 
@@ -222,14 +229,16 @@ class Trial:
         world, journal = self.world, self.journal
         absent = [seat.name for seat in self._needed() if seat.life is None or not seat.life.ready]
         if absent:
-            raise Alarm("not settled", f"in the calm these replicas do not serve: {', '.join(absent)}")
+            raise Alarm("does not serve", f"in the calm {', '.join(absent)}")
         nodes = [seat.node for seat in self._needed()]
         if not self._settled():
             given_up = sum(link.dropped for node in nodes if node is not None for link in node.links.values())
             if given_up:
                 ends = ", ".join(f"{node.me.name} at {node.history.end}" for node in nodes if node is not None)
                 raise Alarm("channels given up", f"{given_up} times; in the calm {ends}")
-        judge.check_done(self.clients)
+        late = [name for name, done in self.clients.items() if not done]
+        if late:
+            raise Alarm("no answer in the calm", f"{', '.join(late)} went on asking")
         judge.check_settled(judge.replica_of(node) for node in nodes if node is not None)
         judge.check_acknowledged(journal, self.book.acknowledged)
         judge.check_refused(journal, self.book.refused_payloads)
@@ -289,7 +298,9 @@ class Trial:
         setup = self.setup
         async with self._new_client(program, machine) as client:
             if setup.load == ECHO:
-                user = EchoUser(program.name, client, self.book, machine.random, setup.deadline, setup.payload)
+                user = EchoUser(
+                    program.name, client, self.book, machine.random, setup.deadline, setup.payload, setup.shape
+                )
                 await together([user.use(setup.wishes, setup.think) for _ in range(setup.users)])
                 await self._until_calm()
                 everywhere = tuple(range(setup.groups))
