@@ -230,6 +230,8 @@ def test_a_state_that_cannot_be_taken_or_restored_is_said_in_one_line() -> None:
 
 
 @given(st.binary(max_size=5) | st.binary(max_size=5).map(lambda tail: b"\xc1" + tail))
+@example(b"\xc1\x01KeyError\n1")
+@example(b"\xc1\x00")
 def test_every_answer_comes_back_as_it_was(answer: bytes) -> None:
     assert answer_or_reason(outcome_of(answer)) == answer
 

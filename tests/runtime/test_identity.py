@@ -20,6 +20,7 @@ from amcast.errors import MulticastFailed, StorageCorrupt, UsageError
 from amcast.local.files import create_cluster
 from amcast.local.processes import Processes
 from amcast.protocols import protocol
+from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, load_config
 from amcast.runtime.identity import FORMAT, identity_of_cluster, sealed
 from amcast.runtime.log import Log
@@ -249,8 +250,8 @@ def test_who_has_another_file_is_not_let_in(tmp_path: Path) -> None:
 def test_who_expects_another_is_told_where_it_is(tmp_path: Path) -> None:
     config = cluster(tmp_path)
     with running(config, ["g0/0"]), Raw(config.members[0].peer) as raw:
-        said = raw.send(greeting(config, "g0/1", to="g0/2")).refusal()
-        assert said == "greeting for 'g0/2', but this is g0/0; check its address"
+        said = raw.send(greeting(config, "g0/1", to="g0/2")).receive()
+        assert said == (frames.REFUSED, b"greeting for 'g0/2', but this is g0/0; check its address")
 
 
 def test_members_with_different_files_do_not_take_each_other_for_a_quorum(tmp_path: Path) -> None:
