@@ -19,6 +19,7 @@ from amcast.apps.kv.gateway import Gateway, serve
 from amcast.checks.refusals import without_withdrawn
 from amcast.checks.serializable import Outcome
 from amcast.core.application import StateMachine
+from amcast.core.capabilities import Durable
 from amcast.errors import Alarm, StorageCorrupt, StorageFailure, UsageError
 from amcast.protocols import protocol
 from amcast.runtime.client import Client
@@ -168,7 +169,8 @@ class Trial:
 
     def _node_ready(self, seat: Seat, life: Life) -> None:
         shadow = seat.host.disk.shadow
-        if life.rejoins:
+        process = life.node.engine.process if life.node is not None else None
+        if life.rejoins or (isinstance(process, Durable) and process.rejoining()):  # an earlier life may have begun it
             shadow.begin_again(seat.member.data)
         else:
             self._guarded(judge.check_start, seat.name, shadow.judge(seat.member.data, 2**62))
