@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amcast.core.topology import message_id
+from amcast.core.wire import AppMessage
 from amcast.errors import StorageCorrupt, StorageFailure, UsageError
 from amcast.runtime.history import History
 from amcast.runtime.machine import REAL, Files, Limits, Machine
@@ -272,6 +274,14 @@ def test_what_was_closed_is_not_closed_again(tmp_path: Path, name: str) -> None:
     storage.close()
     assert files.opened == {}
     assert recovered(tmp_path) == [b"a"]
+    history = History(tmp_path / "history", 0, Machine(files=files, limits=Limits(file_bytes=1)))
+    files.refused = "rows-1"
+    with pytest.raises(OSError, match="Too many open files"):
+        for position in range(2):
+            history.append([(AppMessage(message_id(9, position), (0,), b"x"), position << 8)], 1)
+            history.write(history.take_unwritten())
+    history.close()
+    assert files.opened == {}
 
 
 def test_files_and_folders_belong_to_their_owner_alone(tmp_path: Path) -> None:

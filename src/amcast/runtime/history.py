@@ -140,7 +140,8 @@ class History:
         assert self._folder is not None
         if self._out >= 0:
             self._disk.sync(self._out)
-            self._disk.close(self._out)
+            file, self._out = self._out, -1  # in this order: what is closed must not be closed again
+            self._disk.close(file)
         self._out = self._disk.open(self._folder / f"rows-{first}", append=True)
         self._out_size = self._disk.size(self._out)
         if not self._files or self._files[-1] != first:

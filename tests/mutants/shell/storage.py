@@ -209,8 +209,13 @@ MUTANTS = [
     ),
     shell_mutant(
         "rows_of_a_full_file_are_not_synced", "amcast.runtime.history",
-        ("            self._disk.sync(self._out)\n            self._disk.close", "            self._disk.close"),
+        ("            self._disk.sync(self._out)\n            file, self", "            file, self"),
         caught_by=ROWS,
+    ),
+    shell_mutant(
+        "a_file_of_rows_is_closed_twice", "amcast.runtime.history",
+        ("file, self._out = self._out, -1", "file = self._out"),
+        caught_by="tests/runtime/test_storage.py::test_what_was_closed_is_not_closed_again",
     ),
     shell_mutant(
         "a_full_disk_is_noticed_by_nobody", "amcast.runtime.durability",
