@@ -169,7 +169,8 @@ class Trial:
 
     def _node_ready(self, seat: Seat, life: Life) -> None:
         shadow = seat.host.disk.shadow
-        process = life.node.engine.process if life.node is not None else None
+        assert life.node is not None
+        process: object = life.node.engine.process
         if life.rejoins or (isinstance(process, Durable) and process.rejoining()):  # an earlier life may have begun it
             shadow.begin_again(seat.member.data)
         else:
