@@ -49,7 +49,7 @@ def test_power_cuts(tmp_path: Path) -> None:
         disks = {}
         for member in trial.config.members:
             new = member.data.rename(member.data.with_suffix(".new"))
-            disks[member] = mounted.enter_context(PowerDisk(member.data, 256))
+            disks[member] = mounted.enter_context(PowerDisk(member.data, 4096))
             shutil.copytree(new, member.data, dirs_exist_ok=True)
             subprocess.run(["sync", "-f", member.data], check=True)
         with trial:
