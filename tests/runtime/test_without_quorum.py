@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -20,6 +21,7 @@ from amcast.runtime.client import Client
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import Condition, FrameReader, Refusal, Welcome, frame
 from amcast.runtime.inquiry import Inquiry
+from amcast.runtime.serving import ServingHost, _Served
 from amcast.service import connect, connect_sync
 
 SECONDS = 30.0
@@ -176,6 +178,16 @@ def test_a_node_without_a_quorum_takes_nothing(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(MulticastFailed, match=NO_QUORUM):
             client.multicast(["g0"], b"x")
         assert node.metrics.requests == 0 and node.readiness() == NO_QUORUM
+
+
+@pytest.mark.parametrize(("groups", "refused"), [(3, 1), (100, 100), (499, 499), (5000, 5000)])
+def test_a_greeting_is_small_however_much_is_refused(groups: int, refused: int) -> None:
+    served = object.__new__(_Served)
+    reasons = ["g0 has no quorum: " + "nothing is heard of g0/1, " * 20] * refused + [""] * (groups - refused)
+    served.host = cast(ServingHost, SimpleNamespace(pulses=SimpleNamespace(refusals=reasons)))
+    assert len(frames.encode(Welcome("g0/0", 2**62, 2**62, served.refusals()))) < frames.LARGEST_HELLO
+    if groups < 500:
+        assert [bool(reason) for reason in served.refusals()] == [bool(reason) for reason in reasons]
 
 
 # Whom a client believes

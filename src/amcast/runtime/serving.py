@@ -23,6 +23,7 @@ from amcast.runtime.greeting import AcceptedConnection, GreetingHost
 from amcast.runtime.history import History
 from amcast.runtime.pulse import Pulses
 
+GREETING_TEXT: Final = 2000  # characters, of what a greeting says of the groups
 OVERHEAD: Final = 300  # bytes, besides an answer itself
 SESSION_BITS: Final = 42  # of the number that a client draws; those above say who it is
 CLIENT: Final = "client/"
@@ -243,11 +244,14 @@ class _Served(AcceptedConnection):
         return frames.UNAVAILABLE, f"its time is {ahead:.0f} s ahead of {self.host.me.name}, {most}; set the clocks"
 
     def refusals(self) -> tuple[str, ...]:
-        return tuple(self.host.pulses.refusals)
+        """Return why requests to each group are refused, in words that fit a greeting however many groups there are."""
+        found = self.host.pulses.refusals
+        each = GREETING_TEXT // max(1, len(found) - found.count(""))
+        return tuple([reason[:each] for reason in found]) if len(found) < GREETING_TEXT // 4 else ()
 
     def tell_condition(self, number: int = 0) -> None:
         wall_ms = self.host.machine.clock.wall_ns() // 1_000_000
-        condition = Condition(wall_ms, self.host.readiness(), refusals=self.refusals())
+        condition = Condition(wall_ms, self.host.readiness(), refusals=tuple(self.host.pulses.refusals))
         self.transport.write(frame(frames.CONDITION, frames.encode(condition), number))
 
     def why_not(self, m: AppMessage) -> str | None:
