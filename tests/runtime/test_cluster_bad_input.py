@@ -247,7 +247,7 @@ def test_a_client_of_another_version_or_cluster(live: Live, monkeypatch: pytest.
         return frames.Hello(version + 1, *rest)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr("amcast.runtime.client.Hello", hello)
+        patch.setattr("amcast.runtime.client_connection.Hello", hello)
         line = asyncio.run(failure(connect(config.path, deadline=allow(SECONDS)), ["g0"]))
     assert line.endswith("refused client/dev: protocol version 3, expected 2; run the same amcast everywhere")
     assert "protocol version 3" in logged(nodes["g0/0"])
