@@ -84,10 +84,8 @@ def keep(setup: Setup, folder: Path) -> None:
         (folder / "setup.json").write_bytes(msgspec.json.format(msgspec.json.encode(described(setup, result))) + b"\n")
         lines = [f"{time / 1e9:12.6f} {name:8} {text}\n" for time, name, text in world.lines]
         (folder / "log.txt").write_text("".join([*lines, f"{result.alarm or 'no alarm'}\n"]))
-        traces = folder / "traces"
-        for path, rows in world.traces.items():
-            traces.mkdir(exist_ok=True)
-            (traces / path.name).write_bytes(rows)
+        if world.traced:  # of all processes in one file: 'amcast verify' reads it
+            (folder / "trace.jsonl").write_bytes(b"".join(world.traces.values()))
         for name, host in world.hosts.items():
             host.disk.write_out(folder / "disks" / name.replace("/", "-"))
     finally:

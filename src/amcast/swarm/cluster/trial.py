@@ -253,6 +253,8 @@ class Trial:
                 if not isinstance(error, Alarm):
                     judge.check_handler(process.name, {"message": "a task failed unseen", "exception": error})
         if world.traced:
+            if not self.setup.lost:  # nothing more will happen; who is lost would still owe something
+                world.end_trace()
             lines = [line for trace in world.traces.values() for line in bytes(trace).splitlines()]
             events = [event for line in lines if (event := event_of_json(line)) is not None]
             judge.check_traces(without_withdrawn(events), calm=not self.setup.lost)

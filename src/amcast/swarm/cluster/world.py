@@ -12,6 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
+
 from amcast.core.application import StateMachine
 from amcast.core.protocol import Protocol
 from amcast.errors import Alarm
@@ -330,6 +332,12 @@ class World:
 
     def group(self, number: int) -> list[Seat]:
         return [seat for seat in self.seats.values() if seat.member.group == number]
+
+    def end_trace(self) -> None:
+        """Say in the trace that nothing more will happen."""
+        now = max(host.clock.monotonic_at(self.calendar.now) + host.clock.wall for host in self.hosts.values())
+        row = {"run": self.config.name, "kind": "end", "process": "cluster", "group": None, "seq": 1, "time": now}
+        self.traces[TRACES / "cluster.jsonl"] = bytearray(msgspec.json.encode(row) + b"\n")
 
     def bury(self) -> None:
         """End the run: nobody is alive any more, and what is collected later reaches nobody."""
