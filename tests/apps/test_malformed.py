@@ -86,4 +86,4 @@ def test_no_payload_changes_half(name: str) -> None:
             assert again.snapshot() == app.snapshot()
 
     runs()
-    assert answered > 100
+    assert answered > 20
