@@ -59,6 +59,7 @@ class Stop(Fault, frozen=True, tag=True):
     def act(self, world: World) -> None:
         seat = seat_of(world, self.node)
         world.stop(seat)
+        seat.down_until = world.calendar.now + self.down * MILLISECOND
         restart(world, seat, self.down)
 
 
@@ -268,7 +269,7 @@ class OldFolder(Fault, frozen=True, tag=True):
             end_hard(world, seat, power=False)
             world.write_down(seat.name, f"data folder of {self.age} ms ago put back")
             seat.host.disk.put_back(copy)
-            seat.reasons.add("harmed")
+            seat.reasons |= {"harmed", "older"}
             restart(world, seat, self.down)
 
         later(world, self.age, put_back)

@@ -84,6 +84,7 @@ def draw_setup(protocol: str, seed: int, load: str) -> Setup:
     deadline = random.choice((2.0, 5.0, 10.0))
     if users == MANY:  # what is under way, and what was given up, is more than one frame may hold
         payload, shape, deadline = min(60_000, largest // 2), 0.1, 2.0
+        window = max(window, 2 * payload)  # in smaller pieces it takes too long
     weather = Weather(
         shortest=random.choice((20, 50, 200)) * MICROSECOND,
         longest=random.choice((300 * MICROSECOND, MILLISECOND, 5 * MILLISECOND)),
@@ -135,7 +136,9 @@ def draw_limits(random: Random) -> tuple[Limits, int, int]:
             limits = replace(limits, **values)  # type: ignore[arg-type]
 
     every = random.choice((3_000, 10_000, 50_000))
-    some(snapshot_every=every, part_bytes=every // 20, written_at_once=every // 10)  # many commits fall into one
+    some(
+        snapshot_every=every, part_bytes=max(500, every // 20), written_at_once=max(1000, every // 10)
+    )  # many commits fall into one
     some(segment_bytes=random.choice((1_000, 4_000, 20_000)))
     rows = random.choice((1_000, 8_000))
     some(file_bytes=rows, kept_on_disk=rows * random.choice((4, 1000)))

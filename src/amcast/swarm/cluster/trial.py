@@ -173,14 +173,21 @@ class Trial:
         process: object = life.node.engine.process
         if life.rejoins or (isinstance(process, Durable) and process.rejoining()):  # an earlier life may have begun it
             shadow.begin_again(seat.member.data)
+            seat.reasons.discard("older")
+            return
+        complaint = shadow.judge(seat.member.data, 2**62)
+        if complaint and "older" in seat.reasons:  # nothing on this disk can tell; others would have to be asked
+            self.alarms.append(Alarm("older folder trusted", f"{seat.name}: {complaint}"))
         else:
-            self._guarded(judge.check_start, seat.name, shadow.judge(seat.member.data, 2**62))
+            self._guarded(judge.check_start, seat.name, complaint)
 
     def _node_ended(self, seat: Seat, life: Life, error: BaseException | None) -> None:
         """Be the operator: look at why it ended, and start it again in the way that goes with that."""
-        if error is None:
+        if error is None:  # to stop in order may take longer than it was to be away
+            again = max(seat.down_until, self.world.calendar.now + TIME_TO_NOTICE)
+            self.world.calendar.at(again, self.world.start, seat)
             return
-        excuses = [excuse for reason in sorted(seat.reasons) for excuse in EXCUSES[reason]]
+        excuses = [excuse for reason in sorted(seat.reasons) for excuse in EXCUSES.get(reason, ())]
         self._guarded(judge.check_ending, seat.name, error, excuses)
         if isinstance(error, StorageCorrupt | UsageError):
             if life.rejoins:  # whoever does what the message says must get somewhere

@@ -94,7 +94,8 @@ class Seat:
     lives: list[Life] = field(default_factory=list)
     must_rejoin: bool = False  # its operator was told so
     left_alone: bool = False  # nobody starts it any more
-    reasons: set[str] = field(default_factory=set)  # to end, that faults gave it: harmed, full, failing
+    down_until: int = 0  # who stops it in order wants it to stay so until then
+    reasons: set[str] = field(default_factory=set)  # to end, that faults gave it: harmed, older, full, failing
 
     @property
     def name(self) -> str:
