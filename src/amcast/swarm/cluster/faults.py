@@ -252,10 +252,11 @@ class LoseName(Fault, frozen=True, tag=True):
 
 
 class OldFolder(Fault, frozen=True, tag=True):
-    """An operator puts an older copy of the data folder back, after a crash."""
+    """An operator puts an older copy of the data folder back, after a crash, and says so with --rejoin, or does not."""
 
     node: str
     age: int
+    told: bool
     down: int
 
     def act(self, world: World) -> None:
@@ -270,6 +271,7 @@ class OldFolder(Fault, frozen=True, tag=True):
             world.write_down(seat.name, f"data folder of {self.age} ms ago put back")
             seat.host.disk.put_back(copy)
             seat.reasons |= {"harmed", "older"}
+            seat.must_rejoin = seat.must_rejoin or self.told
             restart(world, seat, self.down)
 
         later(world, self.age, put_back)
@@ -498,7 +500,9 @@ class Drawing:
     def old_folder(self) -> Fault | None:
         down, age = self.length(), self.length()
         node = self.breakable()
-        return OldFolder(self.time(down + age), node, age, down) if node else None
+        # Nothing on a disk can tell an older copy of itself. Until replicas ask others at a start, who puts one back
+        # must say so; plans that are written by hand may say otherwise.
+        return OldFolder(self.time(down + age), node, age, True, down) if node else None
 
     def lose_disk(self) -> Fault | None:
         down = self.length()
