@@ -33,7 +33,7 @@ optional_words = st.none() | words
 def events(draw: st.DrawFn) -> Event:
     kind = draw(st.sampled_from(KINDS))
     process = draw(words)
-    has_message = kind in ("multicast", "deliver", "optdeliver")
+    has_message = kind in ("multicast", "withdraw", "deliver", "optdeliver")
     return Event(
         run=draw(words),
         kind=kind,
@@ -431,7 +431,7 @@ def test_a_null_where_a_value_must_be(tmp_path: Path) -> None:
 
 
 def test_an_unknown_kind_in_each_form(tmp_path: Path) -> None:
-    expected = "kind 'delivr' is unknown; expected one of start, multicast, deliver"
+    expected = "kind 'delivr' is unknown; expected one of start, multicast, withdraw, deliver"
     assert "row 1: " + expected in refusal(parquet(tmp_path / "t.parquet", kind=["delivr"]))
     assert "line 1: " + expected in refusal(jsonl(tmp_path, kind="delivr"))
     assert "line 2: " + expected in refusal(csv(tmp_path, kind="delivr"))

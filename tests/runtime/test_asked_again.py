@@ -69,7 +69,7 @@ def test_no_answer_before_the_message_is_executed(tmp_path: Path, monkeypatch: p
     commit = Storage.commit
 
     def slowly(storage: Storage, records: list[bytes]) -> None:
-        time.sleep(0.02)
+        time.sleep(0.05)
         commit(storage, records)
 
     monkeypatch.setattr(Storage, "commit", slowly)
@@ -78,7 +78,7 @@ def test_no_answer_before_the_message_is_executed(tmp_path: Path, monkeypatch: p
         leader = leader_of(nodes)
         with connected(config, leader.me.client, "client/dev") as raw:
             for seq in range(12):
-                for _ in range(12):
+                for _ in range(40):
                     raw.send(request(seq))
                     time.sleep(0.004)
             found = replies(raw, lambda found: len(found) == 12)
