@@ -68,8 +68,11 @@ def differences(expected: Judged, found: Judged) -> dict[tuple[str, str], object
 
 @pytest.mark.parametrize(
     ("runs", "seed", "small", "trust_nothing"),
-    [(1200 // LESS, 7, HUGE, False), (400 // LESS, 8, HUGE, True), (1200 // LESS, 9, SMALL, False)],
-    ids=["huge", "huge-black-box", "small"],
+    [
+        pytest.param(1200 // LESS, 7, HUGE, False, id="huge"),
+        pytest.param(400 // LESS, 8, HUGE, True, id="huge-black-box", marks=pytest.mark.slow),
+        pytest.param(1200 // LESS, 9, SMALL, False, id="small"),
+    ],
 )
 def test_both_engines_give_the_same_verdicts(
     spark: SparkSession, runs: int, seed: int, small: int, trust_nothing: bool
@@ -129,6 +132,7 @@ def test_hand_written_traces(spark: SparkSession, name: str) -> None:
     assert found == expected
 
 
+@pytest.mark.slow
 def test_seqs_that_fill_the_whole_range_of_int64(spark: SparkSession) -> None:
     """They do not fit on one line, and are numbered again."""
     events = events_of(12, 5)
