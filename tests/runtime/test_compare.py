@@ -236,5 +236,6 @@ def test_chains_of_different_beginnings_are_not_compared_but_states_are() -> Non
 
 
 def test_the_worst_counts() -> None:
-    rows = [Comparison("g0", "ok", ""), Comparison("g1", "unknown", ""), Comparison("g2", "violated", "")]
+    rows = [Comparison("g0", "ok", "", 1), Comparison("g1", "unknown", ""), Comparison("g2", "violated", "")]
+    assert status_of_all([Comparison("g0", "ok", "", 0)]) == "unknown", "nothing was delivered"
     assert [status_of_all(rows[:n]) for n in range(4)] == ["unknown", "ok", "unknown", "violated"]

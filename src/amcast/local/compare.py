@@ -44,6 +44,7 @@ class Comparison:
     group: str
     status: Status
     line: str
+    position: int = 0  # up to which its replicas were compared
 
 
 Ask = Callable[[Member, int | None], Fingerprint | str]
@@ -109,7 +110,7 @@ def compare_group(members: Sequence[Member], seconds: float, question: Ask) -> C
         comparable = len({one.since for one in there.values()}) == 1
         agree += f": chain {some.chain}, {state}" if comparable else f": chains of different beginnings, {state}"
         whole = len(there) == len(members) and not unknown and (comparable or some.state is not None)
-        return Comparison(group, "ok" if whole else "unknown", "; ".join([agree, *missing]))
+        return Comparison(group, "ok" if whole else "unknown", "; ".join([agree, *missing]), some.link)
 
 
 def gathered(all_said: AllSaid, until: float) -> dict[str, Fingerprint | str]:
@@ -184,6 +185,12 @@ def why_missing(one: Fingerprint | str) -> str:
 
 
 def status_of_all(found: Iterable[Comparison]) -> Status:
-    """Return the worst: that some differ, else that some are not known, else that all agree."""
-    seen = {one.status for one in found}
-    return "violated" if "violated" in seen else "unknown" if "unknown" in seen or not seen else "ok"
+    """Return the worst: that some differ, else that some are not known, else that all agree.
+
+    Where no group has delivered anything, there was nothing to agree on.
+    """
+    rows = list(found)
+    seen = {one.status for one in rows}
+    if "violated" in seen:
+        return "violated"
+    return "unknown" if "unknown" in seen or not any(one.position for one in rows) else "ok"
