@@ -110,7 +110,7 @@ def compare_group(members: Sequence[Member], seconds: float, question: Ask) -> C
         comparable = len({one.since for one in there.values()}) == 1
         agree += f": chain {some.chain}, {state}" if comparable else f": chains of different beginnings, {state}"
         whole = len(there) == len(members) and not unknown and (comparable or some.state is not None)
-        return Comparison(group, "ok" if whole else "unknown", "; ".join([agree, *missing]), some.link)
+        return Comparison(group, "ok" if whole else "unknown", "; ".join([agree, *missing]), some.link or 0)
 
 
 def gathered(all_said: AllSaid, until: float) -> dict[str, Fingerprint | str]:
