@@ -11,6 +11,9 @@ STATES ?= 1000000
 ROUNDS ?= 200
 JOBS   ?= auto
 
+# Images of Python often set it. Then each worker of pytest, each node of a cluster and each command compiles all anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 BIN       := .venv/bin
 INSTALLED := .venv/installed
 PIP       := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
@@ -23,7 +26,7 @@ help:
 	@echo "make tools    install the programs that some tests need (redis, chromium, strace); as root on Debian"
 	@echo "make check    ruff, mypy, import-linter"
 	@echo "make bench    simulator beside SimPy, sweeps beside a process pool, Spark beside memory, a cluster beside peers"
-	@echo "make swarm    SEEDS=$(SEEDS) random runs of each protocol"
+	@echo "make swarm    SEEDS=$(SEEDS) random runs of each protocol, and as many against the adversary"
 	@echo "make explore  every schedule of each protocol in its scopes, up to STATES=$(STATES) states; mutants"
 	@echo "make chaos    ROUNDS=$(ROUNDS) of kills, restarts, cuts and old folders under load; power cuts on ext4 (as root)"
 	@echo "make docs     the documentation as a site in build/docs, with a page per protocol"
@@ -65,13 +68,13 @@ bench: compile
 	@$(BIN)/python bench/stream_bench.py
 
 swarm: compile
-	@for protocol in $$($(BIN)/amcast protocols --json | $(BIN)/python -c 'import json, sys; print(*(p["name"] for p in json.load(sys.stdin)["protocols"]))'); \
-	do $(BIN)/amcast swarm $$protocol --seeds $(SEEDS) || exit 1; done
+	@failed=0; for protocol in $$($(BIN)/amcast protocols --json | $(BIN)/python -c 'import json, sys; print(*(p["name"] for p in json.load(sys.stdin)["protocols"]))'); \
+	do for kind in "" --adversary; do $(BIN)/amcast swarm $$protocol $$kind --seeds $(SEEDS) || failed=1; done; done; exit $$failed
 
 explore: compile
-	@$(BIN)/amcast explore white_box --scope large --states $(STATES)
+	@$(BIN)/amcast explore white_box --scope large --states $(STATES) || test $$? = 4
 	@for protocol in $$($(BIN)/python -c 'from amcast.protocols import PROTOCOLS; print(*PROTOCOLS)'); \
-	do $(BIN)/amcast explore $$protocol --scope all --states $$(($(STATES) / 20)) --follow 2000 || exit 1; done
+	do $(BIN)/amcast explore $$protocol --scope all --states $$(($(STATES) / 20)) --follow 2000 || test $$? = 4 || exit 1; done
 	@AMCAST_FULL=1 $(BIN)/python -m pytest -q tests/explorer/test_mutants.py
 
 chaos: compile

@@ -21,7 +21,8 @@ SIGNATURES = {
     "connect_sync": "(cluster: str | Path, name: str | None = None, *, deadline: float = 30.0, "
     "session: int | None = None, first: int = 0, trace: str | Path | None = None) -> SyncClient",
     "run_node": "(cluster: str | Path, name: str, app: Callable[[int, int], StateMachine] | None = None, *, "
-    "trace: str | Path | None = None, level: str = 'info', new: bool = False, rejoin: bool = False) -> None",
+    "trace: str | Path | None = None, level: str = 'info', new: bool = False, rejoin: bool = False, "
+    "accept_loss: bool = False) -> None",
     "simulate": "(protocol: str, *, setup: str | None = None, full: bool = False, **settings: Any) -> SimulatedRun",
     "check": "(trace: str | Path | Iterable[Event], properties: Sequence[str] | None = None) -> list[Verdict]",
     "explore": "(protocol: str, scope: str | Scope = 'small', *, states: int | None = None, depth: int | None = None, "
@@ -78,12 +79,13 @@ def test_help_helps() -> None:
 def test_protocol_interface() -> None:
     verbs = ("start", "receive", "timer", "multicast", "abandon", "disconnect")
     hooks = tuple(f"on_{name}" for name in (*verbs, "message") if name != "receive")
-    looks = ("idle", "has_delivered", "unready", "footprint", "condition")
+    looks = ("idle", "has_delivered", "unready", "footprint", "condition", "backlog")
     says = ("send", "send_one", "set_timer", "deliver", "note", *looks)
     public = {name for name in dir(Process) if not name.startswith("_")}
     data = {"pid", "topology", "params", "out", "now"}  # slots of the compiled class
     assert public - data == {*verbs, *hooks, *says}
-    assert {row.name for row in PROTOCOLS.values() if row.durable} == {"white_box"}
+    on_a_log = {"ft_skeen", "ft_skeen_eager", "fastcast", "fastcast_eager", "multi_paxos", "paxos_amcast"}
+    assert {row.name for row in PROTOCOLS.values() if row.durable} == {"white_box", *on_a_log}
     capabilities = {cls.__name__ for cls in Capability.__subclasses__()}
     assert capabilities == {
         "Electing", "Durable", "Dynamic", "Detecting", "Reconfigurable", "Speculative", "Rounds", "Observed",

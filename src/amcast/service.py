@@ -65,6 +65,7 @@ def run_node(
     level: str = "info",
     new: bool = False,
     rejoin: bool = False,
+    accept_loss: bool = False,
 ) -> None:
     """Run one replica until SIGTERM or SIGINT.
 
@@ -73,8 +74,9 @@ def run_node(
     `cluster` is its folder or its cluster.toml, `name` that of the replica. The application is the one that the file
     names; a program that has it at hand may pass it as `app`, and is refused if the file names another one. What the
     replica delivers is recorded in the file `trace`. `level` is that of the log: debug, info, warning or error. `new`
-    is for the first start, when the data folder is empty; `rejoin` for a replica that lost its disk. Raises UsageError
-    for what cannot run, StorageFailure when the disk fails.
+    is for the first start, when the data folder is empty; `rejoin` for a replica that lost its disk. `accept_loss` lets
+    a replica take part that waits for others to confirm that it forgot nothing: what they alone know may be lost then.
+    Raises UsageError for what cannot run, StorageFailure when the disk fails, StorageCorrupt when it forgot something.
     """
     loaded = load(cluster)
     named = application(loaded.app).machine
@@ -88,7 +90,8 @@ def run_node(
     log = Log(name, level)
     if not compiled():
         log.warning("slow", build=build())
-    serve(Node(loaded, name, protocol(loaded.protocol), app or named, path, log, new=new, rejoin=rejoin))
+    table = protocol(loaded.protocol)
+    serve(Node(loaded, name, table, app or named, path, log, new=new, rejoin=rejoin, accept_loss=accept_loss))
 
 
 def load(cluster: str | Path) -> ClusterConfig:

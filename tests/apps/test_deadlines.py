@@ -18,7 +18,7 @@ from tests.apps.in_process import InProcess
 from tests.apps.test_gateway import A, B, leave_a_lock, talk
 from tests.pace import allow
 
-SHORT = 0.3
+SHORT = allow(0.3)
 
 
 class Moody(InProcess):
@@ -86,7 +86,7 @@ NOT_EXECUTED = "-TRYAGAIN not executed: no answer from all its groups by its dea
 def test_a_command_that_nobody_answers(lines: str, two_rounds: bool, answer: str) -> None:
     said, took = served(Moody(), lines + "\n", two_rounds)
     assert said == [answer]
-    assert SHORT <= took < allow(SHORT + 0.5)
+    assert SHORT <= took < SHORT + allow(0.5)
 
 
 def test_a_transaction_in_two_rounds_has_one_deadline() -> None:
@@ -94,7 +94,7 @@ def test_a_transaction_in_two_rounds_has_one_deadline() -> None:
     cluster = Moody()
     cluster.answers = has(Prepare)
     said, took = served(cluster, f"MSET {A} 1 {B} 2\n")
-    assert said == [UNKNOWN] and took < allow(SHORT + 0.5)
+    assert said == [UNKNOWN] and took < SHORT + allow(0.5)
     assert [deadline is not None and 0 < deadline <= SHORT for deadline in cluster.deadlines] == [True, True]
     decides = [unit for request in cluster.seen for unit in request.units if isinstance(unit, Decide)]
     assert [unit.commit for unit in decides] == [True], "an abort behind a commit that may be under way"
@@ -123,7 +123,7 @@ def test_what_waits_for_its_turn_has_the_same_deadline() -> None:
         second = await talk(port, b"SET a 2\n")
         took = time.monotonic() - began
         assert second == b"-TRYAGAIN not executed: its turn did not come by its deadline\r\n"
-        assert took < allow(SHORT + 0.5)
+        assert took < SHORT + allow(0.5)
         assert (await first).decode().strip() == UNKNOWN
         cluster.silent[0].set_exception(OutcomeUnknown("much later"))
         await asyncio.sleep(0.01)
@@ -146,7 +146,7 @@ def test_a_lock_that_nobody_releases() -> None:
     asyncio.run(leave_a_lock(cluster))
     said, took = served(cluster, f"GET {A}\n")
     assert said[0].startswith("-TRYAGAIN outcome unknown: ") and "lock" in said[0]
-    assert took < allow(SHORT + 0.5)
+    assert took < SHORT + allow(0.5)
 
 
 # Answers that are none
@@ -230,7 +230,7 @@ def test_nodes_that_stay_busy() -> None:
     said, took = served(cluster, f"SET a 1\nMSET {A} 1 {B} 2\nMULTI\nSET a 1\nEXEC\n")
     line = "-BUSY not executed: g0 has too much to do"
     assert said == [line, line, "+OK", "+QUEUED", line]
-    assert took < allow(3 * (SHORT + 0.5))
+    assert took < 3 * (SHORT + allow(0.5))
     assert 3 * 4 <= cluster.position <= 3 * 20, "it is asked too rarely, or too often"
 
 

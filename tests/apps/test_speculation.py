@@ -6,7 +6,7 @@ from amcast.core.process import Params
 from amcast.core.topology import Topology
 from amcast.core.trace import Event, Recorder
 from amcast.protocols import protocol
-from amcast.protocols.optimistic.baseline import Options
+from amcast.protocols.optimistic.options import Options
 from amcast.sim.choices import Seeded
 from amcast.sim.network import MILLISECOND, ExponentialTail
 from amcast.sim.relation import configured
@@ -98,3 +98,16 @@ def test_delivered_without_a_guess() -> None:
     speculator = Speculator(Auction())
     assert speculator.apply(bid("a:0", b"x:5")) == b"leads"
     assert (speculator.rollbacks, speculator.confirmed) == (0, 0)
+
+
+def test_a_guess_that_will_never_come_is_undone() -> None:
+    """As if it had never been executed: what follows it is executed again."""
+    speculator, waits = Speculator(Auction()), Auction()
+    first, lost, last = bid("g0/0:0", b"0:5"), bid("g0/1:0", b"0:9"), bid("g0/2:0", b"0:7")
+    for guess in (first, lost, last):
+        speculator.optimistic(guess)
+    speculator.undo("g0/1:0")
+    speculator.undo("g0/1:9")  # never guessed
+    assert (speculator.rollbacks, speculator.executed_again) == (1, 1)
+    assert [speculator.apply(delivery) for delivery in (first, last)] == [waits.apply(first), waits.apply(last)]
+    assert speculator.confirmed == 2 and not speculator.guesses and speculator.snapshot() == waits.snapshot()

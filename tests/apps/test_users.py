@@ -287,17 +287,18 @@ def test_a_stranger_gets_little_and_not_for_long() -> None:
             assert await asyncio.wait_for(strangers[0][0].read(), allow(2)) == b"", "the oldest goes"
             for _, writer in strangers:
                 writer.close()
-        async with gateway(1, users=USERS, limits=Limits(seconds_to_log_in=0.05)) as found:
+        patience = allow(0.1)
+        async with gateway(1, users=USERS, limits=Limits(seconds_to_log_in=patience)) as found:
             port = found.server.port
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            assert await asyncio.wait_for(reader.read(), allow(2)) == b""
+            assert await asyncio.wait_for(reader.read(), patience + allow(2)) == b""
             writer.close()
             login = b"AUTH 'secret of default'\n"
             large = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$20000\r\n" + b"x" * 20000 + b"\r\n"
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(login + large + b"PING\r\n")  # without waiting: the login counts for what comes behind it
             assert await asyncio.wait_for(reader.readexactly(17), allow(10)) == b"+OK\r\n+OK\r\n+PONG\r\n"
-            await asyncio.sleep(0.1)  # longer than a stranger has
+            await asyncio.sleep(1.5 * patience)  # longer than a stranger has
             writer.write(b"PING\r\n")
             assert await asyncio.wait_for(reader.readline(), allow(10)) == b"+PONG\r\n"
             writer.close()

@@ -3,7 +3,7 @@
 A round disturbs a cluster of two groups while money moves between its accounts. Then the cluster comes to rest: every
 replica has delivered the same, the books balance, and at the end all states are equal and the trace is sound.
 
-`make chaos` runs 200 rounds; here are a few. CHAOS_SEED chooses others.
+`make chaos` runs 200 rounds; here are a few. CHAOS_SEED chooses others, CHAOS_PROTOCOL another protocol.
 """
 
 import os
@@ -16,21 +16,23 @@ import pytest
 
 from amcast.apps import teller
 from amcast.local.trial import Trial
+from amcast.protocols import protocol
 from amcast.runtime.config import Member
 from tests.chaos.states import differing_states, judge_round
-from tests.pace import until
+from tests.pace import allow, until
 from tests.runtime.faulty import Network, relayed
-from tests.tools import FULL
+from tests.tools import FULL, some_now
 
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "16" if FULL else "4"))
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 KINDS = os.environ.get("CHAOS_KINDS", "")  # some of them, with commas; all if empty
+PROTOCOL = os.environ.get("CHAOS_PROTOCOL", "white_box")
 DEADLINE = 30.0
 RATE = 150.0
 
 
 class Storm:
-    def __init__(self, trial: Trial, network: Network, seed: int) -> None:
+    def __init__(self, trial: Trial, network: Network, seed: int, names: str) -> None:
         self.trial = trial
         self.network = network
         self.chance = random.Random(seed)
@@ -40,7 +42,7 @@ class Storm:
             self.rolling_restart, self.interrupted_rejoin, self.older_folder, self.absence, self.kill_follower,
             self.kill_group, self.pause, self.pause_leader, self.one_way, self.cut_connections,
         ]  # fmt: skip
-        self.kinds = [getattr(self, name) for name in KINDS.split(",")] if KINDS else kinds
+        self.kinds = [getattr(self, name) for name in names.split(",")] if names else kinds
 
     def round(self, number: int) -> None:
         kind = self.kinds[number % len(self.kinds)] if ROUNDS <= 20 else self.chance.choice(self.kinds)
@@ -192,25 +194,38 @@ class Storm:
         self.trial.resume(leader)
 
 
-@pytest.mark.timeout(180 + 40 * ROUNDS)
-def test_storm(tmp_path: Path) -> None:
-    assert ROUNDS > 0, f"CHAOS_ROUNDS={ROUNDS} disturbs nothing; expected 1 or more"
-    trial = Trial(tmp_path / "cluster", groups=2, secure=False)
+def weather(tmp_path: Path, name: str, rounds: int, kinds: str) -> None:
+    groups = 1 if protocol(name).single_group else 2
+    trial = Trial(tmp_path / "cluster", groups=groups, secure=False, protocol_name=name)
     loads: list[teller.Takings] = []
     with relayed(trial) as network:
-        storm = Storm(trial, network, SEED)
+        storm = Storm(trial, network, SEED, kinds)
         try:
-            for number in range(ROUNDS):
-                client = trial.client(deadline=DEADLINE)
+            for number in range(rounds):
+                deadline = allow(DEADLINE)
+                client = trial.client(deadline=deadline)
                 takings = teller.run(
                     client, 1.0, RATE, actions=[(0.3, lambda number=number: storm.round(number))], seed=SEED + number
                 )
                 loads.append(takings)
-                judge_round(trial, loads, DEADLINE)
+                judge_round(trial, loads, deadline)
         finally:
             print("\n".join(storm.happened))
         evidence = trial.judge(tmp_path / "trace", *loads)
     print(f"{evidence}; injected: {dict(trial.injected)}")
     print(f"{sum(each.done for each in loads)} transfers, {sum(each.unknown for each in loads)} with unknown outcome")
-    assert evidence.faults >= ROUNDS
+    assert evidence.faults >= rounds
     assert not (different := differing_states(trial.config)), different
+
+
+@pytest.mark.timeout(180 + 40 * ROUNDS)
+def test_storm(tmp_path: Path) -> None:
+    assert ROUNDS > 0, f"CHAOS_ROUNDS={ROUNDS} disturbs nothing; expected 1 or more"
+    weather(tmp_path, PROTOCOL, ROUNDS, KINDS)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", some_now(("ft_skeen", "fastcast", "multi_paxos", "paxos_amcast"), ("ft_skeen",)))
+def test_short_storm_on_a_replicated_log(name: str, tmp_path: Path) -> None:
+    """Their replicas come back like those of White-Box; CHAOS_PROTOCOL lets one of them through the rest."""
+    weather(tmp_path, name, 4, "kill_leader,lose_disk,kill_all,kill_follower")

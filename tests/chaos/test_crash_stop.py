@@ -1,4 +1,4 @@
-"""The protocols whose replicas cannot come back, as real processes: paused, cut off, and a minority killed for good."""
+"""Other protocols than White-Box as real processes without disks: paused, cut off, and a minority killed for good."""
 
 import random
 import time

@@ -112,6 +112,28 @@ def test_short_storm(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(180)
+def test_a_paused_server_of_a_ledger_comes_back(tmp_path: Path) -> None:
+    """One of five stands still until the others have removed it: they go on, it joins again, and all chains agree."""
+    trial = Trial(
+        tmp_path / "cluster", groups=1, replicas=5, app="ledger", secure=False, durable=False,
+        protocol_name="allconcur_plus_ea",
+    )  # fmt: skip
+    pace = slowed(trial)
+    with trial, connect_sync(trial.config.path) as client:
+        for number, (rank, pause) in enumerate(((1, 1.05), (3, 1.15), (0, 2.5))):
+            paused = trial.config.members[rank]
+            trial.pause(paused)
+            began = time.monotonic()
+            while time.monotonic() - began < pause * SUSPECT * pace:
+                client.multicast(["g0"], b"transaction while %d is paused" % number, deadline=allow(30))
+            trial.resume(paused)
+        assert trial.wait_until_level(), trial.not_level
+        chains = {rank: chain(log_of(client, rank)) for rank in range(5)}
+    assert len(set(chains.values())) == 1, chains
+    assert chains[0][0] > 3
+
+
+@pytest.mark.timeout(180)
 def test_a_ledger_goes_on(tmp_path: Path) -> None:
     """Seven servers: two are killed one after the other, a new one joins and catches up, one leaves."""
     trial = Trial(

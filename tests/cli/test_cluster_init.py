@@ -82,7 +82,7 @@ MISTAKES = {
     "init NEW --protocol whitebox": "did you mean white_box?",
     "init NEW --protocol skeen": "use --replicas 1",
     "init NEW --protocol skeen --replicas 1": "add --memory-only",
-    "init NEW --protocol fastcast": "add --memory-only",
+    "init NEW --protocol lcr --groups 1": "add --memory-only",
     "init NEW --protocol multi_paxos --memory-only": "use --groups 1",
     "init NEW --app kw": "unknown application 'kw': did you mean kv?",
     "init NEW --base-port 0": "--base-port",

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from calling import Amcast
+from tests.mutants import load
+from tests.mutants.test_white_box import MODULES, MUTANTS
 
 from amcast.checks.evidence import Evidence
 from amcast.swarm.pool import run_seeds
@@ -160,3 +162,29 @@ def test_too_few_deliveries_are_a_failure(amcast: Amcast, monkeypatch: pytest.Mo
     assert "60 seeds from 1, only 80.0 % of the multicasts were delivered, expected at least 85 %; " in done.out
     seeds_give(monkeypatch, delivered=5)
     assert amcast("swarm", "baseline", "--seeds", 60, "--jobs", 1).code == 0
+
+
+@pytest.mark.parametrize("options", [["--cluster"], ["echo"], ["--known", "x"]])
+def test_an_adversary_takes_nothing_of_clusters(amcast: Amcast, options: list[str]) -> None:
+    done = amcast("swarm", "white_box", "--adversary", *options)
+    assert done.code == 2 and "--cluster" in done.err and done.out == ""
+
+
+def test_the_moves_of_a_run_that_an_adversary_wins(
+    amcast: Amcast, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They are kept, as few as fail alike, with their trace; as a plan they fail again."""
+    broken = load(next(mutant for mutant in MUTANTS if mutant.name == "delivered_twice"), *MODULES).ROW
+    for module in ("seeds", "failing"):
+        monkeypatch.setattr(f"amcast.swarm.adversary.{module}.protocol", lambda name: broken)
+    done = amcast("swarm", "white_box", "--adversary", "--seeds", 1, "--first-seed", 2, "--jobs", 1, "--out", tmp_path)
+    moves = tmp_path / "white_box-2" / "moves.txt"
+    assert done.code == 1 and "replay: amcast swarm white_box --adversary --seeds 1 --first-seed 2\n" in done.out
+    head, _, body = moves.read_text().partition(f"--plan {moves}\n")
+    assert "white_box, seed 2: " in head and 0 < body.count("\n") < 60
+    assert any("# Multicast c" in line for line in body.splitlines()), body
+    again = amcast("swarm", "white_box", "--adversary", "--seeds", 1, "--first-seed", 2, "--jobs", 1, "--plan", moves)
+    assert again.code == 1 and f"{body.count(chr(10))} moves" in again.out
+    moves.write_text("deliver g0/0 nobody\n")
+    refused = amcast("swarm", "white_box", "--adversary", "--seeds", 1, "--first-seed", 2, "--jobs", 1, "--plan", moves)
+    assert refused.code == 2 and "nobody" in refused.err

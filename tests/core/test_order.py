@@ -3,19 +3,38 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amcast.core.order import BOTTOM, DeliveryQueue, Slot, ballot, group_of, leader_of, round_of, time_of, timestamp
+from amcast.core.order import (
+    BOTTOM,
+    DeliveryQueue,
+    Slot,
+    ballot,
+    epoch_of,
+    group_of,
+    leader_of,
+    round_of,
+    time_of,
+    timestamp,
+)
 from amcast.core.topology import Mid
 
 pairs = st.tuples(st.integers(0, 10**12), st.integers(0, 65_535))
+triples = st.tuples(st.integers(0, 65_535), st.integers(0, 2**32 - 1), st.integers(0, 65_535))
 
 
 @given(pairs, pairs)
-def test_timestamps_and_ballots_are_ordered_as_pairs(a: tuple[int, int], b: tuple[int, int]) -> None:
+def test_timestamps_are_ordered_as_pairs(a: tuple[int, int], b: tuple[int, int]) -> None:
     assert (timestamp(*a) < timestamp(*b)) == (a < b)
-    assert (ballot(*a) < ballot(*b)) == (a < b)
-    assert BOTTOM < timestamp(0, 0) and BOTTOM < ballot(0, 0)
+    assert BOTTOM < timestamp(0, 0)
     assert (time_of(timestamp(*a)), group_of(timestamp(*a))) == a
-    assert (round_of(ballot(*a)), leader_of(ballot(*a))) == a
+
+
+@given(triples, triples)
+def test_ballots_are_ordered_as_triples(a: tuple[int, int, int], b: tuple[int, int, int]) -> None:
+    (epoch, n, seat), (other_epoch, other_n, other_seat) = a, b
+    made = ballot(n, seat, epoch)
+    assert (made < ballot(other_n, other_seat, other_epoch)) == (a < b)
+    assert BOTTOM < ballot(0, 0)
+    assert (epoch_of(made), round_of(made), leader_of(made)) == a
 
 
 @given(st.lists(st.integers(0, 3), max_size=60), st.randoms(use_true_random=False))

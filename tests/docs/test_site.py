@@ -3,7 +3,7 @@
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -134,11 +134,15 @@ def test_a_label_that_is_lost_in_a_protocol_is_an_error() -> None:
         beside("skeen", lines, code.replace("  # l.9\n", "\n"))
 
 
-def blocks() -> Iterator[tuple[str, str, str]]:
-    for file in PAGES:
-        for token in MarkdownIt("commonmark").parse((ROOT / file).read_text(encoding="utf-8")):
-            if token.type in ("fence", "code_block"):
-                yield file, token.info, token.content
+@cache
+def blocks() -> tuple[tuple[str, str, str], ...]:
+    """Return what is set as code on the pages: the file, its language, its text."""
+    return tuple(
+        (file, token.info, token.content)
+        for file in PAGES
+        for token in MarkdownIt("commonmark").parse((ROOT / file).read_text(encoding="utf-8"))
+        if token.type in ("fence", "code_block")
+    )
 
 
 def commands() -> list[tuple[str, str]]:

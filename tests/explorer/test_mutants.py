@@ -24,7 +24,7 @@ QUICK = (  # a second together, one of each kind of scope
     "allconcur: reliable_not_passed_on",
     "allconcur_plus: newcomers_without_a_past",
     "allconcur_plus: previous_round_delivered_again",
-    "allconcur_plus_ea: no_votes",
+    "allconcur: failed_means_lost",
 )
 USED = FOUND if FULL else QUICK
 

@@ -6,7 +6,7 @@ from amcast.claims import optimistic as claims_oam
 from amcast.core.protocol import Protocol
 from amcast.protocols import protocol
 from amcast.protocols.black_box import replicated_log
-from amcast.protocols.optimistic import baseline, log_learners, optimistic, senders_to, wait_window
+from amcast.protocols.optimistic import baseline, clients, log_learners, optimistic, senders_to, wait_window
 from amcast.protocols.optimistic import messages as oam_messages
 from amcast.protocols.optimistic import reliable_multicast as fifo_reliable_multicast
 from amcast.protocols.parts import leader_candidate
@@ -23,10 +23,13 @@ MODULES = (
     senders_to,
     wait_window,
     oam_messages,
+    clients,
     baseline,
     optimistic,
 )
 SEEDS = range(30)
+TELLS = "            self.send_one(client, Refusal(m.mid, self.g0, self.log.leader()))\n\n    def unblock"
+TWICE = "        if self.done[x].contains(m.mid):\n            return  # a client asked two members, and"
 REFUSES = "if copy.epochs[i] < self.left[h]:"
 
 IN_BOTH = [
@@ -42,12 +45,23 @@ IN_BOTH = [
     mutant("every_message_refused", (REFUSES, "if True:")),
     mutant(
         "join_not_waited_for",
-        ("            self.senders.joined(h, g, ts)\n            self.required = self.senders.required(h)\n", ""),
+        ("            self.required = self.senders.required(h)\n            self.let_in", "            self.let_in"),
     ),
     mutant("joins_told_to_the_joiner_only", ("dest = tuple(sorted({g, *members}))", "dest = (g,)")),
-    mutant("old_leave_removes_a_new_membership", ("            if known.epoch < ts:", "            if True:")),
-    mutant("stamps_below_the_membership", ("            t = max(t, time_of(epoch) + 1)\n", "            pass\n")),
-    mutant("ordered_twice_delivered_twice", ("        if self.done[x].contains(m.mid):", "        if False:")),
+    mutant("old_leave_removes_a_new_membership", ("if membership.asked > ts]", "if False]")),
+    mutant("only_the_newest_membership_counts", ("memberships[0].since)", "memberships[-1].since)")),
+    mutant("a_leave_compared_by_two_clocks", ("if membership.asked > ts]", "if membership.since > ts]")),
+    mutant("an_answer_survives_a_leave", ("        if self.ended(h, g, asked):\n            return\n", "")),
+    mutant("requests_stay_with_followers", ("            self.pass_requests_on()\n", "")),
+    mutant("clients_not_told_of_a_refusal", (TELLS, "\n    def unblock"),
+           ("        if m.mid in self.refusals:", "        if False:"),
+           ("            if self.g0 in m.dest and m.mid not in self.learning:",
+            "            if m.mid not in self.refusals:")),
+    mutant("refused_and_delivered", (TWICE, "        if False:\n            return  #")),
+    mutant("joins_again_while_a_member", (" and g not in self.senders.of[self.g0]:", ":")),
+    mutant("stamps_below_the_membership", ("t = max(t, time_of(membership.since) + 1)", "pass")),
+    mutant("ordered_twice_delivered_twice",
+           ("        if self.done[x].contains(m.mid):\n            return  # a client asked two members\n", "")),
     mutant("quorum_too_small", ("self.quorum = size // 2 + 1", "self.quorum = size // 2")),
     mutant("ballots_mixed", ("        while tally is not None and tally.b != b:", "        while False:")),
     mutant(
@@ -60,12 +74,28 @@ IN_BOTH = [
 IN_OPTIMISTIC = [
     mutant("fifo_not_kept", ("        if self.previous(copy) > last:", "        if False:")),
     mutant("guessed_after_the_order", ("        self.let_go(ts)\n        self.guess", "        self.guess")),
-    mutant("guessed_twice", ("if m.mid not in self.guessed and not self.done[x].contains(m.mid):", "if True:")),
-    mutant("never_guessed_if_ordered_first", ("        self.guess(m, x)\n        del self.guessed[m.mid]\n", "")),
+    mutant("guessed_twice", ("if m.mid not in self.guessed and m.mid", "if m.mid")),
+    mutant(
+        "never_guessed_if_ordered_first",
+        ("        self.guess(m, x)\n        self.guessed.pop", "        self.guessed.pop"),
+    ),
     mutant("no_window", ("return self.clock() - self.window.length", "return self.clock()")),
-    mutant("requests_do_not_wait", ("self.requests[h] if time_of(ts) <= horizon]", "self.requests[h]]")),
-    mutant("order_of_arrival", ("(self.waiting, (copy.ts, copy.p, key))", "(self.waiting, (0, 0, key))")),
-    mutant("least_delay_wins", ("self.length = max([", "self.length = min([")),
+    mutant("requests_do_not_wait", ("self.requests[h] if time_of(due) <= horizon]", "self.requests[h]]")),
+    mutant("order_of_arrival", ("(self.waits_until(copy.ts, self.most), copy.p, key))", "(0, 0, key))")),
+    mutant("least_delay_wins", ("self.length = max(waited_for)", "self.length = min(waited_for)")),
+]
+IN_OPTIMISTIC += [
+    mutant("waits_for_wrong_clocks", (" if each.estimate < self.most]", "]"), ("min(delay, self.most)", "delay")),
+    mutant("waits_for_the_future", ("return min(ts, timestamp(self.clock() + at_most, 0))", "return ts")),
+    mutant("the_silent_count_for_ever", ("if each.heard_at < before or p in suspected]", "if False]")),
+    mutant("the_dead_are_not_stopped", ("            self.stop_the_dead()\n", "")),
+    mutant(
+        "the_living_do_not_send_again",
+        ("            self.unordered = {}\n", "            self.unordered = {}\n            again = []\n"),
+    ),
+    mutant("guesses_of_the_dead_not_undone", ("                self.on_void(undecided.copy)\n", "")),
+    mutant("guessed_again_after_it_was_undone", (" and m.mid not in self.undone and", " and")),
+    mutant("stopped_before_others_could_help", ("STOP_AFTER: Final = 40", "STOP_AFTER: Final = 0")),
 ]
 REFUSING = [  # too much, and everybody agrees: only the reason of each refusal shows it
     mutant("every_message_refused", (REFUSES, "if True:")),

@@ -1,16 +1,19 @@
 """Every guard of fifo and causal multicast, broken one at a time."""
 
 import sys
+from collections.abc import Sequence
 
 import pytest
 
 from amcast.core.protocol import Protocol
 from amcast.protocols import protocol
 from amcast.protocols.ordering import causal, fifo
+from amcast.swarm.adversary.seeds import judge_adversary
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.scenarios import test_ordering as scenarios
 
 SEEDS = range(120)
+ADVERSARY = range(1, 201)
 
 FIFO = [
     mutant("ok_out_of_order", ("            if seq == next_f_del:  # l.12", "            if True:")),
@@ -34,8 +37,8 @@ FIFO = [
     mutant(
         "an_ok_does_not_introduce",
         (
-            "    def on_ok(self, sender: int, msg: Ok) -> None:\n        entry = ",
-            "    def on_ok(self, sender: int, msg: Ok) -> None:\n"
+            "    def on_ok(self, sender: int, msg: Numbered) -> None:\n        entry = ",
+            "    def on_ok(self, sender: int, msg: Numbered) -> None:\n"
             "        if msg.seqs[msg.m.dest.index(self.g0)] not in self.msg_set.get(sender_of(msg.m.mid), {}):\n"
             "            return\n        entry = ",
         ),
@@ -48,6 +51,32 @@ FIFO = [
             "        seqs = tuple([sum(self.nb_cast) for g in m.dest])",
         ),
     ),
+    mutant("number_not_given_back", ("            self.nb_cast[g] -= 1", "            pass")),
+    mutant("gap_left", ("            self.pass_over(sent.again)", "            pass")),
+    mutant("given_back_behind_others", ("        if sent.cast == self.casts:", "        if True:")),
+    mutant(
+        "given_back_although_answered",
+        ("        if sent is None or not sent.is_unknown():", "        if sent is None:"),
+    ),
+    mutant("void_delivered", ("        if entry.void:\n            return\n", "")),
+    mutant(
+        "void_passed_on_as_a_message",
+        (
+            "relayed = Void(m, msg.seqs, msg.past) if entry.void else Cast(m, msg.seqs, msg.past)",
+            "relayed = Cast(m, msg.seqs, msg.past)",
+        ),
+    ),
+    mutant(
+        "ok_to_void_as_to_a_message",
+        ("VoidOk(entry.m, entry.seqs, entry.past))", "Ok(entry.m, entry.seqs, entry.past))"),
+    ),
+    mutant(
+        "void_never_said_again",
+        ("            self.send(self.topology.members_of(void.m.dest), void)\n", "            pass\n"),
+    ),
+    mutant("void_forgotten_too_early", ("if key[0] != g or key[1] > number}", "if key[0] != g}")),
+    mutant("void_kept_for_ever", ("if key[0] != g or key[1] > number}", "}")),
+    mutant("refused_void_kept", ("                del self.voids[key]\n", "                pass\n")),
 ]
 
 CAUSAL = [
@@ -90,19 +119,43 @@ CAUSAL = [
             "        for i, entry in reversed(list(enumerate(self.msg_lst))):\n",
         ),
     ),
+    mutant("void_without_its_past", ("(n,), again.past)", "(n,), ())")),
+    mutant("refused_and_taken_as_told", ("            self.told[g] = told\n", "")),
+    mutant(
+        "refused_and_counted",
+        ("                self.counts[g, self.pid] = (self.nb_cast[g], row[1])", "                pass"),
+    ),
+    mutant("old_counters_untold", ("        if since < self.old_until:", "        if False:")),
+    mutant("old_counters_unknown", ("else self.old_counts[g].get(q)", "else 0")),
+    mutant("old_counters_lost", ("            self.old_counts[g].put(q, n)\n", "")),
 ]
 
 STABLE = [
-    mutant("casts_at_once", ("        if self.unstable is None and self.waiting:", "        if self.waiting:")),
+    mutant("casts_at_once", ("        while self.unstable is None and self.waiting:", "        while self.waiting:")),
     mutant(
         "no_ok_to_outsiders",
         ("members if q in members or q >= self.topology.size else (*members, q)", "members"),
     ),
-    mutant("dead_groups_hold_a_sender", ("            self.check_stable()  # nobody there may be trusted\n", "")),
+    mutant("dead_groups_hold_a_sender", ("            self.look_at_oks()  # nobody there may be trusted\n", "")),
     mutant("one_ok_is_stable", ("            if self.theta & ~self.oks & 1 << p:", "            if not self.oks:")),
     mutant(
         "change_of_theta_unnoticed_by_a_sender",
         ("        super().theta_changed()\n        self.check_stable()", "        super().theta_changed()"),
+    ),
+    mutant(
+        "refused_and_unstable",
+        (
+            "            self.unstable = None\n            self.cast_next()\n\n    def idle",
+            "            pass\n\n    def idle",
+        ),
+    ),
+    mutant("refused_and_cast", ("        self.waiting = [m for m in self.waiting if m.mid != mid]\n", "")),
+    mutant(
+        "client_of_a_cluster_trusts_everybody",
+        (
+            "        m = self.unstable\n        if m is None:",
+            "        m = self.unstable\n        if m is None or self.remote:",
+        ),
     ),
 ]
 
@@ -128,7 +181,21 @@ def caught(name: str, broken: Mutant, monkeypatch: pytest.MonkeyPatch, seeds: ra
                 scenarios.run(scenario)
             except CRASHES as error:
                 return f"{scenario}: {type(error).__name__}"
-    return caught_by_swarm(table, seeds)
+    known = [seed for of, seed in scenarios.MENDED if of == name]
+    for step in scenarios.STEPS.values():
+        try:
+            step(table)
+        except CRASHES as error:
+            return f"{step.__name__}: {type(error).__name__}"
+    return caught_by_swarm(table, seeds) or caught_by_adversary(table, [*known, *ADVERSARY[: len(seeds)]])
+
+
+def caught_by_adversary(table: Protocol, seeds: Sequence[int]) -> str:
+    for seed in seeds:
+        outcome = judge_adversary(table, seed)
+        if outcome.problem:
+            return f"adversary, seed {seed}: {outcome.problem}"
+    return ""
 
 
 ALL = [("fifo", m) for m in FIFO] + [("causal", m) for m in CAUSAL] + [("causal_stable", m) for m in STABLE]

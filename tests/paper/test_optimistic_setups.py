@@ -27,7 +27,7 @@ def test_lan() -> None:
 
 
 def test_wan() -> None:
-    baseline, optimistic = (run(protocol, "oam-wan", messages=120) for protocol in ("baseline", "optimistic"))
+    baseline, optimistic = (run(protocol, "oam-wan", messages=400) for protocol in ("baseline", "optimistic"))
     assert optimistic.optimistic and baseline.last_delivery
     assert optimistic.optimistic.ms.mean < 0.6 * baseline.last_delivery.ms.mean
     assert optimistic.mistakes is not None and optimistic.mistakes < 5

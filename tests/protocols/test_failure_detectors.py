@@ -27,6 +27,18 @@ def test_who_is_new_has_time() -> None:
     assert detector.newly_suspected(1100) == [] and detector.newly_suspected(1101) == [2, 3]
 
 
+def test_who_stood_still_blames_nobody() -> None:
+    detector = FailureDetector((1, 2), 4, PARAMS, 0, forgives=False)
+    for now in range(10, 80, 10):
+        detector.look(now)
+        assert detector.newly_suspected(now) == []
+    detector.heard(2, 70)
+    detector.look(500)  # woken: what the others said meanwhile waits to be read
+    assert detector.newly_suspected(500) == []
+    detector.look(510)
+    assert detector.newly_suspected(510) == [] and detector.newly_suspected(512) == [1]
+
+
 def fail_over(detector: FailureDetector, now: int) -> int:
     """How long a silent leader goes unsuspected."""
     began = now
@@ -47,3 +59,18 @@ def test_patience_grows_with_a_late_member_up_to_a_bound_and_shrinks_when_all_is
         now += 10
         assert not detector.heard(0, now)
     assert fail_over(detector, now) == 101
+
+
+def test_a_restart_is_no_reason_for_more_patience() -> None:
+    """Else a leader that was restarted three times is missed only after eight times as long, when it dies."""
+    detector = FailureDetector((0,), 2, PARAMS, 0)
+    now, waits = 0, []
+    for _ in range(5):
+        waits.append(fail_over(detector, now))
+        now += waits[-1] + 1
+        detector.restarted(0)
+        assert detector.heard(0, now)
+    assert waits == [101] * 5
+    now += fail_over(detector, now) + 1
+    assert detector.heard(0, now), "late, and did not restart this time"
+    assert fail_over(detector, now) == 201

@@ -75,6 +75,21 @@ def test_window_of_a_percentile_and_a_fixed_one() -> None:
     assert fixed.length == 7
 
 
+def test_window_without_outliers() -> None:
+    window = WaitWindow(start=9, most=50)
+    for _ in range(10):
+        window.heard(1, 20, now=100)
+        window.heard(2, 1000, now=200)  # a wrong clock: nobody waits for it
+    assert window.length == 20
+    for _ in range(10):
+        window.heard(2, 0, now=200)  # its clock is mended: what was measured before counts as 50
+    assert window.length == 25
+    window.forget(150, [])
+    assert window.length == 25  # the first is silent
+    window.forget(150, [2])
+    assert window.length == 9  # and the other one suspected
+
+
 def test_a_place_needs_a_quorum_in_one_ballot() -> None:
     learner = PartialLearner(3)
     assert not learner.hears(0, 1, 4)
@@ -85,17 +100,45 @@ def test_a_place_needs_a_quorum_in_one_ballot() -> None:
     assert not learner.is_told(4) and learner.is_told(6)
 
 
+def may_send(known: SendersTo, g: int, h: int) -> list[tuple[int, int]] | None:
+    found = known.newest(g, (h,))
+    return [(membership.asked, membership.since) for membership in found] if found is not None else None
+
+
 def test_senders_join_leave_and_join_again() -> None:
     known = SendersTo(3, ((0,), (1,), (2, 0)))
     assert known.required(2) == [(2, BOTTOM), (0, BOTTOM)] and known.asked(2) == [0]
-    assert known.epochs(1, (2,)) is None and known.epochs(0, (2,)) == (BOTTOM,)
-    known.joined(2, 1, 50)
-    assert known.required(2) == [(2, BOTTOM), (0, BOTTOM), (1, 50)] and known.epochs(1, (2,)) == (50,)
-    known.joined(2, 1, 90)  # it left meanwhile, but that is not known here yet
-    assert known.required(2)[-1] == (1, 50)
+    assert may_send(known, 1, 2) is None and may_send(known, 0, 2) == [(BOTTOM, BOTTOM)]
+    known.joined(2, 1, 30, 50)
+    assert known.required(2) == [(2, BOTTOM), (0, BOTTOM), (1, 50)] and may_send(known, 1, 2) == [(30, 50)]
+    known.joined(2, 1, 30, 50)  # heard again
+    known.joined(2, 1, 80, 90)  # it left meanwhile, but that is not known here yet
+    assert known.required(2)[-1] == (1, 50) and may_send(known, 1, 2) == [(80, 90)]
     known.leaves(2, 1, 70)
-    assert known.required(2)[-1] == (1, 90)  # an old leave removes nothing
+    assert known.required(2)[-1] == (1, 90)  # the first is over, the second goes on
     known.leaves(2, 1, 95)
-    assert known.epochs(1, (2,)) is None
-    known.is_told(2, [(0, BOTTOM), (1, 90)])  # by somebody who does not know that it left
-    assert known.epochs(1, (2,)) is None and known.epochs(0, (2,)) == (BOTTOM,)
+    assert may_send(known, 1, 2) is None
+    known.is_told(2, 1, [(0, BOTTOM)])
+    known.joined(2, 1, 94, 200)  # the answer to what it asked for before it left
+    assert may_send(known, 1, 2) is None and may_send(known, 0, 2) == [(BOTTOM, BOTTOM)]
+
+
+def test_a_leave_ends_only_what_was_asked_for_before_it() -> None:
+    """By the clocks of the other group all answers are later than the leave."""
+    known = SendersTo(2, ((0,), (1,)))
+    for asked, since in ((10, 500), (30, 510)):
+        known.joined(0, 1, asked, since)
+    known.leaves(0, 1, 20)
+    assert known.required(0)[-1] == (1, 510) and may_send(known, 1, 0) == [(30, 510)]
+    known.leaves(0, 1, 40)
+    assert known.required(0) == [(0, BOTTOM)] and known.ended(0, 1, 30) and not known.ended(0, 1, 50)
+
+
+def test_a_third_group_knows_its_own_memberships_better() -> None:
+    known = SendersTo(3, ((0,), (1,), (2,)))
+    known.joined(2, 0, 5, 9)
+    known.leaves(2, 1, 20)
+    known.is_told(2, 0, [(1, 15), (2, BOTTOM)])  # by somebody who does not know that g1 left
+    assert known.asked(2) == [0] and may_send(known, 0, 2) == [(5, 9)] and may_send(known, 1, 2) is None
+    known.is_told(2, 0, [(1, 25), (2, BOTTOM)])
+    assert known.asked(2) == [0, 1]

@@ -5,7 +5,9 @@ import pytest
 from amcast.core.order import ballot
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
+from amcast.protocols import protocol
 from amcast.protocols.black_box.replicated_log import Announce, Entry, Learner, quorum_has
+from amcast.sim.script import Script
 from amcast.sim.simulation import Simulation
 
 FIRST, SECOND = ballot(0, 0), ballot(1, 1)
@@ -54,3 +56,24 @@ def test_memory_does_not_grow_with_the_number_of_messages(name: str) -> None:
             worst = max(worst, *[world.processes[p].footprint() for p in range(world.topology.replicas)])
         most.append(worst)
     assert most[1] < 1.5 * most[0], most
+
+
+@pytest.mark.parametrize("name", ["ft_skeen", "fastcast", "paxos_amcast", "multi_paxos"])
+def test_a_member_that_is_down_costs_a_bounded_amount(name: str) -> None:
+    """Memory and votes are the same after 100 and after 200 messages: what is delivered is in no vote."""
+    sizes: list[tuple[int, int]] = []
+    for messages in (100, 200):
+        groups = 1 if name == "multi_paxos" else 2
+        s = Script(protocol(name), (3,) * groups, heartbeat=5, tail_bytes=2000)
+        s.at(0.5, lambda s=s: s.crash("g0/2"))  # type: ignore[misc]
+        for i in range(messages):
+            s.at(1 + 10 * i, lambda s=s, groups=groups: s.multicast("c0", *range(groups)))  # type: ignore[misc]
+        s.at(10 * messages + 50, lambda s=s: s.recover("g0/1"))  # type: ignore[misc]
+        s.run()
+        names = ["g0/0", "g0/1", *[f"g1/{rank}" for rank in range(3) if groups > 1]]
+        assert all(len(s.deliveries(name)) == messages for name in names)
+        memory = max(s.world.processes[s.topology.pid(name)].footprint() for name in names)
+        vote = max(len(part[2]) for part in s.world.processes[s.topology.pid("g0/0")].log.in_parts())
+        sizes.append((memory, vote))
+    assert sizes[0] == sizes[1], sizes
+    assert sizes[0][0] < 40 and sizes[0][1] < 5

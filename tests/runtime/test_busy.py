@@ -11,7 +11,6 @@ from tests.pace import allow
 
 from amcast.errors import Busy, OutcomeUnknown
 from amcast.runtime.config import ClusterConfig
-from amcast.runtime.links import Outgoing
 from amcast.runtime.node import Node
 from amcast.service import connect, connect_sync
 
@@ -37,10 +36,10 @@ def test_busy_until_the_deadline_and_why(live: Live, monkeypatch: pytest.MonkeyP
         client.multicast(["g0"], b"first")
         short(node, "100 MB of disk are left", monkeypatch)
         for _ in range(2):
-            began = time.monotonic()
+            began, deadline = time.monotonic(), allow(0.7)  # within it the node has to be asked
             with pytest.raises(Busy, match="100 MB of disk are left"):
-                client.multicast(["g0"], b"no room", deadline=0.7)
-            assert 0.6 < time.monotonic() - began < 0.7 + allow(0.5)
+                client.multicast(["g0"], b"no room", deadline=deadline)
+            assert deadline - 0.1 < time.monotonic() - began < deadline + allow(0.5)
         short(node, None, monkeypatch)
         assert client.multicast(["g0"], b"last", deadline=allow(20))
     assert node.history.end == 2, "what was refused is not delivered"
@@ -64,8 +63,10 @@ def test_who_is_patient_gets_through(live: Live, monkeypatch: pytest.MonkeyPatch
 
     short(node, "little disk", monkeypatch)
     refused = count_refusals(node, monkeypatch)
+    began = time.monotonic()
     assert asyncio.run(many()) == 500 and node.history.end == 500
-    assert asked == 0 and len(refused) < 60, "a busy node is left alone, but for a try now and then"
+    seconds = time.monotonic() - began
+    assert asked == 0 and len(refused) < 30 + 20 * seconds, "a busy node is left alone, but for a try now and then"
 
 
 def count_refusals(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -82,21 +83,25 @@ def count_refusals(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_a_member_that_does_not_keep_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients wait for a moment, and are told after that; one that is not connected holds up nobody."""
+def test_a_group_that_does_not_keep_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients wait for a moment, and are told after that; a member that is away or slow holds up nobody."""
     config = cluster(tmp_path, replicas=3)
     with running(config, ["g0/0", "g0/1"]) as nodes:
         node = nodes["g0/0"]
         assert until(lambda: node.readiness() is None)
         with connect_sync(config.path, "dev") as client:
             client.multicast(["g0"], b"x", deadline=allow(20))
-            assert node.links[2].kept_bytes and not node.links[2].congested, "nobody is there"
-            monkeypatch.setattr(Outgoing, "congested", property(lambda link: link.peer.name == "g0/1"))
+            assert node.links[2].kept_bytes, "nobody is there"
+            node.links[1].kept_bytes += 2**30
+            assert not node.links[1].congested and not node.links[2].congested, "a slow one holds up nobody"
+            node.links[1].kept_bytes -= 2**30
+            for each in nodes.values():
+                monkeypatch.setattr(each.engine.process, "backlog", lambda: 17 * 2**20)
             assert until(lambda: node.serving.paused, 2.0), "at first they are not read"
             assert until(lambda: node.pulses.busy)
-            with pytest.raises((Busy, OutcomeUnknown), match=r"g0/. does not keep up|no answer"):
+            with pytest.raises((Busy, OutcomeUnknown), match=r"g0 does not keep up|no answer"):
                 client.multicast(["g0"], b"x", deadline=1.0)
-            with pytest.raises(Busy, match="does not keep up: 0 MB wait for it"):
+            with pytest.raises(Busy, match="g0 does not keep up: 17 MB are under way"):
                 client.multicast(["g0"], b"x", deadline=1.0)
             assert not node.serving.paused
             monkeypatch.undo()

@@ -180,11 +180,11 @@ def test_a_memory_only_node_does_not_come_back_alone(node: Amcast, tmp_path: Pat
 
 
 def test_a_crash_stop_replica_does_not_come_back(node: Amcast, tmp_path: Path) -> None:
-    config = create_cluster(tmp_path, protocol("ft_skeen"), 1, 3, "log", secure=False, durable=False)
+    config = create_cluster(tmp_path, protocol("lcr"), 1, 3, "log", secure=False, durable=False)
     with running(config):
         assert multicast_works(config)
     for _ in range(2):
-        refused(node, config.path, "a replica of ft_skeen that stops is lost for good", "make a new cluster")
+        refused(node, config.path, "a replica of lcr that stops is lost for good", "make a new cluster")
 
 
 # Clients
@@ -249,8 +249,8 @@ def test_a_client_of_another_version_or_cluster(live: Live, monkeypatch: pytest.
     with monkeypatch.context() as patch:
         patch.setattr("amcast.runtime.client_connection.Hello", hello)
         line = asyncio.run(failure(connect(config.path, deadline=allow(SECONDS)), ["g0"]))
-    assert line.endswith("refused client/dev: protocol version 3, expected 2; run the same amcast everywhere")
-    assert "protocol version 3" in logged(nodes["g0/0"])
+    assert line.endswith("refused client/dev: protocol version 4, expected 3; run the same amcast everywhere")
+    assert "protocol version 4" in logged(nodes["g0/0"])
 
 
 def test_a_member_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +263,7 @@ def test_a_member_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("amcast.runtime.links.Hello", hello)
     with running(config) as nodes:
         assert multicast_works(config)
-        assert until(lambda: "protocol version 3, expected 2" in logged(nodes["g0/0"]))
+        assert until(lambda: "protocol version 4, expected 3" in logged(nodes["g0/0"]))
         assert until(lambda: logged(nodes["g0/2"]).count("run the same amcast everywhere") == 2), "once for each"
         assert multicast_works(config)
 

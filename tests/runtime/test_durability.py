@@ -15,7 +15,7 @@ import pytest
 from amcast.core.application import Delivery, state_in_pieces
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
-from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, joined_state, read_snapshot, split_state
+from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, read_snapshot
 from amcast.runtime.engine import Tick
 from amcast.runtime.identity import ClusterIdentity
 from amcast.runtime.log import Log
@@ -54,6 +54,9 @@ class Host:
     def snapshot(self) -> NodeSnapshot:
         assert not self.handled, "the protocol is ahead of the application"
         return NodeSnapshot(self.disk.history.end, [b"state"], [b"app"], [(1, 2, b"answer")])
+
+    def committed(self, nanoseconds: int) -> None:
+        assert nanoseconds >= 0
 
     def fail(self, error: BaseException) -> None:
         self.errors.append(error)
@@ -345,12 +348,40 @@ def test_clients_are_refused_before_the_disk_is_full(tmp_path: Path) -> None:
     tried(tmp_path, test, limits, lambda folder, machine: Host(folder, Machine(files=files, limits=limits)))
 
 
+def test_a_state_of_others_is_durable_before_anything_leaves(tmp_path: Path) -> None:
+    """Also what needs no record, and in many parts: until then the disk leads to the state before."""
+
+    async def test(host: Host, gate: Gate) -> None:
+        host.disk.take(step("before", records=1, urgent=True, delivers=True))
+        host.disk.begin_again(70)
+        host.disk.take(step("after"))
+        host.disk.take(step("later", records=1))
+        assert host.disk.storage is not None and host.disk.history.end == 70
+        storage, release = host.disk.storage, host.release
+
+        def durable(tick: Tick) -> None:
+            if tick.batches and tick.batches[0][1] != b"before":
+                assert storage.newest >= 0 and not storage.saving, "a snapshot comes first"
+            release(tick)
+
+        host.release = durable  # type: ignore[method-assign]
+        gate.free.release(5)
+        await until(lambda: len(host.seen) >= 4)
+        assert host.seen == ["release before", "deliver before", "release after", "release later"] or host.seen == [
+            "deliver before", "release before", "release after", "release later",
+        ]  # fmt: skip
+        host.disk.take(step("last", records=1, urgent=True))
+        await until(lambda: "release last" in host.seen)
+        assert not host.errors
+
+    limits = replace(REAL.limits, part_bytes=5, written_at_once=5)
+    snapshot, records = tried(tmp_path, test, limits)
+    assert snapshot is not None and snapshot.position == 70 and records == [b"last"]
+
+
 @pytest.mark.parametrize("part_bytes", [1, 7, 10**6])
-def test_what_a_member_without_a_disk_is_sent(part_bytes: int) -> None:
+def test_a_snapshot_is_the_same_in_parts_of_any_size(part_bytes: int) -> None:
     snapshot = NodeSnapshot(3, [b"state"], [b"app", b"", b"lication"], [(1, 2, b"answer")])
-    parts = list(in_parts(joined_state([b"rows", b"more rows"], snapshot), part_bytes))
-    rows, state = split_state(b"".join(parts))
-    found = read_snapshot([state])
-    assert rows == b"rowsmore rows" and b"".join(found.app) == b"application"
+    found = read_snapshot(list(in_parts(snapshot.pieces(), part_bytes)))
+    assert b"".join(found.app) == b"application"
     assert replace(found, app=()) == replace(snapshot, app=())
-    assert replace(read_snapshot(list(in_parts(snapshot.pieces(), part_bytes))), app=()) == replace(found, app=())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from faulty import Load, State, load_on, relayed, traced, wait_until
 from tests.pace import allow
-from tests.tools import FULL, tool
+from tests.tools import FULL, some_now, tool
 
 from amcast.checks.evidence import Evidence
 from amcast.local.trial import Trial
@@ -130,7 +130,7 @@ DISK = {
 }
 
 
-@pytest.mark.parametrize("what", DISK)
+@pytest.mark.parametrize("what", some_now(DISK, ("fsync fails",)))  # no space: also where readers ask for rows
 def test_a_disk_that_fails_stops_the_node_which_comes_back(tmp_path: Path, what: str) -> None:
     tool("strace")
     call, fault, reason = DISK[what]

@@ -27,9 +27,11 @@ from amcast.protocols.white_box.records import RECORDS, Accepted, Adopted, Deliv
 from amcast.runtime import frames, old_frames, sectors
 from amcast.runtime.client_engine import ClientEngine
 from amcast.runtime.config import load_config
+from amcast.runtime.data_of_0_1 import read_old
 from amcast.runtime.engine import Engine
 from amcast.runtime.frames import FrameReader, Hello, Read, Refusal, Rows, Welcome, frame
 from amcast.runtime.history import History
+from amcast.runtime.machine import REAL
 from amcast.runtime.rows import pack_rows, unpack_rows
 from amcast.runtime.seal import Seal, record_of, seal_in
 from amcast.runtime.storage import Storage
@@ -48,17 +50,17 @@ MESSAGES: list[Message] = [
     Multicast(APP),
     Multicast(RUN),
     Accept(RUN, 1, 5, 6),
-    AcceptAck(MID, 0, (5, 6)),
-    Deliver(RUN, 5, 6, 7, 8),
-    NewLeaderAck(5, 4, 9, ((APP, 1, 2, 3),)),
-    NewState(5, 9, ((APP, 1, 2, 3), (RUN, 2, 2, 2))),
-    Heartbeat(5, 6, 7),
+    AcceptAck(MID, 0, (5, 6), 7),
+    Deliver(RUN, 5, 6, 7),
+    NewLeaderAck(5, 4, 9, 3, 2, 0, 1, ((APP, 1, 2, 3),)),
+    NewState(5, 5, 9, 3, 2, 0, 1, ((APP, 1, 2, 3), (RUN, 2, 2, 2))),
+    Heartbeat(5, 6, 7, 8),
 ]
 RECORDED: list[Message] = [
     Accepted(APP, 5, 6),
     Delivered(MID, 5, 6),
     Adopted(5, 6, ((APP, 1, 2, 3),)),
-    Summary(1, 2, 3, 4, (5, 6), (1,)),
+    Summary(1, 2, 3, 4, 5, 6, 7, 8, True, 9, (5, 6), (1,), (1, 2), (3, 4), ((0, (0, 1)),)),
     Held(APP, 1, 2, 3),
 ]
 
@@ -382,13 +384,10 @@ def test_frames_with_a_good_checksum_and_a_wrong_inside(tmp_path: Path) -> None:
             (folder / "identity").write_bytes(b"test g0/0")
             (folder / "starts").write_bytes(b"1")
             (folder / name).write_bytes(sealed(0, body))
-            storage = Storage(folder, "test g0/0")
             try:
-                storage.recover()
+                read_old(REAL.files, folder)
             except StorageCorrupt as error:
                 assert str(folder / name) in str(error)
-            finally:
-                storage.close()
 
 
 @settings(max_examples=examples(100), deadline=None)

@@ -1,11 +1,13 @@
 """The ordered log for readers, with limits so small that every boundary is crossed: no row is lost or comes twice."""
 
+import asyncio
 import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from nodes import cluster, running
 
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
@@ -13,6 +15,7 @@ from amcast.errors import AmcastError, HistoryGone
 from amcast.runtime.history import BLOCK, History
 from amcast.runtime.machine import Limits, Machine
 from amcast.runtime.rows import unpack_rows
+from amcast.service import connect, connect_sync
 
 ROWS = 300
 TINY = Machine(limits=Limits(file_bytes=400, kept_in_memory=300))
@@ -122,3 +125,19 @@ def test_a_damaged_or_missing_block_is_an_error_and_not_a_gap(tmp_path: Path) ->
     with pytest.raises(AmcastError, match="is missing; repair this node from its peers"):
         told(history, int(second.name[5:]))
     history.close()
+
+
+def test_a_reader_is_told_that_rows_are_gone(tmp_path: Path) -> None:
+    """By the error that has a name: a program that copies deliveries elsewhere must know that it missed some."""
+    config = cluster(tmp_path / "c", replicas=1)
+    with running(config), connect_sync(config.path, "dev", deadline=20) as client:
+        client.multicast(["g0"], b"lost")
+    shutil.rmtree(config.members[0].data / "history")
+
+    async def read() -> None:
+        async with connect(config.path, "dev") as client:
+            async for _ in client.deliveries("g0", start=0):
+                return
+
+    with running(config), pytest.raises(HistoryGone, match="position 0 is no longer kept"):
+        asyncio.run(read())

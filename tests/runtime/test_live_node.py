@@ -129,6 +129,25 @@ def test_replicas_say_how_they_are(tmp_path: Path) -> None:
         assert list(found) == ["g0/0", "g0/2"] and found["g0/2"].unready is None
 
 
+def test_who_stops_asking_how_replicas_are_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A gateway that was told to stop complained about answers that nobody waited for any more."""
+    config = cluster(tmp_path / "c")
+
+    async def asked_and_cancelled() -> list[object]:
+        async with connect(config.path, "dev") as client:
+            asking = asyncio.create_task(client.conditions(allow(20)))
+            await asyncio.sleep(0)
+            futures = [future for connection in client._connections.values() for future in connection.asked.values()]
+            assert len(futures) == len(config.members)
+            asking.cancel()
+            await asyncio.wait([asking])
+            assert asking.cancelled() and all(future.cancelled() for future in futures)
+            await asyncio.sleep(0)
+            return [connection.asked for connection in client._connections.values() if connection.asked]
+
+    assert asyncio.run(asked_and_cancelled()) == []
+
+
 def test_a_client_without_asyncio_hides_no_error(live: Live) -> None:
     config, nodes = live
     with connect_sync(config.path, "dev", deadline=allow(20)) as client:

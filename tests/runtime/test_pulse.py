@@ -36,7 +36,7 @@ class Replica:
         self.clock = Hand()
         self.idle, self.unready, self.short = True, "", ""
         self.told = 0
-        process = SimpleNamespace(idle=lambda: self.idle, unready=lambda: self.unready)
+        process = SimpleNamespace(idle=lambda: self.idle, unready=lambda: self.unready, backlog=lambda: 0)
         self.history = SimpleNamespace(end=0)
         host = SimpleNamespace(
             config=config,

@@ -499,3 +499,23 @@ def test_a_damaged_snapshot_is_refused(tmp_path: Path, damage: Damage) -> None:
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(StorageCorrupt, match="damaged snapshot"):
         recovered(tmp_path)
+
+
+def test_a_torn_end_is_clean_if_the_seal_knows_all_before_it(tmp_path: Path) -> None:
+    """A power cut may take the last records of the seal: then a frame may be missing that nobody can tell of."""
+    storage = Storage(tmp_path, "test p0")
+    storage.recover()
+    for number in range(3):
+        storage.commit([b"%d" % number * 600])
+    storage.close()
+    log, seal = next(tmp_path.glob("log-*")), tmp_path / "seal"
+    whole, records = log.read_bytes(), seal.read_bytes()
+    for torn, lost, clean in ((0, 0, True), (0, 16, True), (512, 16, True), (512, 32, False), (512, 48, False)):
+        log.write_bytes(whole[: len(whole) - torn])
+        seal.write_bytes(records[: len(records) - lost])
+        storage = Storage(tmp_path, "test p0", new=False)
+        found = storage.recover()
+        storage.close()
+        assert (found.clean, len(found.records)) == (clean, 2 if torn else 3), (torn, lost)
+        for path in tmp_path.glob("log-*"):
+            path.unlink()

@@ -26,7 +26,6 @@ from amcast.swarm.cluster.loop import Died
 from amcast.swarm.cluster.platter import Inode
 
 FOLDER = Path("/data/p0")
-OF_0_1_0 = Path(__file__).parents[1] / "data" / "cluster-0.1.0"
 
 
 class Process:
@@ -163,7 +162,8 @@ def test_a_rejoin_that_is_cut_short_is_not_taken_for_a_replica_that_promised_not
             storage = Storage(FOLDER, "test p0", replace(REAL, files=files), rejoin=True)
             storage.begin_rejoin()
             storage.set_aside()
-            storage.rejoined([b"of others"])
+            storage.snapshot([b"of others"])
+            storage.end_rejoin()
         files.kill()
         ends.add(what_a_plain_start_sees(disk))
         if disk.lose_name(FOLDER / "rejoining") is not None:
@@ -333,8 +333,8 @@ def test_each_file_cut_anywhere_is_refused_or_harms_nothing() -> None:
         for length in sorted({*range(0, size, 1 if FULL else 29), *range(0, size, SECTOR), 1, size - 1}):
             inode = sample.inode(path)
             del inode.seen[length:], inode.kept[length:]
-            harmless = sample.start()  # also an identity of one line: 0.1.0 wrote no more
-            assert not harmless or path.name in ("log-1", "log-6", "seal", "identity"), f"{path.name} of {length} bytes"
+            harmless = sample.start()
+            assert not harmless or path.name in ("log-1", "log-6", "seal"), f"{path.name} of {length} bytes"
 
 
 def test_each_lost_file_each_two_and_each_three_are_missed() -> None:
@@ -367,7 +367,8 @@ def rejoin(disk: SimDisk) -> None:
     storage.begin_rejoin()
     assert storage.count_start() > 1
     storage.set_aside()
-    storage.rejoined([b"of others"])
+    storage.snapshot([b"of others"])
+    storage.end_rejoin()
     storage.commit([b"more"])
     storage.close()
     storage = Storage(FOLDER, "test p0", replace(REAL, files=disk.mount(Process(disk))), new=False)
@@ -378,39 +379,6 @@ def rejoin(disk: SimDisk) -> None:
     disk.lose_name(FOLDER / "snapshot-0")  # without it, frames from 0 on would look like all that there ever was
     with pytest.raises(StorageCorrupt, match="snapshot-0: is missing"):
         Storage(FOLDER, "test p0", replace(REAL, files=disk.mount(Process(disk))), new=False).recover()
-
-
-def test_data_of_0_1_0_is_taken_over_whenever_the_process_or_the_power_ends() -> None:
-    for member in ("g0-0", "g1-1"):  # one with an empty log, one with frames
-        there = OF_0_1_0 / "data" / member
-        who = (there / "identity").read_text()
-        found = []
-        for call in range(0, 60, 1 if FULL else 2):
-            disk = SimDisk(Random(call))
-            files = disk.mount(Process(disk))
-            files.make_folder(FOLDER)
-            for path in sorted(there.glob("*")):
-                if path.is_file():
-                    file = files.open(FOLDER / path.name)
-                    files.write(file, path.read_bytes())
-                    files.sync(file)
-            for folder in (FOLDER, *FOLDER.parents):
-                files.sync_folder(folder)
-            files.kill()
-            for dies_at in (call, 0):
-                files = disk.mount(Process(disk))
-                files.die_at(dies_at, power=call % 4 < 2)
-                with suppress(Died):
-                    storage = Storage(FOLDER, who, replace(REAL, files=files), new=False)
-                    storage.count_start()
-                    found.append(storage.recover())
-                    storage.commit([b"more"])
-                    storage.close()
-                files.kill()
-            again = Storage(FOLDER, who, replace(REAL, files=disk.mount(Process(disk))), new=False).recover()
-            assert again.snapshot == found[0].snapshot and again.records[-1] == b"more"
-            assert again.records[: len(found[0].records)] == found[0].records
-        assert found[0].snapshot is not None and bool(found[0].records) is (member == "g1-1")
 
 
 def test_folder_that_lost_its_identity_is_not_a_new_one() -> None:

@@ -173,11 +173,13 @@ def test_who_cannot_take_part(tmp_path: Path) -> None:
     assert versions.greeted(2, hello("g0/2", 2, 1, 0)) is None, "it began with a state of ours"
 
 
-def test_a_snapshot_says_its_version_and_older_ones_are_of_the_first() -> None:
+def test_a_snapshot_says_its_version_and_one_of_another_format_is_refused() -> None:
     written = NodeSnapshot(7, [b"r"], [b"app"], [(1, 2, b"a")], None, 3)
     assert read_snapshot(list(written.pieces())).app_version == 3
     old = msgspec.msgpack.encode((7, [b"r"], b"app", [(1, 2, b"a")]))
-    assert read_snapshot([old]).app_version == 1
+    for other in (old, b"amn2" + bytes(20)):
+        with pytest.raises(UsageError, match=r"a snapshot of format .*, expected .*; run the amcast that wrote it"):
+            read_snapshot([other])
 
 
 def test_data_says_with_which_version_it_began(tmp_path: Path) -> None:
@@ -220,10 +222,12 @@ def version_of(node: Node) -> int:
 def test_all_change_at_one_position_when_the_last_one_knows_it(tmp_path: Path) -> None:
     config = cluster(tmp_path, groups=2)
     names = [member.name for member in config.members]
-    with running(config, app=First):
+    with running(config, app=First) as nodes:
         assert count(config, "g0", "g1") == [1, 1]
+        assert until(lambda: [node.history.end for node in nodes.values()] == [1] * 6)  # else one may pull a snapshot
     with with_apps(config, **{**dict.fromkeys(names, Second), "g1/2": First}) as nodes:
         assert count(config, "g0", "g1") == [2, 2] and count(config, "g1") == [3]
+        assert until(lambda: [node.history.end for node in nodes.values()] == [2] * 3 + [3] * 3)
         assert until(lambda: all(len(node.versions._known) == 5 for node in nodes.values()))
         assert [version_of(node) for node in nodes.values()] == [1] * 6 and not nodes["g0/0"].versions.due()
     before = {name: tmp_path / "data" / name.replace("/", "-") for name in names}

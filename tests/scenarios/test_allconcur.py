@@ -16,7 +16,7 @@ from tests.scenarios.golden import compare, transcript
 UNDER_TEST: dict[str, Protocol] = {name: row for name, row in PROTOCOLS.items() if row.broadcast}
 Build = Callable[[Protocol], Script]
 SCENARIOS: dict[str, tuple[str, Build]] = {}
-STALLS = ("allconcur_ea_halves",)  # nobody has a majority
+STALLS = ("allconcur_plus_halves",)  # nobody has a majority
 
 
 def scenario(name: str) -> Callable[[Build], Build]:
@@ -161,7 +161,7 @@ def state_is(s: Script, i: int, expected: tuple[int, int, bool]) -> None:
 
 @scenario("allconcur_plus")
 def allconcur_plus_two_ways_to_the_next_epoch(table: Protocol) -> Script:
-    """p3 fails after its reliable message: p0 knows before it completes (T_RR), p1 after (T_R▷, T_▷R): same state."""
+    """p3 fails after its reliable message: p0 knows before p4 is removed, p1 after: both reach the same state."""
     s = Script(table, (5,))
     everybody_multicasts(s)
     s.at(1.5, lambda: s.crash("g0/4"))
@@ -172,14 +172,14 @@ def allconcur_plus_two_ways_to_the_next_epoch(table: Protocol) -> Script:
     s.at(20, lambda: s.detect("g0/1", "g0/3"))
     s.at(20, lambda: s.detect("g0/2", "g0/3"))
     s.run()
-    assert any('"T_RR"' in detail for detail in rounds(s, "g0/0"))
-    assert any('"T_▷R"' in detail for detail in rounds(s, "g0/1")[1:])
+    assert all(server(s, i).members == (0, 1, 2) and state(s, i) == state(s, 0) for i in range(3))
+    assert all(any('"T_▷R"' in detail for detail in rounds(s, f"g0/{i}")[1:]) for i in (0, 1))
     return s
 
 
 @scenario("allconcur_plus")
 def allconcur_plus_complete_before_it_begins(table: Protocol) -> Script:
-    """p2 has all of [2, 2] before it completes [[2, 1]], for G_R is slow there: T_R▷ is followed by T_UU at once."""
+    """p2 has all of [2, 2] before it completes [[2, 1]], for G_R is slow there: the next eon begins with T_UU."""
     s = Script(table, (8,))
     everybody_multicasts(s)
     for i in (3, 5, 7):
@@ -188,9 +188,10 @@ def allconcur_plus_complete_before_it_begins(table: Protocol) -> Script:
     all_detect(s, 3, "g0/4")
     everybody_multicasts(s, 10)
     s.run()
-    seen = [e for e in s.recorder.events if e.kind == "round" and e.process == "g0/2"]
-    begun, done = [e for e in seen if '"epoch": 2' in (e.detail or "")][1:3]
-    assert '"T_R▷"' in (begun.detail or "") and '"T_UU"' in (done.detail or "") and begun.time == done.time
+    seen = [e for e in s.recorder.events if e.kind in ("round", "reconfigure") and e.process == "g0/2"]
+    begun = next(e for e in seen if e.kind == "reconfigure")
+    done = seen[seen.index(begun) + 1]
+    assert '"T_UU"' in (done.detail or "") and begun.time == done.time
     return s
 
 
@@ -296,16 +297,16 @@ def server_graph(n: int, p: int) -> tuple[int, ...]:
 
 @scenario("allconcur_plus_ea")
 def allconcur_plus_ea_suspected_by_all(table: Protocol) -> Script:
-    """All successors of p0 suspect it for good: seven go on, p0 hears that it was removed; its log is a prefix."""
-    s = Script(table, (8,))
+    """All successors of p0 suspect it for no reason: seven go on, p0 hears that it was removed, and comes back."""
+    s = Script(table, (8,), heartbeat=5)
     everybody_multicasts(s)
     for q in server_graph(8, 0):
         s.at(5.5, lambda q=q: s.detect(f"g0/{q}", "g0/0"))  # type: ignore[misc]
     s.at(100, lambda: s.multicast("g0/1", 0))
     s.run()
-    assert server(s, 1).members == tuple(range(1, 8))
-    mine = s.deliveries("g0/0")
-    assert mine == s.deliveries("g0/1")[: len(mine)]
+    assert all(server(s, i).members == tuple(range(8)) for i in range(8))
+    assert any('"members": 7' in (e.detail or "") for e in s.recorder.events if e.kind == "reconfigure")
+    assert all(s.deliveries(f"g0/{i}") == s.deliveries("g0/1") and len(s.deliveries("g0/1")) == 9 for i in range(8))
     return s
 
 
@@ -327,31 +328,70 @@ def allconcur_plus_ea_hears_again(table: Protocol) -> Script:
 
 @scenario("allconcur_ea")
 def allconcur_ea_minority_with_more(table: Protocol) -> Script:
-    """Three suspect two before they have their messages and go on; the two have more, and may not deliver it."""
-    s = Script(table, (5,), heartbeat=30)
+    """Three suspect two before they have their messages and go on; the two have more, and may not deliver it so."""
+    s = Script(table, (5,), heartbeat=5)
     for i in (0, 1):
         s.delay(f"g0/{i}", None, "Reliable", 5)
     everybody_multicasts(s)
     for i in (2, 3, 4):
         s.at(1.5, lambda i=i: s.detect(f"g0/{i}", "g0/0", "g0/1"))  # type: ignore[misc]
     s.run()
-    assert s.deliveries("g0/0") == s.deliveries("g0/1") == [] and not s.world.up(0)
-    assert s.deliveries("g0/2") == ["g0/2:0", "g0/3:0", "g0/4:0"]
+    assert all(s.world.up(i) and s.deliveries(f"g0/{i}") == s.deliveries("g0/2") for i in range(5))
+    assert len(s.deliveries("g0/2")) == 5
     return s
 
 
 @scenario("allconcur_ea")
 def allconcur_ea_halves(table: Protocol) -> Script:
-    """Two halves suspect each other: nobody delivers any more, and what was delivered is a prefix of one sequence."""
-    s = Script(table, (6,))
+    """Two halves do not hear each other for 60 δ: nobody goes on alone, and when they do, all is delivered."""
+    s = Script(table, (6,), heartbeat=2)
     s.at(1, lambda: s.multicast("g0/0", 0))
     everybody_multicasts(s, 20)
-    for i in range(6):
-        others = [f"g0/{j}" for j in range(6) if (j < 3) != (i < 3)]
-        s.at(20.5, lambda i=i, others=others: s.detect(f"g0/{i}", *others))  # type: ignore[misc]
+    rules: list[Any] = []
+    apart = [(f"g0/{i}", f"g0/{j}") for i in range(6) for j in range(6) if (i < 3) != (j < 3)]
+    s.at(20.5, lambda: [rules.append(s.delay(i, j, None, 60)) for i, j in apart])
+    s.at(50, lambda: all_have(s, 1))
+    s.at(80, lambda: [s.normal(rule) for rule in rules])
     s.run()
-    assert all(s.deliveries(f"g0/{i}") == ["g0/0:0"] for i in range(6))
+    assert all(len(s.deliveries(f"g0/{i}")) == 7 for i in range(6))
     return s
+
+
+@scenario("allconcur_ea")
+def allconcur_ea_whole_round_of_one(table: Protocol) -> Script:
+    """p0 delivers round 1 by the vote of p1 and dies; p2, which lacks it, ends the eon: p1 tells what it has."""
+    s = Script(table, (3,), heartbeat=50)
+    s.delay("g0/0", "g0/2", None, NEVER)
+    s.delay("g0/1", "g0/2", None, 30)
+    s.delay("g0/0", "g0/1", "Vote", NEVER)
+    s.at(1, lambda: s.multicast("g0/0", 0))
+    s.at(1, lambda: s.multicast("g0/2", 0))
+    s.at(3.5, lambda: s.crash("g0/0"))
+    s.at(5, lambda: s.detect("g0/2", "g0/0", "g0/1"))
+    s.run()
+    assert s.deliveries("g0/0") == s.deliveries("g0/1") == s.deliveries("g0/2") == ["g0/0:0", "g0/2:0"]
+    return s
+
+
+@scenario("allconcur_ea")
+def allconcur_ea_no_vote_behind_a_promise(table: Protocol) -> Script:
+    """p1 promises p2 that round 1 has ended without m0, which comes later: it may not vote, so that p0 delivers it."""
+    s = Script(table, (3,), heartbeat=50)
+    s.delay("g0/0", "g0/2", None, NEVER)
+    s.delay("g0/0", "g0/1", "Reliable", 20)
+    s.at(1, lambda: s.multicast("g0/0", 0))
+    s.at(1, lambda: s.multicast("g0/2", 0))
+    s.at(4, lambda: s.delay("g0/1", "g0/2", None, 30))
+    s.at(4, lambda: s.delay("g0/2", "g0/0", None, NEVER))
+    s.at(5, lambda: s.detect("g0/2", "g0/0", "g0/1"))
+    s.at(30, lambda: s.crash("g0/0"))
+    s.run()
+    assert s.deliveries("g0/0") == [] and s.deliveries("g0/1") == s.deliveries("g0/2") == ["g0/2:0"]
+    return s
+
+
+def all_have(s: Script, count: int) -> None:
+    assert all(len(s.deliveries(f"g0/{i}")) == count for i in range(s.topology.replicas))
 
 
 @scenario("allconcur_plus")
@@ -370,7 +410,7 @@ def allconcur_plus_marker_of_nobody(table: Protocol) -> Script:
     s.at(40, lambda: s.crash("g0/4"))
     s.at(50, lambda: s.multicast("g0/2", 0))
     s.run()
-    assert all(server(s, i).members == (0, 2, 3) and server(s, i).eon == 1 for i in (0, 2, 3))
+    assert all(server(s, i).members == (0, 2, 3) and server(s, i).eon == 2 for i in (0, 2, 3))
     assert all(not server(s, i).reliable for i in (0, 2, 3))
     assert any(e.type == "Eon" and e.kind == "receive" and e.process == "g0/2" for e in s.recorder.events)
     return s
@@ -403,6 +443,116 @@ def allconcur_plus_slow_newcomer(table: Protocol) -> Script:
     s.run()
     assert all(server(s, i).members == (0, 1, 2, 3, 4, 5) for i in range(6))
     assert s.deliveries("g0/5") == s.deliveries("g0/1") and len(s.deliveries("g0/1")) == 7
+    return s
+
+
+def paused(table: Protocol, since: float, pause: float) -> Script:
+    """One of five stands still until the others have gone on without it, wakes, and stops; its time-outs come first."""
+    s = Script(table, (5,), heartbeat=2)  # who is silent for 8 δ is suspected
+    s.world.obligations.uniform = False  # what it delivers before it knows counts as little
+    for at in (1, 4, 30, 60):
+        everybody_multicasts(s, at)
+    s.at(since, lambda: s.world.pause(4))
+    s.at(since + pause, lambda: s.world.resume(4))
+    s.run()
+    assert all(server(s, i).members == (0, 1, 2, 3) and s.world.up(i) for i in range(4)) and not s.world.up(4)
+    assert len(s.deliveries("g0/0")) >= 16
+    assert any(e.kind == "suspect" and "heard by nobody" in (e.detail or "") for e in s.recorder.events)
+    return s
+
+
+@scenario("allconcur_plus")
+def allconcur_plus_paused(table: Protocol) -> Script:
+    """p4 stands still for longer than the time-out: the others go on, and it stops when nobody hears it."""
+    for later in range(20):
+        s = paused(table, 1.1 + later / 4, 12)
+    return s
+
+
+@scenario("allconcur")
+def allconcur_paused(table: Protocol) -> Script:
+    """The same without unreliable rounds."""
+    for later in range(20):
+        s = paused(table, 1.1 + later / 4, 30)
+    return s
+
+
+@scenario("allconcur_plus")
+def allconcur_plus_hears_nobody(table: Protocol) -> Script:
+    """Nothing reaches p4 any more, though all hear it: it stops, and the others go on."""
+    s = Script(table, (5,), heartbeat=2)
+    everybody_multicasts(s)
+    s.at(6, lambda: s.delay(None, "g0/4", None, NEVER))
+    s.at(40, lambda: s.multicast("g0/1", 0))
+    s.run()
+    assert all(server(s, i).members == (0, 1, 2, 3) and len(s.deliveries(f"g0/{i}")) == 6 for i in range(4))
+    assert not s.world.up(4)
+    return s
+
+
+@scenario("allconcur_plus")
+def allconcur_plus_three_of_nine_one_by_one(table: Protocol) -> Script:
+    """p0, p1 and p7, all whom p3 hears in the first digraph, crash one after the other: each time G_R is made anew."""
+    s = Script(table, (9,), heartbeat=2)
+    for i, p in enumerate((0, 1, 7)):
+        s.at(20 + 60 * i, lambda p=p: s.crash(f"g0/{p}"))  # type: ignore[misc]
+    for at in (1, 30, 90, 150, 210):
+        s.at(at, lambda: s.multicast("g0/3", 0))
+    s.run()
+    alive = (2, 3, 4, 5, 6, 8)
+    assert all(server(s, i).members == alive and len(s.deliveries(f"g0/{i}")) == 5 for i in alive)
+    return s
+
+
+@scenario("allconcur_plus")
+def allconcur_plus_halves(table: Protocol) -> Script:
+    """Two and two suspect each other: neither half has more than half of the members, so neither goes on alone."""
+    s = Script(table, (4,), heartbeat=5)
+    everybody_multicasts(s, 1)
+    s.at(20, lambda: [s.delay(f"g0/{i}", f"g0/{j}", None, NEVER) for i in (0, 1) for j in (2, 3)])
+    s.at(20, lambda: [s.delay(f"g0/{j}", f"g0/{i}", None, NEVER) for i in (0, 1) for j in (2, 3)])
+    everybody_multicasts(s, 21)
+    for i, j in ((0, 2), (0, 3), (1, 2), (1, 3), (2, 0), (2, 1), (3, 0), (3, 1)):
+        s.at(25, lambda i=i, j=j: s.detect(f"g0/{i}", f"g0/{j}"))  # type: ignore[misc]
+    s.run()
+    assert all(len(s.deliveries(f"g0/{i}")) == 4 for i in range(4))
+    assert all(server(s, i).condition()["waits"] == "rounds make no progress" for i in range(4))
+    return s
+
+
+@scenario("allconcur_plus")
+def allconcur_plus_who_helps_a_newcomer_dies(table: Protocol) -> Script:
+    """Only p0 delivers its m in round 1, tells p3 about the past, and dies; the others run round 1 again without m."""
+    s = Script(table, (4,), spare=1, heartbeat=5)
+    s.at(1, lambda: s.multicast("g0/0", 0))
+    s.at(2.5, lambda: s.delay("g0/1", "g0/2", "Unreliable", 8))
+    s.at(2.5, lambda: s.delay("g0/2", "g0/1", "Unreliable", 8))
+    s.at(5, lambda: s.join_group("g0/3"))  # asks p0, which has delivered m
+    s.at(7.5, lambda: s.crash("g0/0", lose=False))
+    all_detect(s, 9, "g0/0")
+    s.at(60, lambda: s.multicast("g0/1", 0))
+    s.run()
+    assert s.deliveries("g0/0") == ["g0/0:0"]
+    assert all(s.deliveries(f"g0/{i}") == ["g0/1:0"] and server(s, i).members == (1, 2, 3) for i in (1, 2, 3))
+    return s
+
+
+@scenario("allconcur_plus")
+def allconcur_plus_welcome_of_one(table: Protocol) -> Script:
+    """p0 ends the eon with its m, welcomes p3 and dies; the others ignore m and end it without: p3 does as they do."""
+    s = Script(table, (4,), spare=1, heartbeat=5)
+    s.at(1, lambda: s.change_members("g0/0", 0, 1, 2, 3))
+    s.at(2.5, lambda: s.multicast("g0/0", 0))
+    s.at(4, lambda: s.delay("g0/0", "g0/1", "Reliable", 30))
+    s.at(4, lambda: s.delay("g0/0", "g0/2", "Reliable", 30))
+    s.at(4, lambda: s.delay("g0/1", "g0/2", "Reliable", 10))
+    s.at(4, lambda: s.delay("g0/2", "g0/1", "Reliable", 10))
+    s.at(8.5, lambda: s.crash("g0/0", lose=False))
+    all_detect(s, 9, "g0/0")
+    s.at(60, lambda: s.multicast("g0/1", 0))
+    s.run()
+    assert s.deliveries("g0/0") == ["g0/0:0"]
+    assert all(s.deliveries(f"g0/{i}") == ["g0/1:0"] and server(s, i).members == (1, 2, 3) for i in (1, 2, 3))
     return s
 
 
@@ -501,7 +651,7 @@ def run(name: str) -> Script:
     table = UNDER_TEST[protocol_name]
     s = build(table)
     assert s.world.stalled == (name in STALLS), "the run did not finish its work"
-    uniform = table.uniform and name not in ("allconcur_early_detector", "allconcur_deaf")
+    uniform = table.uniform and name not in ("allconcur_early_detector", "allconcur_deaf", "allconcur_paused")
     crashed = {e.process for e in s.recorder.events if e.kind == "crash"}
     events = [e for e in s.recorder.events if uniform or e.kind != "deliver" or e.process not in crashed]
     properties = ["integrity", "validity", "order"] + ([] if name in STALLS else ["agreement", "termination"])

@@ -2,14 +2,22 @@
 
 from pathlib import Path
 
-from tests.scenarios import test_allconcur, test_black_box, test_optimistic, test_ordering, test_white_box
+from tests.scenarios import (
+    test_allconcur,
+    test_black_box,
+    test_black_box_recovery,
+    test_optimistic,
+    test_ordering,
+    test_white_box,
+    test_white_box_recovery,
+)
 from tests.scenarios.golden import golden_file
 
 
 def test_every_transcript_is_of_one_scenario() -> None:
-    pairs = [("white_box", name) for name in test_white_box.SCENARIOS]
+    pairs = [("white_box", name) for name in (*test_white_box.SCENARIOS, *test_white_box_recovery.SCENARIOS)]
     for module in (test_allconcur, test_ordering):
         pairs += [(protocol, name) for name, (protocol, _) in module.SCENARIOS.items()]
-    for module in (test_black_box, test_optimistic):
+    for module in (test_black_box, test_black_box_recovery, test_optimistic):
         pairs += [(protocol, name) for name, (protocols, _) in module.SCENARIOS.items() for protocol in protocols]
     assert sorted(Path(__file__).parent.glob("*.txt")) == sorted(golden_file(*pair) for pair in pairs)

@@ -48,9 +48,12 @@ class Counter(Process, Durable):
     def on_start(self) -> None:
         self.set_timer("next", MS, MS)
 
-    def on_recover(self, records: list[bytes]) -> None:
+    def on_recover(self, records: list[bytes], starts: int, clean: bool) -> None:
         self.sent = len(records)
         self.on_start()
+
+    def position(self) -> int:
+        return 0
 
     def on_timer(self, name: str) -> None:
         if self.sent < 20:

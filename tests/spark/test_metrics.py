@@ -366,8 +366,13 @@ def test_mistakes_and_rollbacks(scripted: Collected) -> None:
 
 
 def test_beyond_some_size_percentiles_are_approximate_and_say_so(
-    spark: SparkSession, recorded: tuple[Path, dict[str, Summary]], measured: dict[str, list[dict[str, Any]]]
+    spark: SparkSession,
+    recorded: tuple[Path, dict[str, Summary]],
+    measured: dict[str, list[dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    asked = {name: TABLES[name] for name in ("latency", "latency_cdf")}  # of the others no number is approximate
+    monkeypatch.setattr("amcast.spark.metrics.TABLES", asked)
     rows = read_rows(spark, str(recorded[0])).where("run = 'simulation-0'")
     found = collect(spark, rows, exact_rows=100)
     assert [note for note in found.notes if "approximate" in note]
@@ -462,7 +467,7 @@ MULTICAST, DELIVER, START, END = (
             "nothing was multicast (0 multicasts, 1 delivery of 1 of 1 replica)",
             marks=pytest.mark.slow,
         ),
-        ((START, MULTICAST, DELIVER, END), ""),
+        pytest.param((START, MULTICAST, DELIVER, END), "", marks=pytest.mark.slow),  # test_the_log_of_another_system
     ],
 )
 def test_numbers_of_nothing_are_written_and_said_to_be_that(

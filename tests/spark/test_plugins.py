@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.plugged import Plugged
 
 SPEC = """
@@ -14,6 +16,7 @@ SPEC = """
 """
 
 
+@pytest.mark.slow  # a JVM of its own; tests/test_plugins.py has the other commands
 def test_a_sweep_of_a_plugged_protocol(tmp_path: Path) -> None:
     plugged = Plugged(tmp_path)
     plugged.install_example()

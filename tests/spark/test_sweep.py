@@ -208,7 +208,7 @@ def test_what_fails_is_a_row_and_loses_no_other(
     monkeypatch.setattr(sweep_module, "run_batches", sabotaged)
     monkeypatch.setattr(sweep_module, "TASKS_PER_CORE", 2)
     text = 'protocol = ["skeen", "white_box"]\nreplicas = 3\nmessages = 10\nseeds = 6\n'
-    text += f'timeout = "{allow(3):.0f}s"'
+    text += f'timeout = "{1000 * allow(1.5):.0f}ms"'
     done = sweep(spec_from(text), tmp_path / "out")
     assert done.statuses == {"refused": 4, "ok": 3, "crashed": 2, "failed": 2, "timeout": 1}
     by_seed = {(line["protocol"], line["seed"]): line for line in lines_of(tmp_path / "out")}

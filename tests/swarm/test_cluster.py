@@ -12,7 +12,10 @@ from amcast.checks import check
 from amcast.errors import Alarm, UsageError
 from amcast.protocols import protocol
 from amcast.swarm.cluster import stack
-from amcast.swarm.cluster.faults import Fault, Flip, Kill, Stop, as_json, from_json
+from amcast.swarm.cluster.faults.disks import Flip
+from amcast.swarm.cluster.faults.plan import KINDS, as_json, from_json
+from amcast.swarm.cluster.faults.processes import Kill, Stop
+from amcast.swarm.cluster.faults.shapes import Fault
 from amcast.swarm.cluster.judge import LIVENESS
 from amcast.swarm.cluster.seeds import keep, refuse_unsuited, run_setup, shortest
 from amcast.swarm.cluster.setup import LOADS, Setup, config_of, draw_setup
@@ -67,7 +70,7 @@ def test_without_faults_everything_is_answered(load: str) -> None:
 
 def test_a_plan_is_text_and_back() -> None:
     setups = [draw_setup("white_box", seed, load) for seed in range(60) for load in ("", "kv")]
-    assert len({type(fault) for setup in setups for fault in setup.plan}) == len(Fault.__subclasses__())
+    assert len({type(fault) for setup in setups for fault in setup.plan}) == len(KINDS)
     for setup in setups:
         assert from_json(as_json(setup.plan)) == setup.plan
 
@@ -82,7 +85,7 @@ def test_faults_do_not_draw_what_others_draw() -> None:
 
 
 def test_a_failing_plan_is_made_short() -> None:
-    needed = Stop(300, "g0/0", 10), Flip(700, "g0/1", False, 20)
+    needed = Stop(300, "g0/0", 10), Flip(700, "g0/1", 20, power=False)
     plan: list[Fault] = [*(Kill(at, "g0/2", 5) for at in range(100, 1000, 100)), *needed]
     setup = replace(calm(1, "echo"), plan=sorted(plan, key=lambda fault: fault.at))
     runs = 0

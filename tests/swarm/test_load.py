@@ -1,4 +1,4 @@
-"""Guards the claim of swarm/cluster/load.py: what users write down is what happened, so that a right store is judged
+"""Guards the claim of swarm/cluster/load: what users write down is what happened, so that a right store is judged
 right and every wrong answer raises an alarm; on a store in this process, which orders at random."""
 
 import asyncio
@@ -17,20 +17,11 @@ from amcast.core.topology import Topology
 from amcast.errors import Alarm, MulticastFailed, OutcomeUnknown, Rejected
 from amcast.runtime.client import Answers, answered
 from amcast.swarm.cluster.judge import Journal, check_acknowledged, check_calls, check_refused
-from amcast.swarm.cluster.load import (
-    Book,
-    DirectUser,
-    Echo,
-    EchoUser,
-    Keys,
-    RespUser,
-    Wish,
-    append,
-    get,
-    read_everything,
-    use_store,
-    wish,
-)
+from amcast.swarm.cluster.load.book import Book
+from amcast.swarm.cluster.load.echo import Echo, EchoUser
+from amcast.swarm.cluster.load.resp import RespUser
+from amcast.swarm.cluster.load.store import DirectUser, read_everything, use_store
+from amcast.swarm.cluster.load.wishes import Keys, Wish, append, get, wish
 from tests.apps.in_process import InProcess, Lagging
 
 GROUPS = 3

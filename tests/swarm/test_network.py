@@ -8,7 +8,9 @@ from random import Random
 import pytest
 
 from amcast.swarm.cluster.calendar import MILLISECOND, SECOND, Calendar
-from amcast.swarm.cluster.loop import Died, HostClock, ProcessLoop
+from amcast.swarm.cluster.clocks import HostClock
+from amcast.swarm.cluster.jobs import Died
+from amcast.swarm.cluster.loop import ProcessLoop
 from amcast.swarm.cluster.network import Network, Weather
 
 HOST = "127.0.0.1"
@@ -25,7 +27,7 @@ class World:
         self.complaints: Seen = []
 
     def process(self, name: str, host: str = HOST) -> ProcessLoop:
-        clock = HostClock(self.calendar, 10**12, 0, 0)
+        clock = HostClock(10**12, 0, 0)
         process = ProcessLoop(name, 1, host, self.calendar, clock, self.network, Random(name))  # type: ignore[abstract]
         process.on_death = lambda power: self.network.leave(process, power)
         process.on_complaint = self.complaints.append
@@ -297,6 +299,46 @@ def test_a_killed_server_is_noticed_and_one_without_power_is_not() -> None:
     assert "ConnectionRefusedError" in seen  # the machine that came back resets what it does not know
 
 
+@pytest.mark.parametrize("power", [True, False])
+def test_a_closed_window_does_not_hide_that_nobody_is_there(power: bool) -> None:
+    """TCP asks again and again whether there is room: a writer that fills it learns that its reader is gone."""
+    world = World(6, window=4000)
+    server, client, seen = world.process("server"), world.process("client", "127.0.0.2"), []
+
+    async def serve() -> None:
+        def deaf() -> asyncio.Protocol:
+            protocol = asyncio.Protocol()
+            protocol.connection_made = lambda transport: transport.pause_reading()  # type: ignore[method-assign,attr-defined]
+            return protocol
+
+        await asyncio.get_running_loop().create_server(deaf, HOST, 80)
+        await asyncio.get_running_loop().create_future()
+
+    async def send() -> None:
+        _, writer = await asyncio.open_connection(HOST, 80)
+        writer.write(bytes(10_000))
+        await asyncio.sleep(3)
+        seen.append("open" if not writer.is_closing() else "closed")
+        await asyncio.sleep(3)
+        seen.append("open" if not writer.is_closing() else "closed")
+
+    server.begin(serve())
+    client.begin(send())
+    world.calendar.run(SECOND)
+    if power:
+        world.network.power_off(HOST)
+    else:
+        world.network.cut(HOST, "127.0.0.2")  # nobody sends a reset twice
+    server.kill(power=power)
+    world.calendar.run(4 * SECOND)
+    if power:
+        world.network.power_on(HOST)
+    else:
+        world.network.heal(HOST, "127.0.0.2")
+    world.calendar.run(8 * SECOND)
+    assert seen == ["open", "closed"]
+
+
 def test_a_paused_process_gets_everything_later() -> None:
     world, server, _, seen = two_machines(4)
     world.calendar.run(SECOND)
@@ -348,6 +390,27 @@ def test_what_reaches_the_handler_of_a_loop_is_told() -> None:
     world.calendar.run(SECOND)
     (context,) = world.complaints
     assert isinstance(context, dict) and isinstance(context["exception"], ZeroDivisionError)
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_an_error_that_nobody_looks_at_is_told_unless_death_was_quicker(watched: bool) -> None:
+    world = World(8)
+    process = world.process("program")
+
+    async def fails() -> None:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        task = asyncio.get_running_loop().create_task(fails())
+        await (task if watched else asyncio.sleep(10))
+
+    process.begin(main())
+    while not any(task.done() for task in process._tasks):
+        world.calendar.run(world.calendar.now + 1)
+    process.kill()
+    world.calendar.run(SECOND)
+    assert [type(error) for error in process.forgotten_errors()] == ([] if watched else [ZeroDivisionError])
+    process.bury()
 
 
 def test_errors_have_their_numbers() -> None:

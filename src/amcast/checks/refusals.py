@@ -15,7 +15,7 @@ from amcast.core.trace import Event
 
 @dataclass(frozen=True)
 class Change:
-    """A process learns that a group left another one or joined it, at a time of the group that says so."""
+    """A process learns that a group left another one or joined it; the group asked for it at this time of its log."""
 
     joined: bool
     group: str
@@ -38,9 +38,14 @@ def without_refused(events: list[Event]) -> list[Event]:
     return [e for e in events if e.message not in gone or e.message is None] if gone else events
 
 
+def withdrawn(events: Sequence[Event]) -> set[str]:
+    """Return the messages that their senders gave up because nobody had them."""
+    return {event.message for event in events if event.message is not None and event.kind == "withdraw"}
+
+
 def without_withdrawn(events: list[Event]) -> list[Event]:
     """Return the trace as if what its sender withdrew had not been multicast: whoever delivers it makes it up."""
-    gone = {event.message for event in events if event.kind == "withdraw"}
+    gone = withdrawn(events)
     return [e for e in events if e.kind not in ("multicast", "withdraw") or e.message not in gone] if gone else events
 
 

@@ -8,7 +8,7 @@ from amcast.core.process import Params
 from amcast.core.protocol import Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import ListRecorder
-from amcast.protocols.optimistic.baseline import Options
+from amcast.protocols.optimistic.options import Options
 from amcast.sim.choices import Seeded
 from amcast.sim.network import ExponentialTail, Network, Uniform
 from amcast.sim.relation import configured

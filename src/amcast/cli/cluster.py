@@ -101,17 +101,66 @@ def restart(
     rejoin: Annotated[
         bool, Option("--rejoin", help="Set its data aside, and start from what the others of its group know.")
     ] = False,
+    accept_loss: Annotated[
+        bool, Option("--accept-loss", help="Let it take part at once, although others may know what its disk forgot.")
+    ] = False,
     wait: Wait = True,
     timeout: Timeout = 60.0,
 ) -> int:
     """Start a node again; one that runs is stopped first."""
+    from amcast.local.rejoining import refuse_too_many
+
+    if rejoin and accept_loss:
+        raise UsageError("--rejoin and --accept-loss exclude each other: who rejoins has nothing that could be lost")
     processes = processes_of(cluster)
     member = processes.config.member(name)
     refuse_unfit(processes, member)
+    options = (["--rejoin"] if rejoin else []) + (["--accept-loss"] if accept_loss else [])
     with processes.alone():
+        if rejoin:
+            refuse_too_many(processes.config, member)
         processes.stop([member])
-        processes.start(member, *(["--rejoin"] if rejoin else []))
+        processes.start(member, *options)
     return show_started(processes, (member,), cluster, wait, timeout)
+
+
+@cluster_commands.command()
+def lead(
+    cluster: Cluster,
+    name: ReplicaId,
+    timeout: Annotated[float, Option(min=0, help="Seconds to wait until it leads.")] = 10.0,
+) -> int:
+    """Let a replica lead its group: the one that leads hands over to it, without a pause."""
+    from amcast.local.leading import let_lead
+
+    processes = processes_of(cluster)
+    member = processes.config.member(name)
+    if not protocol_named(processes.config.protocol).elects:
+        raise UsageError(f"{processes.config.protocol} has no leaders; expected a protocol with one in each group")
+    reason = let_lead(processes, member, timeout)
+    if reason:
+        complain(f"{name} does not lead after {timeout:g} s: {reason}; see 'amcast cluster logs {cluster} {name}'")
+        return 1
+    print(f"{name}: leads")
+    return 0
+
+
+@cluster_commands.command()
+def convert(cluster: Cluster) -> int:
+    """Convert the data of a stopped cluster that amcast 0.1 wrote; the old data is kept beside it."""
+    from amcast.local.convert import convert_cluster
+
+    processes = processes_of(cluster)
+    with processes.alone():
+        running = [member.name for member in processes.config.members if processes.running(member) is not None]
+        if running:
+            raise UsageError(f"{', '.join(running)} run; stop all nodes first with 'amcast cluster down {cluster}'")
+        found = convert_cluster(processes.config, protocol_named(processes.config.protocol))
+    for one in found:
+        print(one.line)
+    if not any(one.converted for one in found):
+        print("nothing to convert: all data is of this format")
+    return 0
 
 
 @cluster_commands.command()

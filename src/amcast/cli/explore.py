@@ -25,6 +25,9 @@ def explore(
     depth: Annotated[int | None, Option(min=1, help="Follow no schedule for more moves.")] = None,
     seconds: Annotated[float | None, Option(min=0.1, help="Stop after so many seconds.")] = None,
     walks: Annotated[int, Option(min=0, help="Follow so many random schedules instead of all.")] = 0,
+    delayed: Annotated[
+        int, Option(min=0, help="After a search that was cut: so many walks in which some channels are slow.")
+    ] = 1000,
     seed: Annotated[int, Option(min=0, help="The seed of random schedules.")] = 1,
     follow: Annotated[
         int | None, Option(min=0, help="Assert invariants along so many schedules. Default: all.")
@@ -37,7 +40,8 @@ def explore(
 ) -> int:
     """Run every schedule of a protocol within a scope and check every state.
 
-    Exit code 1 if something is violated; 3 if nothing was delivered, or never was what the scope is made for.
+    Exit code 1 if something is violated; 3 if nothing was delivered, or never was what the scope is made for; 4 if
+    nothing is violated in a part of the schedules, because the search was cut.
     """
     table = protocol_named(protocol)
     from amcast.explorer.exploration import explore as explored
@@ -56,6 +60,7 @@ def explore(
     past = past_of(after, table, chosen) if after is not None else ()
     documents: list[dict[str, object]] = []
     found_out: set[str] = set()
+    cut = False
     for one in chosen:
         with progress_bar("{task.fields[found]}") as bar:
             task = bar.add_task(f"{table.name} {one.name}", total=states or walks or None, found="")
@@ -67,17 +72,20 @@ def explore(
                 bar.update(task, completed=done, found=told)  # noqa: B023
 
             limits = Limits(states, depth, seconds)
-            result = explored(table, one, limits, walks, seed, follow=follow, after=past, progress=show)
+            result = explored(
+                table, one, limits, walks, seed, follow=follow, after=past, progress=show, delayed=delayed
+            )
         written = keep(table, result, out) if result.violation is not None and out is not None else None
         documents.append(document(result, written))
         found_out.add(result.verdict[0])
+        cut = cut or not result.complete
         if not as_json:
             report(console, result, written, walks, len(past))
         if result.violation is not None:
             break
     if as_json:
         print_json(documents if scope == "all" else documents[0])
-    return 1 if "violated" in found_out else 3 if "unknown" in found_out or not found_out else 0
+    return 1 if "violated" in found_out else 3 if "unknown" in found_out or not found_out else 4 if cut else 0
 
 
 def past_of(path: Path, table: "Protocol", scopes: "list[Scope]") -> tuple[str, ...]:
@@ -117,6 +125,9 @@ def report(console: "Console", result: "Exploration", written: Path | None, walk
     spent = f"{result.seconds:.1f} s, {result.states / max(result.seconds, 1e-9):,.0f} states/s"
     found = f"{count(result.states, 'unique state')}, {count(result.transitions, 'move')}, {followed}; {spent}"
     console.print(found, soft_wrap=True)
+    if result.delayed:
+        told = f"the search was cut: {count(result.delayed, 'walk')} with slow channels followed, up to"
+        console.print(f"{told} {count(result.longest, 'move')} long", soft_wrap=True)
     if result.unseen:
         where = "scope" if result.complete else "part of the scope"
         complain(f"never seen in this {where}: {'; '.join(result.unseen)}")
@@ -151,7 +162,8 @@ def rests_on(result: "Exploration") -> str:
 
 def document(result: "Exploration", written: Path | None) -> dict[str, object]:
     """Return the result for JSON. Invariants were asserted along `schedules` of the `ways` that lead to all states."""
-    same = ("protocol", "complete", "states", "schedules", "ways", "rests", "depth", "ended", "sometimes")
+    same = ("protocol", "complete", "states", "schedules", "ways", "rests", "depth", "ended", "delayed", "longest",
+            "sometimes")  # fmt: skip
     violation: dict[str, object] | None = None
     if result.violation is not None:
         shown = ("property", "problem", "moves", "calm")

@@ -1,11 +1,13 @@
 """`amcast swarm`: random configurations and faults, a seed each, on all cores.
 
 A seed runs the processes of a protocol alone or, with --cluster, shipped nodes, clients and gateways with their disks.
+With --adversary the processes run without any time: chance serves and freezes channels and fires timers as it likes.
 """
 
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +22,7 @@ from amcast.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from amcast.core.protocol import Protocol
     from amcast.swarm.seeds import Outcome
     from amcast.swarm.tally import Failure, Tally
 
@@ -39,11 +42,15 @@ def swarm(
     cluster: Annotated[
         bool, Option("--cluster", help="Whole nodes with disks, clients and gateways, in virtual time.")
     ] = False,
+    adversary: Annotated[
+        bool, Option("--adversary", help="No time: channels frozen, timers and elections at any moment, old disks.")
+    ] = False,
     known: Annotated[
         list[str] | None, Option(metavar="CLASS", help="With --cluster: a class of failure that is counted apart.")
     ] = None,
     plan: Annotated[
-        Path | None, Option(metavar="FILE", help="With --cluster: a plan of faults instead of the drawn one.")
+        Path | None,
+        Option(metavar="FILE", help="With --cluster or --adversary: faults or moves instead of the drawn ones."),
     ] = None,
     jobs: Annotated[int | None, Option(min=1, max=512, help="Processes. Default: one per core.")] = None,
     out: Annotated[Path | None, Option(metavar="DIR", help="Write the traces of failing seeds there.")] = None,
@@ -59,20 +66,8 @@ def swarm(
     from amcast.swarm.tally import Tally, describe, document, result_line
 
     refuse_used_folder(out, force)
-    judge: Judge | None = None
-    keep: Keep = keep_trace
-    options = ""
-    if cluster:
-        from amcast.swarm.cluster.seeds import keep_failing, refuse_unsuited, run_cluster_seed
-
-        refuse_unsuited(table, load or "")
-        drawn_else = read_text(plan) if plan is not None else ""
-        judge = partial(run_cluster_seed, load=load or "", known=tuple(known or ()), plan=drawn_else)
-        keep = partial(keep_failing, load or "", drawn_else)
-        options = f" --cluster{f' {load}' if load else ''}{f' --plan {plan}' if plan is not None else ''}"
-    elif load or known or plan:
-        raise UsageError("LOAD, --known and --plan are about whole clusters; add --cluster")
-    tally = Tally(table, seeds)
+    judge, keep, options = kind_of_swarm(table, load, cluster, adversary, known, plan)
+    tally = Tally(judged_by(table, adversary), seeds)
     console = report_console()
     with progress_bar("{task.completed:,.0f}/{task.total:,.0f} seeds", "{task.fields[found]}") as bar:
         task = bar.add_task(name, total=seeds, found="")
@@ -95,11 +90,48 @@ def swarm(
     return 130 if tally.interrupted else tally.exit_code()
 
 
+def kind_of_swarm(
+    table: "Protocol", load: str | None, cluster: bool, adversary: bool, known: list[str] | None, plan: Path | None
+) -> "tuple[Judge | None, Keep, str]":
+    """Return what judges a seed, what keeps a failing one, and the options that name this kind of swarm."""
+    with_plan = f" --plan {plan}" if plan is not None else ""
+    if cluster and adversary:
+        raise UsageError("--cluster and --adversary are two kinds of swarm; give one of them")
+    if adversary:
+        from amcast.swarm.adversary.failing import keep_failing_moves
+        from amcast.swarm.adversary.seeds import run_adversary_seed
+
+        if load or known:
+            raise UsageError("LOAD and --known are about whole clusters; give --cluster instead of --adversary")
+        moves = read_text(plan) if plan is not None else ""
+        return partial(run_adversary_seed, plan=moves), partial(keep_failing_moves, moves), f" --adversary{with_plan}"
+    if cluster:
+        from amcast.swarm.cluster.seeds import keep_failing, refuse_unsuited, run_cluster_seed
+
+        refuse_unsuited(table, load or "")
+        drawn_else = read_text(plan) if plan is not None else ""
+        judge = partial(run_cluster_seed, load=load or "", known=tuple(known or ()), plan=drawn_else)
+        keep = partial(keep_failing, load or "", drawn_else)
+        return judge, keep, f" --cluster{f' {load}' if load else ''}{with_plan}"
+    if load or known or plan:
+        raise UsageError("LOAD, --known and --plan are about whole clusters; add --cluster (or --adversary to --plan)")
+    return None, keep_trace, ""
+
+
+def judged_by(table: "Protocol", adversary: bool) -> "Protocol":
+    """Return the row by which the tally is judged: an adversary may keep more from being delivered."""
+    if not adversary:
+        return table
+    from amcast.swarm.adversary.seeds import LESS_DELIVERED
+
+    return replace(table, least_delivered=max(0, table.least_delivered - LESS_DELIVERED))
+
+
 def read_text(path: Path) -> str:
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read ({error}); take the plan.json that a failing seed left") from error
+        raise UsageError(f"{path}: cannot be read ({error}); take the file that a failing seed left") from error
 
 
 def results(

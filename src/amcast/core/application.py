@@ -213,6 +213,19 @@ class Speculator:
                 self.optimistic(guess.delivery)
         return answer
 
+    def undo(self, message: str) -> None:
+        """Take back what was executed of a message that will never be delivered."""
+        for place, guess in enumerate(self.guesses):
+            if guess.delivery.message == message:
+                later = self.guesses[place + 1 :]
+                self.rollbacks += 1
+                self.app.restore(guess.before)
+                del self.guesses[place:]
+                for other in later:
+                    self.executed_again += 1
+                    self.optimistic(other.delivery)
+                return
+
     def snapshot(self) -> bytes:
         """Return the state that is certain."""
         return self.guesses[0].before if self.guesses else self.app.snapshot()

@@ -6,7 +6,6 @@ them at no cost, and so may a class in somebody else's package. (Traits of mypyc
 classes: calling one crashes the interpreter.) They have no attributes of their own, so that they add no `__dict__`.
 """
 
-from amcast.core.order import BOTTOM
 from amcast.core.process import Supply
 
 
@@ -33,39 +32,69 @@ class Electing(Capability):
     def on_suspect(self) -> None:
         raise NotImplementedError
 
+    def hand_over(self, now: int, to: int) -> None:
+        """At the leader: let this member of the group lead, or with -1 the first one that is up to date."""
+        self.at(now)
+        self.on_hand_over(to)
+
+    def on_hand_over(self, to: int) -> None:
+        pass
+
     def leads(self) -> bool:
         """Return whether this process is the leader of its group, so far as it knows."""
         raise NotImplementedError
 
 
 class Durable(Capability):
-    """Replicas come back from their records, or from what another member of their group knows."""
+    """Replicas come back from their records, or without them from what the others of their group know.
+
+    A process that may have forgotten something takes no part until the others have said that it has not, and one that
+    has must `rejoin`. All of that happens by messages; a driver hands over what is on disk, and what it knows of it.
+    """
 
     __slots__ = ()
 
-    def recover(self, now: int, records: list[bytes]) -> None:
-        """Start from the records that an earlier life made durable."""
-        self.at(now)
-        self.on_recover(records)
+    def recover(self, now: int, records: list[bytes], starts: int, clean: bool) -> None:
+        """Start from the records that earlier lives made durable.
 
-    def absent(self, now: int, pid: int) -> int:
-        """Count on nothing that this member of the group said: it lost its disk. Return what it needs to `rejoin`."""
+        `starts` counts the lives, this one included. `clean` says that nothing is missing from the end of the records.
+        """
         self.at(now)
-        return self.on_absent(pid)
+        self.on_recover(records, starts, clean)
 
-    def rejoin(self, now: int, records: list[bytes], floor: int) -> None:
-        """Start without what this process knew, from a snapshot that another member of its group took after all of them
-        were told that this one is `absent`; `floor` is the highest of what they returned."""
+    def rejoin(self, now: int, starts: int) -> None:
+        """Start without what this process knew: its disk is lost, or not to be trusted."""
         self.at(now)
-        self.on_rejoin(records, floor)
+        self.on_rejoin(starts)
 
-    def on_recover(self, records: list[bytes]) -> None:
+    def install(self, now: int, records: list[bytes]) -> None:
+        """Take over what another member had delivered when it took this snapshot, if that is more than this one has.
+
+        The driver has the application's state of the same moment put in place, and makes a snapshot of this process
+        durable, before it acts on any effect of this step.
+        """
+        self.at(now)
+        self.on_install(records)
+
+    def trust(self, now: int) -> None:
+        """Let the process take part at once, whatever it may have forgotten: an operator accepts the loss."""
+        self.at(now)
+        self.on_trust()
+
+    def on_recover(self, records: list[bytes], starts: int, clean: bool) -> None:
         raise NotImplementedError
 
-    def on_absent(self, pid: int) -> int:
-        return BOTTOM
+    def on_rejoin(self, starts: int) -> None:
+        raise NotImplementedError
 
-    def on_rejoin(self, records: list[bytes], floor: int) -> None:
+    def on_install(self, records: list[bytes]) -> None:
+        raise NotImplementedError
+
+    def on_trust(self) -> None:
+        pass
+
+    def position(self) -> int:
+        """Return how many messages were delivered, those of earlier lives included."""
         raise NotImplementedError
 
     def rejoining(self) -> bool:

@@ -73,7 +73,7 @@ class Stops(Note):
 
 @final
 class GroupsChange(Note):
-    """A group begins, or ends, to send to another, at this time of theirs."""
+    """A group begins, or ends, to send to another: it asked for that at this time of its own log."""
 
     def __init__(self, joined: bool, group: int, other: int, time: int) -> None:
         super().__init__("reconfigure")
@@ -85,6 +85,18 @@ class GroupsChange(Note):
     def facts(self) -> dict[str, object]:
         groups = [f"g{self.group}", f"g{self.other}"]
         return {"joined" if self.joined else "left": groups, "time": self.time}
+
+
+@final
+class Undone(Note):
+    """What this process delivered optimistically will not be delivered."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("reconfigure")
+        self.message = message
+
+    def facts(self) -> dict[str, object]:
+        return {"undone": self.message}
 
 
 @final

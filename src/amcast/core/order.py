@@ -1,7 +1,7 @@
 """Timestamps, ballots, and the delivery rule that the whole Skeen family shares.
 
-A timestamp (t, g) and a ballot (n, p) are kept as one integer, t or n in the high bits: comparing integers is
-comparing the pairs lexicographically, and BOTTOM is below them all.
+A timestamp (t, g) and a ballot (e, n, p) are kept as one integer, the first part in the high bits: comparing integers
+is comparing the tuples lexicographically, and BOTTOM is below them all.
 """
 
 from typing import Final, final
@@ -11,6 +11,7 @@ from mypy_extensions import mypyc_attr
 from amcast.core.topology import Mid
 
 LOW_BITS: Final = 16
+EPOCH_SHIFT: Final = 48
 BOTTOM: Final = -1
 
 
@@ -27,13 +28,18 @@ def group_of(ts: int) -> int:
     return ts & 0xFFFF
 
 
-def ballot(n: int, rank: int) -> int:
-    """Return (n, p), round n of the member with this rank in its group."""
-    return n << LOW_BITS | rank
+def ballot(n: int, seat: int, epoch: int = 0) -> int:
+    """Return (e, n, p), round n of the member with this seat in the epoch's list: its rank, in the first epoch."""
+    return epoch << EPOCH_SHIFT | n << LOW_BITS | seat
 
 
 def round_of(b: int) -> int:
-    return b >> LOW_BITS
+    return b >> LOW_BITS & 0xFFFFFFFF
+
+
+def epoch_of(b: int) -> int:
+    """Return the epoch of a ballot: each has one list of members, whose majorities are the ballot's quorums."""
+    return b >> EPOCH_SHIFT
 
 
 def leader_of(b: int) -> int:

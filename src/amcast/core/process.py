@@ -9,7 +9,7 @@ process itself.
 """
 
 from dataclasses import dataclass, field
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
@@ -17,6 +17,8 @@ from amcast.core.notes import Note
 from amcast.core.order import BOTTOM
 from amcast.core.topology import Mid, Topology
 from amcast.core.wire import AppMessage, Message
+
+TAIL_BYTES: Final = 8 * 2**20  # a laggard that missed more takes a snapshot instead
 
 
 @final
@@ -33,10 +35,13 @@ class Params:
     clock_offset: int = 0  # from the driver's clock to one that all processes share, roughly
     clock_tick: int = 1  # nanoseconds per unit of timestamps that are taken from it
     grace: int = 0  # extra time for a process never heard: it may not have started yet
+    part_bytes: int = 2**20  # of what recovery sends in one message
+    tail_bytes: int = 0  # of delivered messages that are kept for laggards; 0: without a limit, unless durable
 
     def __post_init__(self) -> None:
         self.heartbeat = self.heartbeat or max(5 * self.delta, 1_000_000)
         self.suspect_after = self.suspect_after or 4 * self.heartbeat
+        self.tail_bytes = self.tail_bytes or (TAIL_BYTES if self.durable else 1 << 62)
 
     def stamp(self, now: int) -> int:
         """The time as it stands in timestamps."""
@@ -53,11 +58,16 @@ class Effects:
     sends: list[tuple[tuple[int, ...], Message]] = field(default_factory=list)
     timers: list[tuple[str, int, int]] = field(default_factory=list)  # name, earliest and latest, from now
     optimistic: list[AppMessage] = field(default_factory=list)
+    undone: list[Mid] = field(default_factory=list)  # delivered optimistically before, and taken back
     deliveries: list[tuple[AppMessage, int]] = field(default_factory=list)  # with the final timestamp, or BOTTOM
-    completed: list[Mid] = field(default_factory=list)  # at a client: this multicast is known to be delivered
+    completed: list[Mid] = field(
+        default_factory=list
+    )  # at a client: this multicast is known to be delivered, or refused
     refused: list[Mid] = field(default_factory=list)  # this multicast will never be delivered
     notes: list[Note] = field(default_factory=list)  # facts for the trace
     halted: bool = False  # this process must stop for good: the others went on without it
+    pulls: list[int] = field(default_factory=list)  # members whose snapshot it needs, by `Durable.install`; best effort
+    forgot: str = ""  # why this process must stop: others remember more of it than its disk. It may only `rejoin`
 
     def clear(self) -> None:
         self.records.clear()
@@ -65,11 +75,14 @@ class Effects:
         self.sends.clear()
         self.timers.clear()
         self.optimistic.clear()
+        self.undone.clear()
         self.deliveries.clear()
         self.completed.clear()
         self.refused.clear()
         self.notes.clear()
         self.halted = False
+        self.pulls.clear()
+        self.forgot = ""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -157,6 +170,10 @@ class Process:
 
     def footprint(self) -> int:
         """How many messages this process remembers: what garbage collection must bound."""
+        return 0
+
+    def backlog(self) -> int:
+        """Return how many bytes of messages are under way here: known, and not delivered."""
         return 0
 
     # What protocols say.

@@ -1,6 +1,6 @@
 """A protocol's row: what commands, drivers and checks know about it. It stands at the end of the protocol's file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from amcast.core.capabilities import (
 )
 from amcast.core.process import Effects, Params, Process
 from amcast.core.requests import REQUESTS
-from amcast.core.topology import Topology
+from amcast.core.topology import Mid, Topology
 from amcast.core.wire import Message
 from amcast.errors import UsageError
 
@@ -55,6 +55,10 @@ class Protocol:
     least_delivered: int = 50
     more_scopes: tuple[str, ...] = ()  # of the explorer: those that not all of its kind can bear
     paper_names: Mapping[str, str] = field(default_factory=dict)  # of variables that the paper calls otherwise
+    # Makes records of what version 0.1 recorded: those of a snapshot, whose position is said, and those behind it. What
+    # these delivered is delivered again by a process that recovers from the result. Third: id and timestamp of what was
+    # delivered before the snapshot, from a position on that is the same for all members of the group.
+    convert: Callable[[list[bytes], int, Iterable[tuple[Mid, int]], Topology], list[bytes]] | None = None
     options: object = None  # the variant: a fifth argument of replica and client, if they take one
 
     def __post_init__(self) -> None:

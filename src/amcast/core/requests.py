@@ -21,6 +21,10 @@ class Request(Message):
         """Return True if this can be taken from a stranger."""
         return True
 
+    def wants_delivery(self) -> bool:
+        """Return False if m is not to be delivered: its sender has given it up."""
+        return True
+
 
 @final
 @mypyc_attr(acyclic=True)
@@ -37,7 +41,7 @@ class Multicast(Request):
         return Multicast(r.app())
 
 
-@mypyc_attr(acyclic=True)
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Answer(Message):
     """What a replica of group g tells a client about one of its messages, and who leads the group."""
 

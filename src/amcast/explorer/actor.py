@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from amcast.core.capabilities import Detecting, Durable, Dynamic, Electing, Observed, Reconfigurable
-from amcast.core.notes import GroupsChange, Leads, Note
+from amcast.core.notes import GroupsChange, Leads, Note, Undone
 from amcast.core.process import Effects, Params, Process
 from amcast.core.protocol import Protocol
 from amcast.core.requests import NOBODY
@@ -69,6 +69,11 @@ class Step:
     sends: Sends = field(default_factory=list)
     rows: list[LogEntry] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    sent_before: list[int] = field(default_factory=list)  # of a row: how many of the messages leave before it
+
+    def cuts(self) -> range:
+        """Return how many of the messages may have left when the process crashes inside this step."""
+        return range(min(1, len(self.sends)), len(self.sends) + 1)
 
 
 class Actor:
@@ -94,12 +99,14 @@ class Actor:
         name = setting.topology.names[pid]
         self.restarts = scope.restarts.count(name)
         self.may_restart = self.restarts > 0
+        self.starts = 1
         self.elections = scope.elections.count(name)
         self.timers = scope.timers.count(name)
         self.changes = [(what, group) for who, what, group in scope.reconfigurations if who == name]
         self.may_crash = name in scope.crashes
         self.may_falter = name in scope.falters
-        self.falters = -1  # how many of the next step's messages it sends before it crashes
+        self.falters = False  # it crashes inside its next step …
+        self.unfinished: Step | None = None  # … which is this one: where it is cut is the next move
         self.snapshots = scope.snapshots.count(name)
         self.detections = [setting.topology.pid(other) for who, other in scope.detections if who == name]
         self.suspects: list[int] = []  # those that it suspects because of a move
@@ -113,6 +120,7 @@ class Actor:
     def do(self, happening: Happening) -> Step:
         """Let this happen now."""
         step = Step()
+        before = len(self.log)
         what = happening[0]
         process = self.process
         if what == "start":
@@ -133,12 +141,17 @@ class Actor:
             self.elections -= 1
             if isinstance(process, Electing):
                 process.suspect(self.now)
+            else:  # a client asks again, as it does when a connection breaks
+                process.disconnect(self.now)
         elif what == "reconfigure":
             wish, group = self.changes.pop(0)
             if wish == "members":
                 names = self.setting.topology.pid
                 assert isinstance(process, Dynamic), "a scope of members that change"
                 process.change_members(self.now, tuple([names(name) for name in group.split(",")]))
+            elif isinstance(process, Dynamic):
+                ask = process.join_group if wish == "join" else process.leave_group
+                ask(self.now)
             else:
                 assert isinstance(process, Reconfigurable), "a scope of groups that join and leave"
                 process.reconfigure(self.now, wish == "join", int(group[1:]))
@@ -147,8 +160,10 @@ class Actor:
         elif what == "crash":
             self.crash(step)
         elif what == "falter":
-            self.falters = int(str(happening[1]))
+            self.falters = True
             return step
+        elif what == "cut":
+            return self.fall(int(str(happening[1])))
         elif what == "sync":
             self.sync(step)
         elif what == "snapshot":
@@ -160,16 +175,35 @@ class Actor:
             self.restart(step)
         self.drain(step)
         self.hear_oneself(step)
-        return step if self.falters < 0 or self.crashed else self.fall(step)
+        if not self.falters or self.crashed:
+            return step
+        self.unfinished = step
+        del self.log[before:]
+        return Step()
 
-    def fall(self, step: Step) -> Step:
-        """Crash in the middle of this step: messages leave before anything is delivered."""
-        fallen = Step(step.sends[: self.falters])
-        for entry in step.rows:
-            if entry[0] == "multicast":
-                fallen.rows.append(entry)
-            else:
-                self.log.remove(entry)
+    @property
+    def deaf(self) -> bool:
+        """True if no message reaches this process: it crashed, or is about to inside a step."""
+        return self.crashed or self.unfinished is not None
+
+    @property
+    def falls(self) -> bool:
+        """True if this process counts among those that crash."""
+        return self.crashed or self.falters
+
+    def fall(self, sends: int) -> Step:
+        """Crash in the middle of the unfinished step, when so many of its messages have left.
+
+        What the step does happens in order: a row counts if the message after it has left. So what is delivered after
+        the last of them is not.
+        """
+        step = self.unfinished
+        assert step is not None
+        self.unfinished = None
+        fallen = Step(step.sends[:sends])
+        for entry, sent in zip(step.rows, step.sent_before, strict=True):
+            if sent < sends:
+                self.write(fallen, entry)
         self.crash(fallen)
         return fallen
 
@@ -202,6 +236,7 @@ class Actor:
 
     def crash(self, step: Step) -> None:
         self.crashed = True
+        self.falters = False
         self.write(step, ("crash", NOBODY, None))
         self.due = []
         self.left = []
@@ -215,7 +250,8 @@ class Actor:
         self.write(step, ("restart", NOBODY, None))
         self.process = self.made()
         assert isinstance(self.process, Durable), "a scope with restarts"
-        self.process.recover(self.now, list(self.durable))
+        self.starts += 1
+        self.process.recover(self.now, list(self.durable), self.starts, clean=True)
         self.out.deliveries.clear()  # made before the crash, and written then
 
     def sync(self, step: Step) -> None:
@@ -255,7 +291,7 @@ class Actor:
         for note in out.notes:
             if isinstance(note, Leads):
                 self.write(step, (note.kind, NOBODY, note.detail()))
-            elif isinstance(note, GroupsChange):  # by which refusals are judged
+            elif isinstance(note, (GroupsChange, Undone)):  # by which refusals and guesses are judged
                 self.log.append((note.kind, NOBODY, note.detail()))
         for m in out.optimistic:
             self.write(step, ("optdeliver", m.mid, None))
@@ -266,7 +302,7 @@ class Actor:
                 self.write(step, ("deliver", m.mid, ts))
         for mid in out.refused:
             self.write(step, ("reconfigure", mid, REFUSED))
-        halted = out.halted
+        halted = out.halted or bool(out.forgot)
         completed = len(out.completed) + len([mid for mid in out.refused if sender_of(mid) == self.pid])
         out.clear()
         if halted:  # it must stop for good
@@ -278,6 +314,7 @@ class Actor:
     def write(self, step: Step, entry: LogEntry) -> None:
         self.log.append(entry)
         step.rows.append(entry)
+        step.sent_before.append(len(step.sends))
 
 
 def watched(actor: Actor, act: Callable[[], Result]) -> Result:

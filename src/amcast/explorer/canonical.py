@@ -61,6 +61,8 @@ def _plain(value: object, skip: tuple[type, ...], seen: dict[int, int]) -> objec
         return [(_plain(k, skip, seen), _plain(v, skip, seen)) for k, v in value.items()]  # type: ignore[attr-defined]
     if kind is set or kind is frozenset:
         return ["set", *sorted(repr(_plain(item, skip, seen)) for item in value)]  # type: ignore[attr-defined]
+    if kind is bytearray:
+        return bytes(value)  # type: ignore[call-overload]
     if isinstance(value, Enum):
         return (kind.__name__, value.name)
     names = attributes(value)

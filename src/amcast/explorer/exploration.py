@@ -12,6 +12,7 @@ from amcast.core.protocol import Protocol
 from amcast.core.trace import ListRecorder, Recorder
 from amcast.errors import PropertyViolation
 from amcast.explorer.actor import Setting
+from amcast.explorer.delayed_walk import DelayedWalks
 from amcast.explorer.model import Move
 from amcast.explorer.properties import EVERYTHING, Properties
 from amcast.explorer.run import RealRun, parse_move, spell
@@ -38,6 +39,8 @@ class Exploration:
     complete: bool = False  # every state of the scope was seen
     seconds: float = 0.0
     ended: int = 0  # states at the edge of a search that was cut, from which everything was delivered in calm
+    delayed: int = 0  # walks with slow channels, after a search that was cut …
+    longest: int = 0  # … and the moves of the longest of them
     evidence: Evidence = NOTHING
     sometimes: dict[str, bool] = field(default_factory=dict)
     violation: Schedule | None = None
@@ -52,24 +55,25 @@ class Exploration:
     def verdict(self) -> tuple[Status, str]:
         """Say whether all is well, and if not why.
 
-        The verdict is unknown if no move was made or nothing was delivered. It is unknown too if a complete search
-        never saw what its scope is made for. A part of the schedules need not contain all of that, but in one of them
-        everything must be delivered everywhere.
+        The verdict is unknown if no move was made or nothing was delivered. It is unknown too if what the scope is
+        made for was never seen, in every schedule or in a part of them. Whether it was every one is `complete`.
         """
         if self.violation is not None:
             return "violated", f"{self.violation.property}: {self.violation.problem}"
-        if not self.transitions:
+        if not self.transitions and not self.delayed:
             return "unknown", "no move was made"
         if not self.evidence.deliveries:
             return "unknown", "nothing was delivered"
         if EVERYTHING in self.unseen:
             return "unknown", "never was everything delivered everywhere"
-        if self.complete and self.unseen:
-            return "unknown", f"never seen in this scope: {'; '.join(self.unseen)}"
+        if self.unseen:
+            where = "scope" if self.complete else "part of the scope"
+            return "unknown", f"never seen in this {where}: {'; '.join(self.unseen)}"
         return "ok", ""
 
 
 ENDS = 100  # states at the edge of a search that was cut, from which it goes on in calm
+DELAYED = 1000  # walks with slow channels after it
 
 
 def explore(
@@ -82,9 +86,11 @@ def explore(
     follow: int | None = None,
     after: Sequence[str] = (),
     progress: Callable[[Exploration], None] | None = None,
+    delayed: int = DELAYED,
 ) -> Exploration:
     """See every state within the limits, or make so many random walks: from the start, or after these moves.
 
+    A search that the limits cut goes on with `delayed` walks in which a few channels are slow.
     The protocol's monitor knows what was before. It then watches schedules that pass through all states: all of them,
     or `follow` of them.
     """
@@ -134,6 +140,12 @@ def explore(
         if found is None and isinstance(work, Search) and not work.complete:
             result.phase = "liveness"
             found = check_liveness(properties, work, result)
+            if found is None and delayed:
+                result.phase = "walks"
+                longer = DelayedWalks(properties, seed, past)
+                longer.run(delayed, Limits(seconds=limits.seconds if limits else None), lambda: report(work))
+                result.delayed, result.longest = longer.walks, longer.depth
+                found = longer.found
         result.evidence = properties.evidence(work.states)
         result.sometimes = properties.sometimes if not after else {}  # a part of the scope need not contain it
     if found is not None:

@@ -23,8 +23,12 @@ class Liveness:
     def __init__(self, actors: Sequence[Actor], channels: Channels, note: Note | None = None) -> None:
         self.actors = actors
         self.note = note
+        for actor in actors:  # whoever is about to crash inside a step, does
+            if actor.unfinished is not None:
+                actor.do(("cut", len(actor.unfinished.sends)))
         replicas = actors[0].setting.topology.replicas  # a client's clock may be ahead: nobody goes by it
-        self.began = self.time = max(actor.now for actor in actors[:replicas])
+        up = [actor.now for actor in actors[:replicas] if not actor.crashed or actor.may_restart]
+        self.began = self.time = max(up, default=0)
         self.queue: list[tuple[int, int, int, object]] = []  # time, number, process, what
         self.count = 0
         for actor in actors:
@@ -35,8 +39,9 @@ class Liveness:
         for (sender, dest), messages in channels.items():
             for msg in messages if actors[sender] not in back else ():
                 self.push(self.time + (DELTA if dest != sender else 0), dest, (sender, msg))
-        for actor in actors:  # whoever wants to join, does
+        for actor in actors:  # whoever wants to join, does; not in the past, where messages would overtake earlier ones
             while actor.changes and actor.setting.scope.whenever and not actor.crashed:
+                actor.now = self.time
                 self.follow(actor, watched(actor, lambda actor=actor: actor.do(("reconfigure",))))  # type: ignore[misc]
         for actor in back:  # whoever may come back, does
             actor.now = self.time
@@ -70,7 +75,7 @@ class Liveness:
             step = Step()
             actor.now = self.time
             self.follow(actor, step, self.handle(actor, what, step))
-            if len(actor.log) != before:
+            if len(actor.log) != before or actor.setting.protocol.guesses:
                 waiting = self.waiting()
         for actor in self.actors:
             actor.sync(Step())
@@ -102,4 +107,8 @@ class Liveness:
             assert isinstance(dest, tuple)
             if any(not actors[pid].crashed and mid not in had[pid] for pid in members_of(dest)):
                 return True
+        if actors[0].setting.protocol.guesses and any(
+            not actor.crashed and not actor.process.idle() for actor in actors
+        ):
+            return True  # what was delivered optimistically is not settled
         return any(actor.left for actor in actors if not actor.setting.scope.whenever)

@@ -21,12 +21,13 @@ SPARE = 1000  # live processes that are kept for the next step from where they a
 class Local:
     """A state that one process can be in, and how it got there."""
 
-    __slots__ = ("before", "crashed", "falls", "happening", "log", "moves", "pid")
+    __slots__ = ("before", "crashed", "deaf", "falls", "happening", "log", "moves", "pid")
 
     def __init__(self, actor: Actor, before: int, happening: Happening, log: int, moves: int) -> None:
         self.pid = actor.pid
         self.crashed = actor.crashed
-        self.falls = actor.crashed or actor.falters >= 0
+        self.deaf = actor.deaf
+        self.falls = actor.falls
         self.before = before
         self.happening = happening
         self.log = log
@@ -38,6 +39,8 @@ def own_moves(actor: Actor) -> list[Move]:
     pid = actor.pid
     if actor.crashed:
         return [("restart", pid)] if actor.restarts > 0 else []
+    if actor.unfinished is not None:
+        return [("cut", pid, str(sends)) for sends in actor.unfinished.cuts()]
     found: list[Move] = [("timer", pid, name) for name in actor.ready()] if actor.timers > 0 else []
     if actor.unsynced:
         found.append(("sync", pid))
@@ -47,8 +50,8 @@ def own_moves(actor: Actor) -> list[Move]:
         found.append(("reconfigure", pid, *actor.changes[0]))
     if actor.may_crash:
         found.append(("crash", pid))
-    if actor.may_falter and actor.falters < 0:
-        found += [("falter", pid, str(sends)) for sends in range(1, actor.setting.topology.size - 1)]
+    if actor.may_falter and not actor.falters:
+        found.append(("falter", pid))
     if actor.left and actor.setting.scope.whenever:
         found.append(("multicast", pid))
     if actor.snapshots > 0:
@@ -68,6 +71,18 @@ def may_detect(setting: Setting, crashed: bool, under_way: bool) -> bool:
 
 
 FAULTS = ("crash", "falter", "lose", "suspect", "detect")
+
+
+def places(move: Move) -> frozenset[int]:
+    """Return the processes at which a move happens. Moves commute if they have none of them in common.
+
+    A delivery takes the first message of a channel. What the sender puts behind it makes no difference, so only the
+    receiver counts. A loss takes the whole channel, so it matters whether the sender sends before or afterwards.
+    """
+    ends = move[1:3] if move[0] == "lose" else move[2:3] if move[0] == "deliver" else move[1:2]
+    return frozenset(end for end in ends if isinstance(end, int))
+
+
 Outcome = tuple[int, tuple[tuple[int, int], ...], bool]  # local state, sends as (dest, message), whether the log grew
 Look = Callable[[int, Step], None]  # at what a process does in a step; raises PropertyViolation
 
@@ -85,8 +100,10 @@ class Model:
         self.messages: list[Message] = []
         self.logs: list[tuple[LogEntry, ...]] = []
         self.moves: list[Move] = []
-        self.home: list[int] = []  # of a move: the process that it happens at
-        self.dependent: list[int] = []  # of a move: those that it does not commute with, as bits
+        self.home: list[int] = []  # of a move: the process that takes the step
+        self.places: list[frozenset[int]] = []  # of a move
+        self.dependent: list[int] = []  # of a move: those that it does not commute with in any state, as bits
+        self.halting = 0  # moves by which a process stopped of its own accord in some state, as bits
         self._local_of: dict[bytes, int] = {}
         self._message_of: dict[bytes, int] = {}
         self._log_of: dict[tuple[LogEntry, ...], int] = {}
@@ -125,13 +142,16 @@ class Model:
                 assert isinstance(move[2], int)
                 self.detections.append((bit, home, move[2]))
             clash = bit
-            for other, place in enumerate(self.home):
+            here = places(move)
+            for other, there in enumerate(self.places):
                 kinds = {move[0], self.moves[other][0]}
-                if place == home or kinds <= {"crash", "falter"} or "restart" in kinds:
+                # Only so many may crash. Who comes back may be sent to again, suspected no more, and others may crash.
+                if here & there or kinds <= {"crash", "falter"} or "restart" in kinds:
                     clash |= 1 << other
                     self.dependent[other] |= bit
             self.moves.append(move)
             self.home.append(home)
+            self.places.append(here)
             self.dependent.append(clash)
         return found
 
@@ -161,11 +181,7 @@ class Model:
 
     def local(self, actor: Actor, before: int, happening: Happening) -> int:
         log = tuple(actor.log)
-        rest = () if actor.crashed else (plain(actor.process, self.monitor_types), actor.now, actor.due, actor.left)
-        disk = (actor.restarts, actor.durable, actor.unsynced) if actor.may_restart else ()
-        left = (actor.elections, actor.timers, actor.changes, actor.falters, actor.snapshots)
-        detector = (actor.detections, actor.suspects)
-        key = digest((actor.pid, rest, left, detector, disk, actor.unsure, log))
+        key = digest((actor.pid, self.known(actor), log))
         found = self._local_of.get(key)
         if found is None:
             found = self._local_of[key] = len(self.locals)
@@ -177,6 +193,19 @@ class Model:
         if not actor.crashed and len(self._live) < SPARE:
             self._live[found] = actor
         return found
+
+    def known(self, actor: Actor) -> tuple[object, ...]:
+        """Return all of an actor on which its next steps may depend, besides its log."""
+        disk = (actor.now, actor.restarts, actor.durable, actor.unsynced) if actor.may_restart else ()
+        left = (actor.elections, actor.timers, actor.changes, actor.falters, actor.snapshots)
+        detector = (actor.detections, actor.suspects)
+        if actor.crashed:
+            return (disk, left, detector) if actor.may_restart else ()
+        if actor.unfinished is not None:
+            sends = [(dest, plain(msg)) for dest, msg in actor.unfinished.sends]
+            return (disk, left, detector, sends, actor.unfinished.rows, actor.unfinished.sent_before)
+        rest = (plain(actor.process, self.monitor_types), actor.now, actor.due, actor.left)
+        return (rest, left, detector, disk, actor.unsure)
 
     # Steps
 
@@ -211,7 +240,7 @@ class Model:
 
     def send(self, state: list[int], pid: int, sends: tuple[tuple[int, int], ...]) -> None:
         for dest, msg in sends:
-            if not self.locals[state[dest]].crashed:
+            if not self.locals[state[dest]].deaf:
                 at = self.size + pid * self.size + dest
                 state[at] = self.longer(state[at], msg)
 
@@ -259,7 +288,7 @@ class Model:
                         bits |= 1 << self._lose[pid * n + dest]
         if crashed >= self.setting.scope.most_crashes:
             bits &= ~self.crash_bits
-        for sender, dest in self._losses:
+        for sender, dest in self._losses:  # also of a sender that crashed, whatever the protocol's links
             if state[n + sender * n + dest]:
                 bits |= 1 << self._lose[sender * n + dest]
         for bit, pid, other in self.detections:
@@ -295,12 +324,34 @@ class Model:
         new[pid], sends, grew = self.outcome(state[pid], move, msg)
         if kind == "restart":
             new[n + pid * n : n + pid * n + n] = [0] * n
-        elif self.locals[new[pid]].crashed:
+        elif self.locals[new[pid]].deaf:
             for sender in range(n):
                 new[n + sender * n + pid] = 0
         if sends:
             self.send(new, pid, sends)
         return tuple(new), grew
+
+    def rests(self, state: State, enabled: int) -> bool:
+        """Return whether nothing is under way, and nobody is in the middle of a step."""
+        return not enabled & self.deliveries and not any(
+            self.locals[local].deaf and not self.locals[local].crashed for local in state[: self.size]
+        )
+
+    def clashes(self, state: State, move: int, new: State) -> int:
+        """Return the moves that do not commute with this one, which leads from a state to a new one, as bits.
+
+        A process that halts counts among those that crashed, so that another may not crash any more. But it halts
+        whether or not another has crashed. A move that sleeps was made before where its process was in the same state,
+        so it is known by then whether its process halts.
+        """
+        pid = self.home[move]
+        bit = 1 << move
+        if self.crash_bits & bit:
+            return self.dependent[move] | self.halting
+        if self.locals[new[pid]].falls and not self.locals[state[pid]].falls:
+            self.halting |= bit
+            return self.dependent[move] | self.crash_bits
+        return self.dependent[move]
 
     # What people and properties look at
 

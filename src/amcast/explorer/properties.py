@@ -5,6 +5,7 @@ from itertools import permutations
 
 from amcast.checks import check
 from amcast.checks.evidence import Evidence
+from amcast.checks.guesses import open_guess
 from amcast.checks.refusals import without_refused, wrong_refusal
 from amcast.core.protocol import Protocol
 from amcast.core.topology import Mid, message_id, sender_of
@@ -43,6 +44,7 @@ class Properties:
         self._histories = self._multicasts = self._deliveries = self._pairs = 0  # of what was judged
         self._delivered_at: set[int] = set()
         self._judged: set[tuple[int, ...]] = set()
+        self._judged_logs: set[tuple[tuple[LogEntry, ...], ...]] = set()
         self._looked: set[tuple[int, int, tuple[Mid, ...]]] = set()
         self.model = Model(setting, self.look)
 
@@ -53,7 +55,9 @@ class Properties:
         if key in self._judged:
             return
         self._judged.add(key)
-        logs = [self.model.logs[log] for log in key]
+        self.at_logs([self.model.logs[log] for log in key])
+
+    def at_logs(self, logs: Sequence[Sequence[LogEntry]]) -> None:
         self.sometimes |= dict.fromkeys(self.sometimes.keys() & self.seen(logs), True)
         self.count(logs)
         self.judge(self.events(logs), self.safety)
@@ -81,7 +85,11 @@ class Properties:
         )
 
     def at_moment(self, actors: Sequence[Actor]) -> None:
-        self.judge(self.events([actor.log for actor in actors]), self.safety)
+        """Judge what real processes have done so far. A history that was judged and found right is not judged again."""
+        key = tuple(tuple(actor.log) for actor in actors)
+        if key not in self._judged_logs:
+            self.at_logs(key)
+            self._judged_logs.add(key)
 
     def at_rest(self, state: State) -> None:
         """Judge a state without messages under way: if nothing goes wrong any more, everything must be delivered."""
@@ -94,6 +102,10 @@ class Properties:
         """Judge a state where the search stops: if nothing goes wrong any more, everything must be delivered."""
         actors = self.model.actors(state)
         Liveness(actors, self.model.under_way(state)).run()
+        self.at_calm(actors)
+
+    def at_calm(self, actors: Sequence[Actor]) -> None:
+        """Judge processes to which nothing went wrong any more until now."""
         logs = [actor.log for actor in actors]
         self.count(logs)
         if EVERYTHING in self.seen(logs):
@@ -105,6 +117,8 @@ class Properties:
         events = self.events([actor.log for actor in actors], ended=True)
         agreement = "agreement" if self.uniform else "agreement-nonuniform"
         self._pairs += self.judge(events, [*self.safety, agreement, "termination"])
+        if guess := open_guess(without_refused(events)):
+            raise PropertyViolation("optimistic", guess)
         for actor in actors:
             if actor.left and not self.setting.scope.whenever:
                 who = self.topology.names[actor.pid]
@@ -167,7 +181,7 @@ class Properties:
         for a, b in permutations(self.dests, 2) if self.setting.scope.orders else ():
             if sender_of(a) != sender_of(b) and set(self.dests[a]) & set(self.dests[b]):
                 found.append(f"{name(a)} is delivered before {name(b)}")
-        if self.setting.scope.elections:
+        if any(who in self.topology.names[: self.topology.replicas] for who in self.setting.scope.elections):
             found += ["a new leader takes over", "a new leader delivers"]
         if self.setting.scope.crashes or self.setting.scope.falters:
             found.append("a message is delivered although a process crashed")

@@ -36,13 +36,13 @@ class RealRun:
     def act(self, actor: Actor, happening: Happening) -> Step:
         step = watched(actor, lambda: actor.do(happening))
         self.write(actor.pid, step)
-        if actor.crashed:
+        if actor.deaf:
             for ends, channel in self.channels.items():
                 if ends[1] == actor.pid:
                     channel.clear()
         mute = self.setting.scope.mute
         for dest, msg in step.sends:
-            if not self.actors[dest].crashed and type(msg).__name__ not in mute:
+            if not self.actors[dest].deaf and type(msg).__name__ not in mute:
                 self.channels.setdefault((actor.pid, dest), deque()).append(msg)
         return step
 
@@ -62,14 +62,14 @@ class RealRun:
     def possible(self) -> list[Move]:
         """Return the moves from here."""
         found: list[Move] = [("deliver", *ends) for ends in sorted(self.channels) if self.channels[ends]]
-        crashed = sum(actor.crashed or actor.falters >= 0 for actor in self.actors)
+        crashed = sum(actor.falls for actor in self.actors)
         for actor in self.actors:
             if actor.crashed and self.setting.loses:
                 found += [("lose", s, d) for s, d in sorted(self.channels) if s == actor.pid and self.channels[(s, d)]]
             found += own_moves(actor)
         pid = self.topology.pid
         for sender, dest in [(pid(sender), pid(dest)) for sender, dest in self.setting.scope.losses]:
-            if self.channels.get((sender, dest)) and not self.actors[sender].crashed:
+            if self.channels.get((sender, dest)) and ("lose", sender, dest) not in found:
                 found.append(("lose", sender, dest))
         if crashed >= self.setting.scope.most_crashes:
             found = [move for move in found if move[0] not in ("crash", "falter")]
@@ -143,17 +143,17 @@ def spell(setting: Setting, move: Move) -> str:
 def parse_move(setting: Setting, text: str) -> Move:
     """Read a move as `spell` writes it."""
     words = text.split()
-    shapes = {"deliver": 2, "lose": 2, "detect": 2, "trust": 2, "timer": 2, "falter": 2, "reconfigure": 3}
-    shapes.update(dict.fromkeys(("multicast", "suspect", "crash", "sync", "snapshot", "restart"), 1))
+    shapes = {"deliver": 2, "lose": 2, "detect": 2, "trust": 2, "timer": 2, "cut": 2, "reconfigure": 3}
+    shapes.update(dict.fromkeys(("multicast", "suspect", "crash", "falter", "sync", "snapshot", "restart"), 1))
     kind = words[0] if words else ""
     if kind not in shapes or len(words) != shapes[kind] + 1:
         expected = (
-            "deliver P Q, lose P Q, detect P Q, trust P Q, timer P NAME, falter P SENDS, multicast P, suspect P, "
-            "crash P, sync P, snapshot P, restart P or reconfigure P join|leave|members G"
+            "deliver P Q, lose P Q, detect P Q, trust P Q, timer P NAME, multicast P, suspect P, crash P, falter P, "
+            "cut P SENDS, sync P, snapshot P, restart P or reconfigure P join|leave|members G"
         )
         raise UsageError(f"move {text!r}: expected {expected}")
     pid = setting.topology.pid
-    if kind in ("timer", "falter", "reconfigure"):
+    if kind in ("timer", "cut", "reconfigure"):
         return (kind, pid(words[1]), *words[2:])
     return (kind, *[pid(word) for word in words[1:]])
 

@@ -1,7 +1,8 @@
 """Searches every state of a scope breadth first, so that the first violation found is a shortest one.
 
-Moves at different processes commute. Sleep sets (Godefroid) leave out the orders of commuting moves that lead to states
-which are reached anyway. States that were seen before are known by their digest and not entered again.
+Most moves at different processes commute: `Model.clashes` says which do not. Sleep sets (Godefroid) leave out the
+orders of commuting moves that lead to states which are reached anyway. States that were seen before are known by their
+digest and not entered again.
 """
 
 import time
@@ -113,7 +114,7 @@ class Search:
             except PropertyViolation as violation:
                 self.found = Found(violation.property, violation.problem, (*self.moves_to(index), model.moves[move]))
                 return
-            new_sleep = sleep & ~model.dependent[move] if self.sleeping else 0
+            new_sleep = sleep & ~model.clashes(state, move, new) if self.sleeping else 0
             sleep |= bit
             key = key_of(new)
             known = self.index.get(key)
@@ -139,7 +140,7 @@ class Search:
         try:
             if grew:
                 self.properties.at_state(state)
-            if not enabled & self.model.deliveries:
+            if self.model.rests(state, enabled):
                 self.rests += 1
                 calm = True
                 self.properties.at_rest(state)

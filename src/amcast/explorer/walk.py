@@ -58,7 +58,7 @@ class Walks:
                     self.seen.add(key)
                     if grew:
                         self.properties.at_state(state)
-                    if not enabled & model.deliveries:
+                    if model.rests(state, enabled):
                         self.rests += 1
                         calm = True
                         self.properties.at_rest(state)

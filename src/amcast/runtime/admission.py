@@ -85,9 +85,10 @@ class Admission:
     def expire(self, now: float) -> None:
         """Fail what nobody has by its deadline."""
         client = self._client
-        for batch in client._engine.untaken(None, now) if client._protocol.elects else []:
+        who = "no leader of" if client._protocol.elects else "nobody in"
+        for batch in reversed(client._engine.untaken(None, now)):  # the last first: its number may be given back
             names = ", ".join(self._topology.group_name(g) for g in batch.dest)
-            self._give_up(batch, batch.reason or f"by its deadline no leader of {names} had taken it")
+            self._give_up(batch, batch.reason or f"by its deadline {who} {names} had taken it")
         self._verdicts = {dest: (verdict, until) for dest, (verdict, until) in self._verdicts.items() if until > now}
         for asked in [asked for asked in self._held if asked.until <= now]:
             self._held.remove(asked)
@@ -119,7 +120,7 @@ class Admission:
 
     def refused(self, member: Member, batch: ClientBatch, failure: Refusal) -> None:
         """Take note that a replica has not taken a batch; others may have, or may yet."""
-        batch.refused += 1
+        batch.refused(member.pid)
         batch.busy = failure.kind == frames.BUSY
         batch.reason = failure.reason
         if batch.busy:

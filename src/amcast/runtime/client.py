@@ -12,6 +12,7 @@ from ssl import SSLContext
 from typing import Any, Final, Self, TypeVar, cast
 
 from amcast.core.application import Delivery, delivery
+from amcast.core.capabilities import Detecting
 from amcast.core.protocol import Protocol
 from amcast.core.requests import NOBODY
 from amcast.core.topology import Mid, message_id, seq_of
@@ -25,6 +26,7 @@ from amcast.errors import (
 from amcast.runtime import frames
 from amcast.runtime.admission import Admission, Asked, fail
 from amcast.runtime.client_connection import Connection
+from amcast.runtime.client_detector import ClientDetector
 from amcast.runtime.client_engine import ClientBatch, ClientEngine
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.execution import MARK, answer_or_reason
@@ -109,6 +111,8 @@ class Client:
         self._welcome = False  # somewhere, at least once: something may have been sent
         self._refusals: dict[int, str] = {}  # by replicas
         self._admission = Admission(self, alone=session is not None)
+        process: object = self._engine.process
+        self._detector = ClientDetector(self, process) if isinstance(process, Detecting) else None
         self._loop: asyncio.AbstractEventLoop
         self._sweep: asyncio.TimerHandle | None = None
         self._trace = TraceWriter(trace, config.name, self.sender, None, machine) if trace is not None else None
@@ -134,6 +138,8 @@ class Client:
                 future.cancel()
             connection.close()
         if self._trace is not None:
+            if self._engine.open:  # nobody sends these again: they may be lost with it, as with one that crashes
+                self._trace.row("crash")
             self._trace.close()
             self._trace = None
         await asyncio.sleep(0)
@@ -195,6 +201,8 @@ class Client:
 
     def _watch_deadlines(self) -> None:
         now = self._loop.time()
+        if self._detector is not None:
+            self._detector.look()
         self._admission.expire(now)
         late = self._engine.late(now)
         if late:
@@ -279,13 +287,25 @@ class Client:
     def _failed(self, member: Member, failure: Refusal) -> None:
         mid = message_id(self.session, failure.seq)
         batch = self._engine.open.get(mid)
-        if batch is not None and failure.kind == frames.FORBIDDEN:
-            self._withdraw(batch, MulticastFailed(failure.reason))
+        if failure.kind == frames.FORBIDDEN:
+            self._forbidden(member, mid, failure.reason)
         elif batch is not None and failure.kind == frames.GONE:
-            for i, future in enumerate(self._engine.abandon(self._now(), mid)):
+            for i, future in enumerate(self._engine.gone(self._now(), member.pid, mid)):
                 fail([future], AnswerGone(failure.reason, f"{self.sender}:{failure.seq + i}"))
+            self._schedule()
         elif batch is not None:
             self._admission.refused(member, batch, failure)
+
+    def _forbidden(self, member: Member, mid: Mid, reason: str) -> None:
+        """Give up a batch that all who were asked refuse: they may have read cluster.toml at different times."""
+        batch = self._engine.open.get(mid)
+        if batch is None:
+            self._engine.forbidden(self._now(), member.pid, mid)
+            return
+        batch.refused(member.pid, for_good=True)
+        batch.reason = reason
+        if batch.untaken():
+            self._withdraw(batch, MulticastFailed(reason))
 
     def _refused(self, member: Member, text: str) -> None:
         """Ask the others, unless most of the group refuse us and nothing has been sent to anybody."""
@@ -295,7 +315,7 @@ class Client:
         topology = self.config.topology
         hopeless = sum(pid in self._refusals for pid in topology.groups[member.group]) >= topology.quorum(member.group)
         if not self._welcome and hopeless:
-            for batch in list(self._engine.open.values()):
+            for batch in reversed(list(self._engine.open.values())):  # the last first: its number may be given back
                 self._withdraw(batch, MulticastFailed(text))
             self._admission.drop(text)
         elif self._engine.open and not self._welcome:
@@ -310,6 +330,7 @@ class Client:
             for seq in range(seq_of(batch.mid), seq_of(batch.mid) + batch.count):
                 self._trace.row("withdraw", message=f"{self.sender}:{seq}")
             self._trace.flush()
+        self._schedule()  # later messages may have waited for this one
 
     def _disconnected(self) -> None:
         """Ask everybody: whoever was asked may be gone."""
@@ -325,9 +346,12 @@ class Client:
     async def conditions(self, seconds: float) -> dict[str, Condition]:
         """Ask every replica how it is; return what those say, by name, that answer within so many seconds."""
         asked = {member.name: self._connection(member.pid).ask() for member in self.config.members}
-        await asyncio.wait(asked.values(), timeout=seconds)
-        told = {name: future for name, future in asked.items() if not future.cancel() and not future.cancelled()}
-        return {name: future.result() for name, future in told.items() if future.exception() is None}
+        try:
+            await asyncio.wait(asked.values(), timeout=seconds)
+        finally:  # also if the caller is cancelled: nobody else looks at what became of them
+            told = {name: future for name, future in asked.items() if not future.cancel() and not future.cancelled()}
+            heard = {name: future for name, future in told.items() if future.exception() is None}
+        return {name: future.result() for name, future in heard.items()}
 
     # Reads
 

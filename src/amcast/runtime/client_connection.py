@@ -7,7 +7,7 @@ from ssl import SSLContext
 from typing import TYPE_CHECKING, cast
 
 from amcast.core.topology import Mid
-from amcast.errors import AmcastError, PeerError, WireError
+from amcast.errors import AmcastError, HistoryGone, PeerError, WireError
 from amcast.runtime import frames
 from amcast.runtime.admission import fail
 from amcast.runtime.config import Member
@@ -41,7 +41,7 @@ class Connection(asyncio.Protocol):
     def send(self, data: bytes, mids: list[Mid]) -> None:
         if self.welcome and self.transport is not None:
             self.transport.write(data)
-            self.client._engine.written(mids)
+            self.client._engine.written(self.member.pid, mids)
             return
         if len(self.backlog) < 1000:  # the protocol sends again what is lost
             self.backlog.append((data, mids))
@@ -102,6 +102,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         assert self.transport is not None
+        if self.client._detector is not None:
+            self.client._detector.heard(self.member.pid)
         try:
             for kind, number, body in self.reader.feed(data):
                 if kind == frames.ANSWERS and self.welcome:
@@ -122,7 +124,8 @@ class Connection(asyncio.Protocol):
                     if failure.id < 0:
                         self.client._failed(self.member, failure)
                     elif failure.id in self.reads:
-                        fail([self.reads[failure.id]], AmcastError(failure.reason))
+                        gone = failure.kind == frames.GONE
+                        fail([self.reads[failure.id]], (HistoryGone if gone else AmcastError)(failure.reason))
                 elif kind == frames.WELCOME and not self.welcome:
                     self.welcome = True
                     self.client._welcome = True
@@ -145,7 +148,7 @@ class Connection(asyncio.Protocol):
         backlog, self.backlog = self.backlog, []
         for data, mids in backlog:
             self.transport.write(data)
-            self.client._engine.written(mids)
+            self.client._engine.written(self.member.pid, mids)
 
     def refused(self, reason: str) -> None:
         """Take note that this replica refuses us; the others may not."""

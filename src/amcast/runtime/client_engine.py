@@ -37,13 +37,25 @@ class ClientBatch:
         # Each time that it is written to a replica, the replica takes it or refuses it. Where all refused it, nobody
         # has it; where one did not answer, nobody knows.
         self.sent = 0
-        self.refused = 0
+        self.holders: dict[int, int] = {}  # replica -> copies written to it that it did not refuse
         self.busy = False  # so said the last that refused it …
         self.reason = ""  # … and why
 
     def untaken(self) -> bool:
         """Return True if nobody has it: it will not be delivered if it is not sent again."""
-        return self.sent == self.refused
+        return not self.holders
+
+    def written(self, pid: int) -> None:
+        self.sent += 1
+        self.holders[pid] = self.holders.get(pid, 0) + 1
+
+    def refused(self, pid: int, for_good: bool = False) -> None:
+        """Take note that a replica refused a copy; for good: those whose answers were lost with a connection, too."""
+        left = 0 if for_good else self.holders.get(pid, 0) - 1
+        if left > 0:
+            self.holders[pid] = left
+        else:
+            self.holders.pop(pid, None)
 
     def take(self, g: int, result: bytes) -> None:
         """Take note of what group g said. Raises WireError."""
@@ -85,6 +97,7 @@ class ClientEngine:
         self._asked: dict[tuple[int, ...], ClientBatch] = {}
         self._full: list[ClientBatch] = []
         self.open: dict[Mid, ClientBatch] = {}
+        self._given_up: dict[Mid, bool] = {}  # batches about which the process has something to say all the same
 
     def ask(self, dest: tuple[int, ...], payload: bytes, waiting: object, until: float) -> None:
         """Multicast this, with the next `begin`."""
@@ -149,12 +162,12 @@ class ClientEngine:
             if batch.untaken() and (batch.dest == dest if dest is not None else max(batch.until) <= now)
         ]
 
-    def written(self, mids: list[Mid]) -> None:
+    def written(self, pid: int, mids: list[Mid]) -> None:
         """Take note that these messages were written to a replica, once more."""
         for mid in mids:
             batch = self.open.get(mid)
             if batch is not None:
-                batch.sent += 1
+                batch.written(pid)
 
     def _mid(self, batch: ClientBatch, i: int) -> Mid:
         return NOBODY if batch.mid == NOBODY else message_id(self._session, seq_of(batch.mid) + i)
@@ -164,6 +177,16 @@ class ClientEngine:
         self.process.abandon(now, mid)
         dropped = self.open.pop(mid, None)
         return dropped.waiting if dropped is not None else []
+
+    def gone(self, now: int, pid: int, mid: Mid) -> list[object]:
+        """Drop a batch that the group of a replica delivered, whose answer nobody keeps; return those who wait."""
+        self.process.receive(now, pid, Reply(mid, self._group_of[pid], pid))  # so that nothing waits for it there
+        return self.abandon(now, mid)
+
+    def forbidden(self, now: int, pid: int, mid: Mid) -> None:
+        """Take note that a replica refuses for good what the process says about a batch that was given up."""
+        if mid in self._given_up:
+            self.process.receive(now, pid, Hint(mid, self._group_of[pid], pid))
 
     def receive(self, now: int, sender: int, batch: bytes) -> None:
         """Take the answers of a replica. Raises WireError."""
@@ -184,7 +207,7 @@ class ClientEngine:
             else:
                 asked = self.open.get(msg.mid)
                 if asked is not None:
-                    asked.refused += 1
+                    asked.refused(sender)
             self.process.receive(now, sender, msg)
 
     def drain(self) -> tuple[list[tuple[int, bytes, list[Mid]]], list[ClientBatch], list[tuple[str, int, int]]]:
@@ -194,8 +217,10 @@ class ClientEngine:
         mids: defaultdict[int, list[Mid]] = defaultdict(list)
         for to, msg in out.sends:
             assert isinstance(msg, Request)
-            if msg.m.mid not in self.open:  # given up since, as something that nobody has: nobody must get it now
-                continue
+            if msg.m.mid not in self.open:
+                if msg.wants_delivery():
+                    continue  # given up since, as something that nobody has: nobody must get it now
+                self._given_up[msg.m.mid] = True
             self._scratch.truncate(0)
             self._requests.write(self._scratch, msg)
             encoded = self._scratch.getvalue()

@@ -12,20 +12,23 @@ What must hold, whoever changes this:
 - A delivery is traced when a restart would not deliver it again, and not before.
 - The parts of a snapshot belong together (`DiskHost.snapshot`). It goes to disk behind the records that were taken
   before it: it may hold more than they say, never less.
+- A node that took over the state of another (`begin_again`) releases nothing before a snapshot of it is durable: its
+  records alone would lead to the state before.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from amcast.core.wire import AppMessage
-from amcast.errors import UsageError
+from amcast.errors import UsageError, WireError
 from amcast.runtime.chain import Link
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.engine import Tick
@@ -34,13 +37,16 @@ from amcast.runtime.identity import Described, described
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine
 from amcast.runtime.metrics import Metrics
+from amcast.runtime.snapshots import SnapshotWriter
 from amcast.runtime.space import Space
 from amcast.runtime.storage import Storage
 
-FORMAT: Final = b"amn2"  # 0.1.0 had no such word, and no state of it begins like this
-LENGTH: Final = Struct("<Q")
+FORMAT: Final = b"amn3"
+OFFERED: Final = "offered-"  # a snapshot for others of a node that keeps none for itself, and its position
+PULLED: Final = "pulled.new"  # a copy of another member's snapshot
 PREFIX: Final = Struct("<4sQ")  # the format, and the length of what stands before the state of the application
 
+T = TypeVar("T")
 Deliveries = list[tuple[AppMessage, int]]  # messages with their timestamps
 
 
@@ -52,15 +58,6 @@ class _Head(msgspec.Struct, array_like=True):
     results: list[tuple[int, int, bytes]]
     chain: Link | None = None
     app_version: int = 1
-
-
-class _Snapshot010(msgspec.Struct, array_like=True):
-    """A snapshot as 0.1.0 wrote it."""
-
-    position: int
-    protocol: list[bytes]
-    app: bytes
-    results: list[tuple[int, int, bytes]]
 
 
 @dataclass(frozen=True)
@@ -89,8 +86,7 @@ def read_snapshot(pieces: list[bytes]) -> NodeSnapshot:
     while rest and len(start) < PREFIX.size:
         start += rest.popleft()
     if not start.startswith(FORMAT):
-        old = msgspec.msgpack.decode(b"".join([start, *rest]), type=_Snapshot010)
-        return NodeSnapshot(old.position, old.protocol, [old.app], old.results)
+        raise UsageError(f"a snapshot of format {start[:4]!r}, expected {FORMAT!r}; run the amcast that wrote it")
     end = PREFIX.size + PREFIX.unpack_from(start)[1]
     while rest and len(start) < end:
         start += rest.popleft()
@@ -99,17 +95,13 @@ def read_snapshot(pieces: list[bytes]) -> NodeSnapshot:
     return NodeSnapshot(head.position, head.protocol, pieces, head.results, head.chain, head.app_version)
 
 
-def joined_state(rows: list[bytes], snapshot: NodeSnapshot) -> Iterator[bytes]:
-    """Return what a member without a disk is sent: the rows that it lacks in its trace, and a snapshot."""
-    yield LENGTH.pack(sum(map(len, rows)))
-    yield from rows
-    yield from snapshot.pieces()
+@dataclass(frozen=True)
+class Saved:
+    """A snapshot on disk: its number in the folder, the position of its state, and where it is."""
 
-
-def split_state(data: bytes) -> tuple[bytes, bytes]:
-    """Return the rows and the snapshot in what such a member has received."""
-    end = LENGTH.size + LENGTH.unpack_from(data)[0]
-    return data[LENGTH.size : end], data[end:]
+    number: int
+    position: int
+    path: Path
 
 
 class DiskHost(Protocol):
@@ -137,6 +129,9 @@ class DiskHost(Protocol):
     def fail(self, error: BaseException) -> None:
         """Stop: the disk cannot be trusted."""
 
+    def committed(self, nanoseconds: int) -> None:
+        """Take note of how long a commit took."""
+
 
 class Durability:
     """The disk of one node. Everything but `_write` runs in the event loop."""
@@ -157,6 +152,13 @@ class Durability:
         self._sync_at: asyncio.TimerHandle | None = None
         self._look_at: asyncio.TimerHandle | None = None
         self._since_snapshot = 0  # bytes of records
+        self._saving_at = -1  # position of the snapshot that is being written
+        self._newest: Saved | None = None
+        self._must_save = False  # nothing is released before the next snapshot is durable
+        self._wanted: list[tuple[int, asyncio.Future[Saved]]] = []  # who waits for one that is ahead of a position
+        self._offering = asyncio.Lock()
+        self._offers: list[int] = []  # positions of snapshots for others, of a node that keeps none for itself
+        self.rejoining = False  # the folder holds nothing of this replica's own
         self._stopped = False  # no other commit begins
         self._failed = False  # and what is in memory must not get to the disk any more
 
@@ -171,9 +173,18 @@ class Durability:
             raise
         if rejoin:
             self.storage.begin_rejoin()
+        self.rejoining = self.storage.rejoining
+        self._sweep()
         self.space.measure()
         self._look_at_space()
         return self.storage.count_start()
+
+    def _sweep(self) -> None:
+        """Remove what an earlier life left of snapshots for others, and of those of others."""
+        files, folder = self._host.machine.files, self._host.me.data
+        for name in files.names(folder):
+            if name.startswith(OFFERED) or name == PULLED:
+                files.remove(folder / name)
 
     def describe(self, app_version: int) -> None:
         """Write down whose data this is, unless the folder says so already."""
@@ -185,6 +196,77 @@ class Durability:
         """Go on with the ordered log at this position."""
         folder = self._host.me.data / "history" if on_disk else None
         self.history = History(folder, position, self._host.machine)
+
+    def recovered(self, position: int) -> None:
+        """Take note of the newest snapshot, which this node has just restored."""
+        assert self.storage is not None
+        n = self.storage.newest
+        self._newest = Saved(n, position, self.storage.folder / f"snapshot-{n}")
+
+    def begin_again(self, position: int) -> None:
+        """Go on behind the state of another member: without the rows before it, and with a snapshot of our own first.
+
+        The disk still leads to the state before. So nothing that depends on the new one may leave until it does not.
+        """
+        self.history = self.history.behind(position)
+        self.save_first()
+
+    def save_first(self) -> None:
+        """Release nothing else before a snapshot is durable. If this replica rejoins, that is its own data again."""
+        self._must_save = self.storage is not None
+
+    # Snapshots for others
+
+    def in_thread(self, work: Callable[..., T], *arguments: object) -> "asyncio.Future[T]":
+        """Do this in the thread of the disk, between two commits."""
+        return asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    async def snapshot_above(self, position: int, most_behind: int) -> Saved:
+        """Return a snapshot on disk that is ahead of this position: the newest, or a new one.
+
+        A new one is made, too, if more than so many bytes of records came since: who copied the old one would have to
+        ask for another at once.
+        """
+        if self.history.end <= position:
+            raise WireError(f"{self._host.me.name} is at {self.history.end}, not ahead of {position}")
+        newest = self._newest
+        if newest is not None and newest.position > position and self._since_snapshot <= most_behind:
+            return newest
+        if self.storage is None:
+            async with self._offering:  # one file at a time
+                return await self._offer()
+        future: asyncio.Future[Saved] = asyncio.get_running_loop().create_future()
+        self._wanted.append((position, future))
+        if not self._committing:
+            self._host.flush()
+        return await future
+
+    async def _offer(self) -> Saved:
+        """Write a snapshot although this node keeps none for itself."""
+        self._host.flush()
+        found = self._host.snapshot()
+        path = self._host.me.data / f"{OFFERED}{found.position}"
+        if found.position not in self._offers:
+            writer = SnapshotWriter(self._host.machine, path, found.position, found.pieces())
+            while not await self.in_thread(writer.write_some):
+                pass
+            self._offers.append(found.position)
+        self._newest = Saved(found.position, found.position, path)
+        return self._newest
+
+    def pin(self, saved: Saved) -> bool:
+        """Keep a snapshot while somebody copies it; return whether it is still there. In the thread of the disk."""
+        if self.storage is not None:
+            return self.storage.pin(saved.number)
+        return self._host.machine.files.exists(saved.path)
+
+    def unpin(self, saved: Saved) -> None:
+        """Keep it no longer for that. In the thread of the disk."""
+        if self.storage is not None:
+            self.storage.unpin(saved.number)
+        elif saved is not self._newest and saved.position in self._offers:
+            self._offers.remove(saved.position)
+            self._host.machine.files.remove(saved.path)
 
     def keep_no_records(self) -> None:
         """Unlock the folder of a node whose cluster lives in memory."""
@@ -243,14 +325,15 @@ class Durability:
 
         `cut` says that all that the protocol handled is applied, and that a snapshot may be taken.
         """
-        if self._committing:
+        if self._committing or (self._must_save and not cut):
             return
         ticks, self._waiting = self._waiting, []
         for tick in ticks:
             self._unsynced += tick.records
             self._unsettled += tick.deliveries
         urgent = any(tick.urgent for tick in ticks)
-        if self._unsynced and urgent:
+        waited_for = cut and (self._must_save or bool(self._wanted)) and self._snapshot_is_due
+        if (self._unsynced and urgent) or waited_for:
             self._write_behind(ticks, cut=cut)
             return
         for tick in ticks:
@@ -265,13 +348,15 @@ class Durability:
     def _sync(self) -> None:
         self._sync_at = None
         unwritten = self._unsynced or self.storage is None
-        if unwritten and not self._committing and not self._stopped:
+        if unwritten and not self._committing and not self._stopped and not self._must_save:
             self._write_behind([], cut=False)
 
     @property
     def _snapshot_is_due(self) -> bool:
+        if self._must_save:
+            return True
         saving = self.storage is not None and self.storage.saving
-        return self._since_snapshot > self._limits.snapshot_every and not saving
+        return (self._since_snapshot > self._limits.snapshot_every or bool(self._wanted)) and not saving
 
     def _write_behind(self, ticks: list[Tick], *, cut: bool) -> None:
         """Begin a commit in the thread of the disk; when it is done, release these steps."""
@@ -280,16 +365,24 @@ class Durability:
         self._unsynced, self._unsettled = [], []
         blocks = self.history.take_unwritten()
         snapshot = None
+        whole = self._must_save
         if cut and self._snapshot_is_due:
             self._since_snapshot = 0
+            self._must_save = False
             snapshot = self._host.snapshot()  # here, not in the thread: the next step changes the state
+            self._saving_at = snapshot.position
         self._since_snapshot += sum(map(len, records))
         began = self._clock.monotonic_ns()
-        future = asyncio.get_running_loop().run_in_executor(self._thread, self._write, records, blocks, snapshot)
+        future = asyncio.get_running_loop().run_in_executor(self._thread, self._write, records, blocks, snapshot, whole)
         future.add_done_callback(lambda done: self._committed(done, ticks, deliveries, began))
 
-    def _write(self, records: list[bytes], blocks: list[bytes], snapshot: NodeSnapshot | None) -> None:
-        """Write what one commit holds, in the thread of the disk, and begin a snapshot of the state behind it."""
+    def _write(
+        self, records: list[bytes], blocks: list[bytes], snapshot: NodeSnapshot | None, whole: bool = False
+    ) -> None:
+        """Write what one commit holds, in the thread of the disk, and begin a snapshot of the state behind it.
+
+        `whole`: finish it, too. It is the first of this replica's own after it had lost its disk, or was far behind.
+        """
         self.history.write(blocks)
         self.space.measure()
         if self.storage is None:
@@ -299,6 +392,11 @@ class Durability:
         if snapshot is not None:
             self.history.sync()  # first: rows before a snapshot are not delivered again after a restart
             self.storage.begin_snapshot(snapshot.pieces())
+            while whole and not self.storage.save_some():
+                pass
+            if whole and self.rejoining:
+                self.storage.end_rejoin()  # only now: until then every start rejoins
+                self.rejoining = False
 
     def _committed(self, done: "asyncio.Future[None]", ticks: list[Tick], deliveries: Deliveries, began: int) -> None:
         self._committing = False
@@ -308,8 +406,12 @@ class Durability:
         if error is not None:
             self._host.fail(error)
             return
-        self._host.metrics.commits.observe((self._clock.monotonic_ns() - began) / 1e9)
+        took = self._clock.monotonic_ns() - began
+        self._host.metrics.commits.observe(took / 1e9)
+        self._host.committed(took)
         self._look_at_space()
+        if self._saving_at >= 0 and self.storage is not None and not self.storage.saving:
+            self._finished()  # in the same commit
         try:
             self._host.delivered_for_good(deliveries)
             for tick in ticks:
@@ -346,9 +448,28 @@ class Durability:
             self._host.fail(error)
             return
         try:
+            if done.result():
+                self._finished()
             self._go_on(saved=True)
         except Exception as problem:
             self._host.fail(problem)
+
+    def _finished(self) -> None:
+        """Take note of a snapshot that is durable; hand it to those who wait for one."""
+        assert self.storage is not None
+        n = self.storage.newest
+        self._newest = Saved(n, self._saving_at, self.storage.folder / f"snapshot-{n}")
+        self._saving_at = -1
+        wanted, self._wanted = self._wanted, []
+        for position, future in wanted:
+            if future.done():
+                continue
+            if self._newest.position > position:
+                future.set_result(self._newest)
+            elif self.history.end > position:
+                self._wanted.append((position, future))
+            else:
+                future.set_exception(WireError(f"{self._host.me.name} is not ahead of {position}"))
 
     # The end
 
@@ -369,7 +490,9 @@ class Durability:
             self._unsynced += tick.records
             self._unsettled += tick.deliveries
         blocks = self.history.take_unwritten()
-        await loop.run_in_executor(self._thread, self._write, self._unsynced, blocks, self._host.snapshot())
+        await loop.run_in_executor(
+            self._thread, self._write, self._unsynced, blocks, self._host.snapshot(), self._must_save
+        )
         while self.storage.saving:
             await loop.run_in_executor(self._thread, self.storage.save_some)
         self._host.delivered_for_good(self._unsettled)

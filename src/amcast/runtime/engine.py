@@ -36,9 +36,12 @@ class Tick:
         self.answers: list[tuple[int, Message]] = []  # to clients: these depend on no record
         self.timers: list[tuple[str, int, int]] = []
         self.optimistic: list[AppMessage] = []
+        self.undone: list[Mid] = []
         self.deliveries: list[tuple[AppMessage, int]] = []
         self.notes: list[Note] = []
         self.halted = False  # nothing else may be done but to send what is here
+        self.pulls: list[int] = []  # members whose snapshot is needed
+        self.forgot = ""  # why nothing may be done at all
 
 
 @final
@@ -145,9 +148,12 @@ class Engine:
         tick.urgent = tick.urgent or out.urgent
         tick.timers += out.timers
         tick.optimistic += out.optimistic
+        tick.undone += out.undone
         tick.deliveries += out.deliveries
         tick.notes += out.notes
         tick.halted = tick.halted or out.halted
+        tick.pulls += out.pulls
+        tick.forgot = tick.forgot or out.forgot
         out.clear()
 
     def _send(self, tick: Tick, pid: int, msg: Message) -> None:

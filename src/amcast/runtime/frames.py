@@ -12,10 +12,11 @@ import msgspec
 from amcast.errors import WireError
 from amcast.runtime.identity import ClusterIdentity
 
-VERSION: Final = 2
+VERSION: Final = 3
 HEADER: Final = Struct("<IIBQ")  # length of the body, checksum of the body, kind, number
 LARGEST_HELLO: Final = 4096
-LARGEST_PEER: Final = 2**30  # the state of a group in a recovery is one message
+LARGEST_PEER: Final = 2**30  # of protocols that cannot ask again: the state of a group in a recovery is one message
+ROOM: Final = 4 * 2**20  # of all others: no batch is longer, but for one message of a client in it
 
 # Kinds. Between members: HELLO and START from who dials, WELCOME back, then BATCHes one way and ACKs the other.
 # Between a client and a member: HELLO, WELCOME, then REQUESTS, READs and ASKs one way, ANSWERS, ROWS and CONDITIONs the
@@ -31,19 +32,24 @@ ANSWERS: Final = 8
 READ: Final = 9
 ROWS: Final = 10
 FAILED: Final = 11
-ABSENT: Final = 12  # from a member that lost its disk, instead of START: forget what I said; and the answer
-STATE: Final = 13  # from the same, later: tell me what you know; and the answer, in parts: 1 is the number of all but …
-LAST: Final = 0  # … the last one
+# Between members, on a connection of its own (`Hello.pulls`): PULL one way and OFFER or FAILED back, then WANTs one way
+# and PARTs the other; or READs and ROWS.
+PULL: Final = 12  # a snapshot that is ahead of a position
+OFFER: Final = 13  # this one
+MAKING: Final = 21  # one, which takes a while; so that whoever waits can tell that from a machine that is gone
+WANT: Final = 18  # the part of this number
+PART: Final = 19
 ASK: Final = 14  # how are you; a CONDITION with the same number is the answer
 CONDITION: Final = 15  # also without being asked, when it changes
 STATEMENT: Final = 16  # among BATCHes, to members of the same group: what the sender has applied (`comparison.py`)
+LEAD: Final = 20  # among BATCHes, to members of the same group: the sender was told to lead (`leading.py`)
 PULSE: Final = 17  # among BATCHes, to all members: how the sender is (`pulse.py`); neither numbered nor sent again
 
 # Why a request is refused
 FORBIDDEN: Final = 0  # for good, by everybody
 UNAVAILABLE: Final = 1  # by this replica, which has not taken it: one of its groups does not serve
 BUSY: Final = 2  # by this replica, which has not taken it: try later
-GONE: Final = 3  # it was delivered, and its answer is no longer kept
+GONE: Final = 3  # it was delivered, and its answer is no longer kept; of rows: they are no longer kept
 
 
 class Refusal(msgspec.Struct, array_like=True):
@@ -77,6 +83,7 @@ class Hello(msgspec.Struct, array_like=True):
     to: str = ""
     identity: ClusterIdentity | None = None
     versions: AppVersions = AppVersions()  # of a member
+    pulls: bool = False  # of a member: this is no channel; it wants a snapshot, or rows
 
 
 class Welcome(msgspec.Struct, array_like=True):
@@ -96,6 +103,20 @@ class Pulse(msgspec.Struct, array_like=True):
 
     refuses: str
     busy: str
+
+
+class Pull(msgspec.Struct, array_like=True):
+    """A member needs a snapshot that is ahead of this position; that of an earlier Offer, if it is still there."""
+
+    position: int
+    known: "Offer | None" = None
+
+
+class Offer(msgspec.Struct, array_like=True, frozen=True):
+    """A snapshot that can be had: its number at its source, and how many rows are in it."""
+
+    number: int
+    position: int
 
 
 class Condition(msgspec.Struct, array_like=True):
@@ -137,6 +158,8 @@ welcome_decoder: Final = msgspec.msgpack.Decoder(Welcome)
 pulse_decoder: Final = msgspec.msgpack.Decoder(Pulse)
 read_decoder: Final = msgspec.msgpack.Decoder(Read)
 refusal_decoder: Final = msgspec.msgpack.Decoder(Refusal)
+pull_decoder: Final = msgspec.msgpack.Decoder(Pull)
+offer_decoder: Final = msgspec.msgpack.Decoder(Offer)
 condition_decoder: Final = msgspec.msgpack.Decoder(Condition)
 rows_decoder: Final = msgspec.msgpack.Decoder(Rows)
 

@@ -38,9 +38,18 @@ class History:
         self._unwritten: list[bytes] = []
         self._out = -1
         self._out_size = 0
+        self._begins = end
+        self._before: History | None = None  # whose files are in the folder
         if folder is not None:
             self._disk.make_folder(folder)
             self._open(end)
+
+    def behind(self, position: int) -> "History":
+        """Return a log that begins at a later position, instead of this one, whose files go when it writes first."""
+        found = History(None, position)
+        found._disk, found._limits, found._folder = self._disk, self._limits, self._folder
+        found._before = self
+        return found
 
     @property
     def earliest(self) -> int:
@@ -119,6 +128,7 @@ class History:
     def write(self, blocks: list[bytes]) -> None:
         if self._folder is None or not blocks:
             return
+        self._replace()
         if self._out_size > self._limits.file_bytes:
             self._start(BLOCK.unpack_from(blocks[0])[2])
         data = b"".join(blocks)
@@ -128,10 +138,25 @@ class History:
     def sync(self) -> None:
         """Wait until all that was written is on disk, the names of the files included."""
         if self._folder is not None:
+            self._replace()
             self._disk.sync(self._out)
             self._disk.sync_folder(self._folder)
 
+    def _replace(self) -> None:
+        """Begin without the files of the log before, if there was one."""
+        before, self._before = self._before, None
+        if before is None:
+            return
+        assert self._folder is not None
+        before.close()
+        for name in self._disk.names(self._folder):
+            if name.startswith("rows-"):
+                self._disk.remove(self._folder / name)
+        self._start(self._begins)
+
     def close(self) -> None:
+        if self._before is not None:
+            self._before.close()
         if self._out >= 0:
             self._disk.close(self._out)
             self._out = -1

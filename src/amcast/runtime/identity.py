@@ -3,7 +3,7 @@
 A data folder says it behind its first line, which is all that version 0.1.0 wrote:
 
     amcast-7f3a91 g0/1
-    {"format": 2, "cluster": {"protocol": "white_box", "groups": "2 groups of 3 replicas", …}, …}
+    {"format": 3, "cluster": {"protocol": "white_box", "groups": "2 groups of 3 replicas", …}, …}
     checksum 1f0a97c3
 
 The last line is there in every format: without it a damaged description would look like that of another cluster.
@@ -24,7 +24,7 @@ import msgspec
 from amcast.core.plural import count
 from amcast.errors import StorageCorrupt, UsageError
 
-FORMAT: Final = 2  # of the description; folders of 0.1.0 have none
+FORMAT: Final = 3  # of the description and of all that a folder holds; folders of 0.1.0 have none
 LONGEST: Final = 200  # characters of what is said of groups: with many different ones the digest says the rest
 
 
@@ -83,6 +83,11 @@ def sealed(who: str, description: bytes) -> bytes:
     """Return what the identity of a folder holds."""
     text = who.encode() + b"\n" + description
     return text + b"checksum %08x\n" % crc32(text)
+
+
+def is_of_0_1_0(data: bytes) -> bool:
+    """Return whether version 0.1.0 wrote this identity: a name, and no line feed behind it."""
+    return bool(data) and b"\n" not in data
 
 
 def description_in(folder: Path, who: str, data: bytes) -> bytes:

@@ -3,14 +3,14 @@
 Each member dials every other one and sends on that connection; the other end only acknowledges. A batch is kept until
 it is acknowledged and sent again after a reconnect, from the number that the other end expects. A channel starts
 afresh when either process does: what was under way is lost then, as a restarted process expects. It also starts afresh
-when a member that cannot be reached has made us keep too much; one that runs a protocol without recovery stops then.
+when a member that cannot be reached, or is slow, has made us keep too much: so a member that is away costs the others
+a bounded amount, and its protocol asks again for what it lacks. One of a protocol that cannot ask again stops then.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
 from ssl import SSLContext
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from amcast.core.protocol import Protocol as Row
 from amcast.errors import LostMessages, PeerError, WireError
@@ -19,7 +19,8 @@ from amcast.runtime.config import Member
 from amcast.runtime.doors import Door, Place
 from amcast.runtime.frames import AppVersions, FrameReader, Hello, Pulse, Welcome, frame
 from amcast.runtime.greeting import AcceptedConnection, GreetingHost, abort_unless, dial, say_hello
-from amcast.runtime.snapshots import in_parts
+
+BURST: Final = 4  # times what is kept for a member that is away
 
 
 class Hearing(Protocol):
@@ -37,15 +38,26 @@ class LinkHost(GreetingHost, Protocol):
 
     def on_pulse(self, sender: int, pulse: Pulse) -> None: ...
 
-    def absent(self, pid: int) -> int: ...
+    def asked_to_lead(self, pid: int) -> None: ...
 
-    def state_from(self, position: int) -> Iterator[bytes]: ...
+    def supplying(self, pid: int, transport: asyncio.Transport) -> "Supplying": ...
 
     @property
     def exchange(self) -> "Hearing": ...
 
     @property
+    def links(self) -> "dict[int, Outgoing]": ...
+
+    @property
     def versions(self) -> "KnownVersions": ...
+
+
+class Supplying(Protocol):
+    """Answers a member that wants a snapshot, or rows (`supply.py`)."""
+
+    def take(self, kind: int, number: int, body: bytes) -> None: ...
+
+    def left(self) -> None: ...
 
 
 class KnownVersions(Protocol):
@@ -73,7 +85,11 @@ class Outgoing:
         self.dropped = 0  # channels given up
         self.refusal = ""  # why the other end does not let us in
         self._limits = host.machine.limits
+        # Two of the largest messages must fit, or none of them would ever get through.
+        most_kept = self._limits.most_kept if host.protocol.durable else self._limits.most_kept_for_good
+        self._most_kept = max(most_kept, 2 * host.config.largest_message)
         self._random = host.machine.random
+        self._sooner: asyncio.Future[None] | None = None  # done if the pause before dialling again has no reason
 
     def send(self, batch: bytes) -> None:
         data = frame(frames.BATCH, batch, self.next)
@@ -82,7 +98,8 @@ class Outgoing:
         self.next += 1
         if self.connection is not None:
             self.connection.transport.write(data)
-        if self.kept_bytes > self._limits.most_kept:
+        # One that is there and only slow may be behind by several times as much: votes and retries come at once.
+        if self.kept_bytes > (self._most_kept if self.connection is None else BURST * self._most_kept):
             self.give_up()
 
     def tell(self, data: bytes) -> None:
@@ -92,12 +109,14 @@ class Outgoing:
 
     @property
     def congested(self) -> bool:
-        """Return True if this member is there and does not keep up. (What is kept for one that is not is limited.)"""
-        return self.connection is not None and self.kept_bytes > self._limits.congested
+        """Return True if this member is there, does not keep up, and could not ask again for what is given up."""
+        slow = self.connection is not None and self.kept_bytes > self._limits.congested
+        return slow and not self.host.protocol.durable
 
     def give_up(self) -> None:
         """Forget what is kept; the protocol finds out what the member lacks."""
-        self.host.log.warning("channel given up", peer=self.peer.name, bytes=self.kept_bytes)
+        if self.connection is not None or not self.dropped:  # of one that is away, once is enough
+            self.host.log.warning("channel given up", peer=self.peer.name, bytes=self.kept_bytes)
         self.dropped += 1
         self.forget()
         if self.connection is not None:
@@ -123,10 +142,23 @@ class Outgoing:
         self.refusal = ""
         self.host.log.info("connected", peer=self.peer.name, again=len(self.kept))
 
+    def dialled_by(self, boot: int) -> None:
+        """Dial at once, as the other end has just done: it is there.
+
+        Else one that restarts hears of us only after our pause, which may be longer than `suspect_ms`. It would take
+        us for dead by then, although we hear it: it would elect another leader, and would not wait for us to say what
+        it forgot.
+        """
+        if self.connection is not None and self.boot != boot:  # to a process that is gone
+            self.connection.transport.abort()
+        if self._sooner is not None and not self._sooner.done():
+            self._sooner.set_result(None)
+
     async def run(self) -> None:
         """Dial, and dial again whenever the connection ends."""
         pause = self._limits.first_pause
         while True:
+            self._sooner = asyncio.get_running_loop().create_future()
             connection = _Dialled(self)
             try:
                 await dial(self.peer.peer, self.context, connection, self._limits.seconds_to_greet)
@@ -135,8 +167,9 @@ class Outgoing:
                 self.host.log.debug("cannot connect", peer=self.peer.name, error=str(error))
             if connection.welcome:
                 pause = self._limits.first_pause
-            await asyncio.sleep(pause * self._random.uniform(0.7, 1.3))
-            pause = min(2 * pause, self._limits.longest_pause)
+                self._sooner = asyncio.get_running_loop().create_future()  # who dialled us before may be gone, too
+            await asyncio.wait([self._sooner], timeout=pause * self._random.uniform(0.7, 1.3))
+            pause = self._limits.first_pause if self._sooner.done() else min(2 * pause, self._limits.longest_pause)
 
     async def _watch(self, connection: "_Dialled") -> None:
         """Wait until it ends. Give up one that nothing passes any more: it may never say so."""
@@ -216,6 +249,11 @@ class Incoming:
     def accept(self, place: Place) -> "_Member":
         return _Member(self, place)
 
+    def close(self) -> None:
+        """Let the others see that nobody listens any more."""
+        for member in list(self.current.values()):
+            member.transport.close()
+
 
 class _Member(AcceptedConnection):
     """The end of a connection that receives batches."""
@@ -226,6 +264,7 @@ class _Member(AcceptedConnection):
         super().__init__(incoming.host, place)
         self.incoming = incoming
         self.pid = -1
+        self.supply: Supplying | None = None  # this is no channel
         self.boot = 0
         self.next = -1  # until START
         self.unacknowledged = 0
@@ -240,16 +279,23 @@ class _Member(AcceptedConnection):
             raise WireError(reason)
         self.pid = member.pid
         self.boot = hello.boot
-        self.reader.largest = frames.LARGEST_PEER
+        if hello.pulls:
+            self.supply = self.host.supplying(member.pid, self.transport)
+            return 0
+        self.reader.largest = largest_from_peers(self.host)
         before = self.incoming.current.get(member.pid)
         if before is not None:
             before.transport.abort()
         self.incoming.current[member.pid] = self
+        if link := self.host.links.get(member.pid):
+            link.dialled_by(hello.boot)
         boot, expects = self.incoming.expects.get(member.pid, (0, 0))
         return expects if boot == hello.boot else 0
 
     def take(self, kind: int, number: int, body: bytes) -> None:
-        if self.next < 0:
+        if self.supply is not None:
+            self.supply.take(kind, number, body)
+        elif self.next < 0:
             self.begin(kind, number)
         elif self.incoming.current.get(self.pid) is not self:
             return  # a newer connection of the same member has taken over
@@ -257,21 +303,14 @@ class _Member(AcceptedConnection):
             self.host.exchange.hear(self.pid, body)
         elif kind == frames.PULSE:
             self.host.on_pulse(self.pid, frames.decode(frames.pulse_decoder, body))
+        elif kind == frames.LEAD:
+            self.host.asked_to_lead(self.pid)
         elif kind != frames.BATCH or number != self.next:
             raise WireError(f"frame {number} of kind {kind}, expected batch {self.next}")
         else:
             self.take_batch(number, body)
 
     def begin(self, kind: int, number: int) -> None:
-        if kind == frames.ABSENT:
-            self.transport.write(frame(frames.ABSENT, frames.encode(self.host.absent(self.pid))))
-            return
-        if kind == frames.STATE:
-            for part in in_parts(self.host.state_from(number), self._limits.part_bytes):
-                self.transport.write(frame(frames.STATE, part, frames.LAST + 1))
-            self.transport.write(frame(frames.STATE, b"", frames.LAST))
-            self.host.log.info("state sent", peer=self.host.config.members[self.pid].name)
-            return
         boot, expects = self.incoming.expects.get(self.pid, (0, 0))
         if kind != frames.START or (boot == self.boot and number < expects):
             raise WireError(f"frame {number} of kind {kind}, expected a start from {expects}")
@@ -303,36 +342,71 @@ class _Member(AcceptedConnection):
         if self.ack_at is not None:
             self.ack_at.cancel()
             self.ack_at = None
+        if self.supply is not None:
+            self.supply.left()
         if self.incoming.current.get(self.pid) is self:
             del self.incoming.current[self.pid]
             self.host.versions.left(self.pid)
 
 
-def hello_of(host: LinkHost, peer: Member) -> Hello:
+def largest_from_peers(host: LinkHost) -> int:
+    """Return how long a frame of another member may be: a protocol that can ask again sends nothing in one piece."""
+    return frames.ROOM + host.config.largest_message if host.protocol.durable else frames.LARGEST_PEER
+
+
+def hello_of(host: LinkHost, peer: Member, *, pulls: bool = False) -> Hello:
     config = host.config
     return Hello(
-        frames.VERSION, config.name, host.me.name, host.boot, 0, peer.name, config.identity, host.versions.ours()
+        frames.VERSION, config.name, host.me.name, host.boot, 0, peer.name, config.identity, host.versions.ours(), pulls
     )
 
 
-async def ask_member(host: LinkHost, peer: Member, context: SSLContext | None, kind: int, number: int) -> bytes:
-    """Ask another member one question, before there is a channel to it. Raises OSError and AmcastError."""
-    parts: list[bytes] = []
-    address = peer.peer
-    name = "" if context is not None else None
-    reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context, server_hostname=name)
-    try:
-        say_hello(writer.transport, host.config, peer.name, hello_of(host, peer))
-        writer.write(frame(kind, b"", number))
-        received = FrameReader(frames.LARGEST_PEER)
-        while data := await reader.read(2**20):
-            for answer, which, body in received.feed(data):
-                if answer == kind:
-                    parts.append(body)
-                    if which == frames.LAST:
-                        return b"".join(parts)
-                if answer == frames.REFUSED:
-                    raise ConnectionError(body.decode(errors="replace"))
-        raise ConnectionError("the connection was closed")
-    finally:
-        writer.close()
+class Asking:
+    """A connection to another member besides the channel: for a snapshot, or for rows of its log."""
+
+    def __init__(self, host: LinkHost, peer: Member) -> None:
+        self.peer = peer
+        self._host = host
+        self._frames = FrameReader(largest_from_peers(host))
+        self._found: deque[tuple[int, int, bytes]] = deque()
+        self._reader: asyncio.StreamReader
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def open(self, context: SSLContext | None) -> None:
+        """Connect and greet. Raises OSError, TimeoutError and PeerError."""
+        address = self.peer.peer
+        name = "" if context is not None else None
+        seconds = self._host.machine.limits.seconds_to_greet
+        async with asyncio.timeout(seconds):
+            self._reader, self._writer = await asyncio.open_connection(
+                address.host, address.port, ssl=context, server_hostname=name
+            )
+        say_hello(
+            self._writer.transport, self._host.config, self.peer.name, hello_of(self._host, self.peer, pulls=True)
+        )
+        await self.receive(frames.WELCOME, seconds)
+
+    def send(self, kind: int, body: bytes = b"", number: int = 0) -> None:
+        assert self._writer is not None
+        self._writer.write(frame(kind, body, number))
+
+    async def receive(self, kind: int, seconds: float) -> tuple[int, bytes]:
+        """Return the number and the body of the next frame, which is of this kind. Raises as `open`, and PeerError."""
+        while not self._found:
+            async with asyncio.timeout(seconds):
+                data = await self._reader.read(2**18)
+            if not data:
+                raise ConnectionError("the connection was closed")
+            self._found += [found for found in self._frames.feed(data) if found[0] != frames.MAKING]
+        found, number, body = self._found.popleft()
+        if found == frames.REFUSED:
+            raise WireError(body.decode(errors="replace"))
+        if found == frames.FAILED:
+            raise WireError(frames.decode(frames.refusal_decoder, body).reason)
+        if found != kind:
+            raise WireError(f"a frame of kind {found} from {self.peer.name}, expected {kind}")
+        return number, body
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()

@@ -117,19 +117,26 @@ class Limits:
     """How much, how many and for how long. Whoever changes one looks at its neighbours: they are chosen together."""
 
     # A node
-    congested: int = 16 * 2**20  # bytes kept for members above which clients must wait; well below `most_kept`
+    congested: int = 6 * 2**20  # bytes of messages under way in the group above which clients must wait …
     seconds_congested: float = 1.0  # … and after so long they are told that it is busy
     pulse_every: float = 0.2  # seconds between what it tells the others about itself
     seconds_without_progress: float = 3.0  # after which something that waits is not only slow
     seconds_unready: float = 5.0  # after which a group without a quorum or a leader refuses requests
     hold: float = 0.001  # how long a message that may wait is held for the next batch, in seconds
     seconds_to_stop: float = 5.0
-    seconds_to_fetch: float = 60.0  # the state of another member
+    seconds_of_pull: float = 5.0  # of silence, from a member whose snapshot or rows are copied
+    seconds_pinned: float = 60.0  # that a snapshot is kept for whoever copies it, after the last part
+    window: int = 4  # parts that are asked for ahead
+    slow_commits: int = 3  # in a row, each longer than half of `suspect_ms`: then a leader gives up the lead …
+    seconds_of_lead: float = 30.0  # … but not again so soon
     compare_every: float = 1.0  # seconds between statements of what was applied, to the others of the group
-    rows_at_once: int = 16 * 2**20  # bytes of rows, in what a member without a disk is sent
+    rows_at_once: int = 2**20  # bytes of rows for the trace of another member
 
     # Its connections to members
-    most_kept: int = 64 * 2**20  # bytes for one member that does not acknowledge
+    # Bytes for one member that does not acknowledge; it asks again for what it lacks. Well above twice `congested`: a
+    # vote has all that is under way, and the rest of its channel may be full of it.
+    most_kept: int = 16 * 2**20
+    most_kept_for_good: int = 64 * 2**20  # the same, of a protocol that cannot ask again: a member stops then
     seconds_of_silence: float = 3.0  # without an acknowledgement that is due
     ack_every: int = 16  # batches …
     ack_after: float = 0.03  # … or seconds

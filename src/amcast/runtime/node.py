@@ -15,41 +15,45 @@ has it on disk. All other messages wait, those of the replica to itself too.
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from ssl import SSLContext
 from typing import Final
 
-import msgspec
-
-from amcast.core.application import Archiving, Dated, Factory, Speculator, delivery, state_in_pieces
+from amcast.core.application import Dated, Factory, Speculator, delivery, state_in_pieces
 from amcast.core.capabilities import Durable, Dynamic
 from amcast.core.notes import Leads, Note, RoundBegins
+from amcast.core.process import TAIL_BYTES
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Request
 from amcast.core.wire import AppMessage, joined
-from amcast.errors import AmcastError, StorageFailure, UsageError, WireError
-from amcast.runtime import frames
+from amcast.errors import AmcastError, StorageCorrupt, StorageFailure, UsageError, WireError
 from amcast.runtime.admin import Admin
 from amcast.runtime.chain import Chain
 from amcast.runtime.config import Address, ClusterConfig, Member
-from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, joined_state, read_snapshot, split_state
+from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, read_snapshot
 from amcast.runtime.engine import Engine, Tick
 from amcast.runtime.exchange import Exchange
 from amcast.runtime.execution import REJECTION, Executor, certain
+from amcast.runtime.filling import Filling
 from amcast.runtime.fingerprints import Fingerprints
 from amcast.runtime.frames import Pulse
 from amcast.runtime.history import History
-from amcast.runtime.links import Incoming, Outgoing, ask_member
+from amcast.runtime.leading import Leading
+from amcast.runtime.links import Incoming, Outgoing
 from amcast.runtime.log import Log
 from amcast.runtime.loop import new_event_loop, open_many_connections
 from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.metrics import Metrics
+from amcast.runtime.pulling import Pulls
 from amcast.runtime.pulse import Pulses
-from amcast.runtime.rows import rows_behind, unpack_rows
 from amcast.runtime.serving import Results, Serving
+from amcast.runtime.starting import How, refuse_unfit, start
 from amcast.runtime.status import status_of
+from amcast.runtime.storage import forgot_text
+from amcast.runtime.supply import Supplied, Supply
 from amcast.runtime.tls import Listener, client_context, listen, renew, server_context
 from amcast.runtime.tracing import ReplicaTrace
 from amcast.runtime.versions import SENDER, Versions, change_in
@@ -72,24 +76,21 @@ class Node:
         *,
         new: bool = False,
         rejoin: bool = False,
+        accept_loss: bool = False,
         machine: Machine = REAL,
     ) -> None:
         """Prepare a replica that has not started.
 
         `new` says that this is its first start, `rejoin` that it starts without what is on its disk, from what the
-        others of its group know.
+        others of its group know. `accept_loss` lets it take part before others could say whether it forgot something.
         """
         self.config = config
         self.machine = machine
         self.protocol = protocol
         self.me = config.member(name)
         self.orders_all = not protocol.genuine
-        if config.durable and not protocol.durable:
-            raise UsageError(f"{protocol.name} keeps nothing on disk; set durable = false in {config.path}")
-        if config.spare and not protocol.joins:
-            raise UsageError(f"{protocol.name} has fixed members; set spare = 0 in {config.path}")
-        if rejoin:  # before anything is set aside
-            self._others_of_the_group()
+        self.how = How(new, rejoin, accept_loss)
+        refuse_unfit(self, self.how)
         self.boot = machine.random.getrandbits(62) | 1  # tells this life from those before; 0 is nobody's
         self.log = log if log is not None else Log(name, machine=machine)
         self.group_names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]
@@ -97,13 +98,14 @@ class Node:
         self.executor = self.versions.executor
         self.app = Speculator(self.executor) if self.executor is not None and protocol.guesses else self.executor
         inner: object = self.executor.app if self.executor is not None else None
-        self._archives = isinstance(inner, Archiving)
         self.dated: Dated | None = inner if isinstance(inner, Dated) else None
         # Protocols are handed the monotonic clock, which never goes back. Those that take timestamps from it need the
         # clocks of machines to be close, so the offset to the wall clock is fixed here, once for this life.
         params = config.params()
         params.clock_offset = machine.clock.wall_ns() - machine.clock.monotonic_ns() - STAMPS_SINCE
         params.clock_tick = STAMP_TICK
+        params.part_bytes = min(params.part_bytes, machine.limits.most_kept // 16)  # many fit what a link keeps
+        params.tail_bytes = min(TAIL_BYTES, machine.limits.most_kept // 2)
         self.engine = Engine(protocol, self.me.pid, config.topology, params)
         # Each part owns its state and is called by the event loop alone; only the disk has a thread, inside durability.
         self.results = Results(machine.limits.answer_bytes)
@@ -114,21 +116,26 @@ class Node:
         self.links: dict[int, Outgoing] = {}
         self.incoming = Incoming(self)
         self.serving = Serving(self)
+        self.supply = Supply(self)
+        self.pulls = Pulls(self)
+        self.leading = Leading(self)
         self.pulses = Pulses(self)
         self.metrics = Metrics(self)
         self.started = machine.clock.monotonic_ns()
         self.ready = False
-        self._now = machine.clock.monotonic_ns
+        self.now = machine.clock.monotonic_ns
         self._limits = machine.limits
-        self._trace_path = trace
-        self._trace: ReplicaTrace | None = None
-        self._new = new
-        self._rejoin = rejoin
+        self.trace_path = trace
+        self.trace: ReplicaTrace | None = None
+        self.filling: Filling | None = None
+        self._jumps: deque[tuple[int, int]] = deque()  # over positions that another replica delivered: from, to …
+        self._source: Member | None = None  # … and which one
         self._loop: asyncio.AbstractEventLoop
         self._scheduled = False  # a flush, for the end of this turn
         self._holding: asyncio.TimerHandle | None = None  # until what may wait is sent after all
         self._held_long_enough = False
         self._contexts: list[SSLContext] = []  # with the certificates of this node
+        self.outside: SSLContext | None = None  # that which it dials with
         self._stopping: asyncio.Event
         self._error: BaseException | None = None
         # Four ways to end, which must not be mixed up. `_error`: at once, nothing else leaves. `_halted`: the others
@@ -157,6 +164,7 @@ class Node:
             signal.SIGTERM: self.stop,
             signal.SIGINT: self.stop,
             signal.SIGUSR1: self.leave,
+            signal.SIGUSR2: self.leading.ask,
             signal.SIGHUP: self.renew,
         }
         for number, act in acts.items():
@@ -167,7 +175,8 @@ class Node:
             inside = server_context(self.config, self.me.name) if secure else None
             outside = client_context(self.config, self.me.name) if secure else None
             self._contexts = [context for context in (inside, outside) if context is not None]
-            await self._recover(outside)  # before anybody can reach this node: it must not speak of what it forgot
+            self.outside = outside
+            start(self, self.how)  # before anybody can reach this node: it must not speak of what it forgot
             # Members first: a client that is let in expects its message to go somewhere.
             servers.append(await self._listen(self.incoming, self.me.peer, inside))
             servers.append(await self._listen(self.serving, self.me.client, inside))
@@ -177,6 +186,8 @@ class Node:
                     self.links[member.pid] = Outgoing(self, member, outside)
             tasks += [asyncio.create_task(link.run()) for link in self.links.values()]
             self.pulses.start()
+            if self.filling is not None:
+                self.filling.look()
             self.flush()  # what the start wants sent and timed, now that there are links to take it
             self.ready = served = True
             self.exchange.start()
@@ -186,15 +197,23 @@ class Node:
             await self._stopping.wait()
             if self._halted:
                 await self._say_goodbye()
+            elif self._error is None:
+                await self.leading.give_up_to_stop()
         finally:
             # Nobody new, nothing more from the links, then the disk. Clients may wait for answers until the end.
             self.ready = False
+            await self.pulls.stop()
+            if self.filling is not None:
+                await self.filling.stop()
+            self.supply.stop()
+            self.leading.stop()
             self.exchange.stop()
             self.pulses.stop()
             for server in servers:
                 server.close()
             for task in tasks:
                 task.cancel()
+            self.incoming.close()
             await admin.stop()
             if self._error is None and served:  # what could not be read must not be replaced by a snapshot
                 self.flush()  # what was handled is applied; from here on nothing is handled, so that it stays so
@@ -203,8 +222,8 @@ class Node:
                 await self.durability.settle()
             self.serving.close()
             self.durability.close()
-            if self._trace is not None:
-                self._trace.close()
+            if self.trace is not None:
+                self.trace.close()
         if self._error is not None:
             raise self._error
         self.log.info("stopped")
@@ -222,7 +241,7 @@ class Node:
             self.log.info("leaving")
             process = self.engine.process
             assert isinstance(process, Dynamic)
-            process.leave_group(self._now())
+            process.leave_group(self.now())
             self._schedule()
 
     def renew(self) -> None:
@@ -260,124 +279,7 @@ class Node:
                 f"{self.me.name} cannot listen on {address}: {reason}; free it or change {self.config.path}"
             ) from None
 
-    async def _recover(self, context: SSLContext | None) -> None:
-        """Start the protocol with what is on disk, with what others know, or with nothing."""
-        config = self.config
-        starts = self.durability.open(new=self._new, rejoin=self._rejoin)
-        if starts > 1 and not self.protocol.durable:
-            raise UsageError(
-                f"{self.me.name} has run before, and a replica of {self.protocol.name} that stops is lost for good: "
-                "the others go on without it; for all of them, make a new cluster"
-            )
-        if self._trace_path is not None:
-            self._trace = ReplicaTrace(self._trace_path, config, self.me, self.machine)
-        assert self.durability.storage is not None
-        if self.durability.storage.rejoining and not self._rejoin:
-            self.log.warning("rejoining again", reason="it was stopped before it had the state of another member")
-            self._rejoin = True
-        rejoins = self._rejoin or (not config.durable and starts > 1)
-        self.versions.begin(self.durability.described, new=self._new, rejoins=rejoins)
-        if rejoins:
-            await self._start_from_peers(context)
-        elif config.durable:
-            self._start_from_disk()
-        else:
-            self.engine.process.start(self._now())
-            if config.is_spare(self.me) and isinstance(self.engine.process, Dynamic):
-                self.engine.process.join_group(self._now())
-            if self._archives:
-                self.durability.open_history()
-        self.durability.describe(self.versions.began)  # only now: what could not be recovered may be another's
-        if not config.durable:
-            self.durability.keep_no_records()
-
-    def _start_from_disk(self) -> None:
-        """Start with the newest snapshot and the records behind it, exactly as they were synced."""
-        assert self.durability.storage is not None
-        recovered = self.durability.storage.recover()
-        position = 0
-        records = recovered.records
-        if recovered.snapshot is not None:
-            snapshot = self._restore(recovered.snapshot)
-            position = snapshot.position
-            records = snapshot.protocol + records  # a snapshot of the protocol is records, too: one way to recover
-        self.durability.open_history(position)  # rows behind it are dropped: they are written again below
-        if self._trace is not None:
-            self._trace.position = position
-        if records:
-            self._durable().recover(self._now(), records)
-        else:
-            self.engine.process.start(self._now())
-        # What was delivered after the snapshot is delivered again: the application has not seen it in this life.
-        again, self.engine.out.deliveries = self.engine.out.deliveries, []
-        self._deliver(again)
-        self.delivered_for_good(again)
-        if recovered.cut:
-            self.log.warning("torn write cut off", bytes=recovered.cut)
-        self.log.info("recovered", records=len(records), position=self.history.end)
-
-    async def _start_from_peers(self, context: SSLContext | None) -> None:
-        """Start with the state of another member, without what may be on disk.
-
-        It is on disk, with the fact that it is not ours, before anybody hears of us: a replica that forgot what it
-        promised must not vote, and a crash in between must not make it think that it can.
-        """
-        assert self.durability.storage is not None
-        peers = self._others_of_the_group()
-        self.durability.storage.set_aside()
-        position = self._trace.deliveries if self._trace is not None else -1
-        floor = -1
-        for peer in peers:  # all of them: none may count on what this one said before, or think that it has something
-            answer = await self._ask(peer, context, frames.ABSENT, 0)
-            floor = max(floor, msgspec.msgpack.decode(answer, type=int))
-        # Only then the state: it holds all that this one may have helped to decide before the others forgot it.
-        answer = await self._ask(peers[0], context, frames.STATE, position if position >= 0 else 2**62)
-        before, state = split_state(answer)
-        snapshot = self._restore([state])
-        self.durability.open_history(snapshot.position, on_disk=self.config.durable)
-        if self._trace is not None:
-            rows = unpack_rows(before, len(self.group_names))
-            self._trace.position = snapshot.position - len(rows)
-            self._trace.deliver([(m, ts, index) for ts, index, _, m in rows])
-            self._trace.position = snapshot.position
-        self._durable().rejoin(self._now(), snapshot.protocol, floor)
-        self.engine.out.deliveries.clear()  # the application's part of the snapshot has them
-        if self.config.durable:
-            self.durability.storage.rejoined(self.snapshot().pieces())
-        self.log.info("rejoining", state_of=peers[0].name, position=snapshot.position)
-
-    def _others_of_the_group(self) -> list[Member]:
-        """Return who knows what this replica may have lost."""
-        found = [member for member in self.config.members if member.group == self.me.group and member is not self.me]
-        if not found:
-            raise UsageError(f"{self.me.name} is alone in its group: nobody knows what it lost")
-        return found
-
-    async def _ask(self, peer: Member, context: SSLContext | None, kind: int, number: int) -> bytes:
-        """Ask another member until it answers."""
-        while True:
-            try:
-                async with asyncio.timeout(self._limits.seconds_to_fetch):
-                    return await ask_member(self, peer, context, kind, number)
-            except (OSError, TimeoutError, AmcastError) as error:
-                self.log.warning("no answer yet", peer=peer.name, error=str(error))
-                await asyncio.sleep(1.0)
-
-    def absent(self, pid: int) -> int:
-        """Take note that a member of this group lost its disk; return the ballot above which it may take part again."""
-        if self.config.topology.group_of[pid] != self.me.group:
-            raise WireError(f"a member of another group than {self.group_names[self.me.group]}")
-        process = self._durable()
-        if process.rejoining():
-            raise WireError(f"{self.me.name} lost its disk as well")
-        self._take_no_part_if_ended()
-        return process.absent(self._now(), pid)
-
-    def _take_no_part_if_ended(self) -> None:
-        if self._ended or self._error is not None:
-            raise WireError(f"{self.me.name} is stopping")
-
-    def _durable(self) -> Durable:
+    def durable_process(self) -> Durable:
         """Return the process, for what only a peer with the same file asks of it."""
         if not isinstance(self.engine.process, Durable):
             raise WireError(f"a replica of {self.protocol.name} that stops is lost for good")
@@ -389,35 +291,86 @@ class Node:
         They are one cut only where nothing is handled and not yet applied. A snapshot in which the protocol is ahead
         of the application loses messages for good, so it is refused.
         """
-        if self.engine.out.deliveries or self.chain.position != self.history.end:
+        ends = self.chain.position, self.durable_process().position()
+        if self.engine.out.deliveries or ends != (self.history.end, self.history.end):
             raise AmcastError(f"{self.me.name}: a snapshot at {self.history.end} would lack what was delivered")
         app = state_in_pieces(self.app) if self.app is not None else ()
         rows, version = self.results.rows(), self.versions.ours().active
-        return NodeSnapshot(self.history.end, self._durable().snapshot(), app, rows, self.chain.end, version)
+        return NodeSnapshot(self.history.end, self.durable_process().snapshot(), app, rows, self.chain.end, version)
 
-    def _restore(self, pieces: list[bytes]) -> NodeSnapshot:
+    def restore(self, pieces: list[bytes]) -> NodeSnapshot:
         snapshot = read_snapshot(pieces)
         if self.app is not None and self.executor is not None:
             self.executor.begin(snapshot.app_version)
             self.app.restore(b"".join(snapshot.app))
+        self._adopt(snapshot)
+        return snapshot
+
+    def _adopt(self, snapshot: NodeSnapshot) -> None:
         self.results.restore(snapshot.results)
         chain = snapshot.chain
         self.chain = Chain(snapshot.position) if chain is None else Chain(chain.position, chain.since, chain.value)
-        return snapshot
 
-    def state_from(self, position: int) -> Iterator[bytes]:
-        """Return, for a member that lost its disk, our state, and the rows before it from a position on, in pieces."""
-        if self._durable().rejoining():
-            raise WireError(f"{self.me.name} is rejoining itself")
-        self._take_no_part_if_ended()
-        while self.engine.out.deliveries:  # messages to itself may bring more
+    # The state of others, and ours for them
+
+    def new_application(self) -> Executor | None:
+        """Return an application in its first state, beside the one that runs; None if there is none."""
+        return self.versions.another()
+
+    def install(self, snapshot: NodeSnapshot, executor: Executor | None, source: Member) -> None:
+        """Go on from another member's snapshot, unless it is not ahead any more: all parts change in this turn.
+
+        What was handled before is applied first, to the old application; what the protocol says after it waits until a
+        snapshot of our own is durable.
+        """
+        while self.engine.out.deliveries and self._error is None and not self._ended:
             self.flush()
-        rows: list[bytes] = []
-        while position < self.history.end:
-            first, after, block = self.history.read(max(position, self.history.earliest), self._limits.rows_at_once)
-            rows.append(block if first >= position else rows_behind(block, position - first, len(self.group_names)))
-            position = after
-        return joined_state(rows, self.snapshot())
+        process, before = self.durable_process(), self.history.end
+        if self._error is not None or self._ended or snapshot.position <= before:
+            return
+        process.install(self.now(), snapshot.protocol)
+        if process.position() == before:
+            self.log.info("snapshot not needed", peer=source.name, position=snapshot.position)
+            self._schedule()
+            return
+        if self.engine.out.deliveries or process.position() != snapshot.position:
+            raise AmcastError(f"{self.me.name}: protocol at {process.position()}, snapshot at {snapshot.position}")
+        if executor is not None:
+            self._use(executor)
+        self.results = Results(self._limits.answer_bytes)
+        self._adopt(snapshot)
+        self.durability.begin_again(snapshot.position)
+        self._jumps.append((before, snapshot.position))
+        self._source = source
+        self.log.info("state taken over", peer=source.name, before=before, position=snapshot.position)
+        self.serving.grown()
+        if self.fingerprints.wanted:
+            self.fingerprints.reached()
+        self.flush()
+
+    def _use(self, executor: Executor) -> None:
+        """Run this application from now on, in the place of another one."""
+        self.executor = self.versions.executor = executor
+        self.app = Speculator(executor) if self.protocol.guesses else executor
+        self.dated = executor.app if isinstance(executor.app, Dated) else None
+
+    def why_not_supply(self) -> str:
+        """Return why this replica has no state for others; empty if it has."""
+        if self._ended or self._error is not None or not self.ready:
+            return f"{self.me.name} is starting or stopping"
+        return f"{self.me.name} is rejoining itself" if self.durability.rejoining else ""
+
+    def supplying(self, pid: int, transport: asyncio.Transport) -> Supplied:
+        return Supplied(self.supply, pid, transport)
+
+    def asked_to_lead(self, pid: int) -> None:
+        self.leading.asked(pid)
+
+    def committed(self, nanoseconds: int) -> None:
+        self.leading.committed(nanoseconds)
+
+    def act(self) -> None:
+        self._schedule()
 
     # Turns of the loop
 
@@ -426,7 +379,7 @@ class Node:
         self.pulses.heard(sender)
         if self._halted or self._ended:
             return
-        self.metrics.messages_in += self.engine.receive(self._now(), sender, batch)
+        self.metrics.messages_in += self.engine.receive(self.now(), sender, batch)
         self._schedule()
 
     def on_pulse(self, sender: int, pulse: Pulse) -> None:
@@ -441,13 +394,13 @@ class Node:
         if self._halted or self._ended:
             return
         self.metrics.requests += sum(request.m.count for request in requests)
-        self.engine.handle(self._now(), client, requests)
+        self.engine.handle(self.now(), client, requests)
         self._schedule()
 
     def _on_timer(self, name: str) -> None:
         # Timers are not cancelled: a protocol ignores one that it no longer waits for.
         if self._error is None and not self._halted and not self._ended:
-            self.engine.process.timer(self._now(), name)
+            self.engine.process.timer(self.now(), name)
             self._schedule()
 
     def _schedule(self) -> None:
@@ -472,8 +425,13 @@ class Node:
             return
         try:
             self._change_version()
-            tick = self.engine.drain(self._now(), may_wait=not self._held_long_enough)
+            tick = self.engine.drain(self.now(), may_wait=not self._held_long_enough)
             self._held_long_enough = False
+            if tick.forgot:
+                self._forgot(tick.forgot)
+                return
+            for pid in tick.pulls:
+                self.pulls.wanted(pid, self.outside)
             if tick.holds and self._holding is None:
                 self._holding = self._loop.call_later(self._limits.hold, self._stop_holding)
             for name, earliest, latest in tick.timers:
@@ -482,12 +440,17 @@ class Node:
                 self._write_down(note)
             if tick.optimistic:  # before deliveries: a guess that comes with its delivery must not follow it
                 self._guess(tick.optimistic)
+            if tick.undone and isinstance(self.app, Speculator):
+                for mid in tick.undone:
+                    self.app.undo(self.config.topology.message_name(mid))
             if tick.deliveries:
-                self._deliver(tick.deliveries)
+                self.deliver(tick.deliveries)
             if tick.answers:
                 answers = self.serving.with_results(tick.answers) if self.app is not None else tick.answers
                 for client, batch in self.engine.encode_answers(answers, self.results.by_mid):
                     self.serving.answer(client, batch)
+            if self.durability.rejoining and self._has_rejoined():
+                self.durability.save_first()
             self.durability.take(tick)
             if tick.halted:  # after its last messages were taken: the others count on them
                 self._halted = True
@@ -496,14 +459,24 @@ class Node:
         except Exception as error:  # half a step may be done: nothing else must leave
             self.fail(error)
 
+    def _has_rejoined(self) -> bool:
+        """Return whether this replica takes part again, although it took over no snapshot: there was little to know."""
+        return isinstance(self.engine.process, Durable) and not self.engine.process.rejoining()
+
+    def _forgot(self, reason: str) -> None:
+        """Stop for good: others remember more of this replica than its disk does. No start may go on from that."""
+        if self.durability.storage is not None:
+            self.durability.storage.forget(reason)
+        self.fail(StorageCorrupt(forgot_text(self.me.data, reason)))
+
     def _change_version(self) -> None:
         """Have a newer version of the application take over, if it is time and up to this replica."""
-        if change := self.versions.proposal(self._now()):
-            if self._trace is not None and self.me.group == 0:
-                self._trace.multicast(change.m)
-            self.engine.handle(self._now(), SENDER, [change])
+        if change := self.versions.proposal(self.now()):
+            if self.trace is not None and self.me.group == 0:
+                self.trace.multicast(change.m)
+            self.engine.handle(self.now(), SENDER, [change])
 
-    def _deliver(self, deliveries: Deliveries) -> None:
+    def deliver(self, deliveries: Deliveries) -> None:
         before = self.history.end
         if self.app is not None:
             self._apply(self.app, deliveries)  # first: positions are those that the history gives next
@@ -524,8 +497,8 @@ class Node:
         for one in [one for m in messages for one in m.messages()]:
             if isinstance(self.app, Speculator):
                 self.app.optimistic(delivery(topology, group, -1, 0, 0, one))
-            if self._trace is not None:
-                self._trace.row("optdeliver", message=topology.message_name(one.mid))
+            if self.trace is not None:
+                self.trace.row("optdeliver", message=topology.message_name(one.mid))
 
     def _apply(self, app: Executor | Speculator, deliveries: Deliveries) -> None:
         """Execute messages, each with a position of its own, also where several travelled as one."""
@@ -559,22 +532,32 @@ class Node:
                 link.send(batch)  # in the order of the steps: links keep it, and protocols count on it
         self.pulses.hold_back()
         if tick.to_self and not self._ended:  # an event of its own, as in simulations: in another turn than its cause
-            self.engine.handle(self._now(), self.me.pid, tick.to_self)
+            self.engine.handle(self.now(), self.me.pid, tick.to_self)
             self._schedule()
 
     def delivered_for_good(self, deliveries: Deliveries) -> None:
         """Trace what a restart will not deliver again, so that no trace has a delivery twice."""
-        if self._trace is not None and deliveries:
-            self._trace.deliver([(one, ts, index) for m, ts in deliveries for index, one in enumerate(m.messages())])
+        trace = self.trace
+        if trace is None or self.filling is None:
+            return
+        rows = [(one, ts, index) for m, ts in deliveries for index, one in enumerate(m.messages())]
+        while self._jumps and trace.good + len(rows) >= self._jumps[0][0]:
+            before, after = self._jumps.popleft()
+            here = before - trace.good
+            trace.deliver(rows[:here])
+            rows = rows[here:]
+            trace.good = after
+        trace.deliver(rows)
+        self.filling.look(self._source)
 
     def _write_down(self, note: Note) -> None:
         say = self.log.debug if isinstance(note, RoundBegins) else self.log.info  # there are many rounds
         say(note.kind, **note.facts())
         if isinstance(note, Leads):
             self.metrics.elections += 1
-        if self._trace is not None:
-            self._trace.row(note.kind, detail=note.detail())
-            self._trace.flush()
+        if self.trace is not None:
+            self.trace.row(note.kind, detail=note.detail())
+            self.trace.flush()
 
     # What people and machines look at
 

@@ -74,7 +74,7 @@ class Pulses:
         self._delivered = -1
         self._look_at = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._congested_at: int | None = None  # since when a member does not keep up
+        self._congested_at: int | None = None  # since when more is under way than the group gets done
         self.busy = ""
         self.refusals = [""] * len(self._topology.groups)  # why requests to each group are refused
         self._refuses = False  # some request may be refused: else none needs a second look
@@ -113,11 +113,14 @@ class Pulses:
         return (frames.BUSY, self.busy) if self.busy else None
 
     def hold_back(self) -> None:
-        """Read nothing from clients while a member does not keep up: what they ask would pile up in memory for it.
+        """Read nothing from clients while more is under way than the group gets done: it would pile up in memory.
 
-        They are not left waiting for ever: after a while they are read again, and told that this node is busy.
+        They are not left waiting for ever: after a while they are read again, and told that this node is busy. A member
+        that is away or slow is no reason: the group goes on without it, and it asks for what it lacks later. Only where
+        its protocol cannot do that, clients wait for it.
         """
-        congested = any(link.congested for link in self._host.links.values())
+        backlog = self._host.engine.process.backlog()
+        congested = backlog > self._limits.congested or any(link.congested for link in self._host.links.values())
         if not congested:
             self._congested_at = None
         elif self._congested_at is None:
@@ -216,8 +219,9 @@ class Pulses:
         """Say why this replica takes no more requests just now; empty if it does."""
         self.hold_back()
         if self._long_congested():
-            slow = max(self._host.links.values(), key=lambda link: link.kept_bytes)
-            return f"{slow.peer.name} does not keep up: {slow.kept_bytes / 2**20:.0f} MB wait for it"
+            under_way = self._host.engine.process.backlog() / 2**20
+            name = self._topology.group_name(self._group)
+            return f"{name} does not keep up: {under_way:.0f} MB are under way; send less, or try later"
         return (self._host.durability.short_of_space() or "") if self._host.protocol.elects else ""
 
     def _mates_busy(self, now: int) -> str:

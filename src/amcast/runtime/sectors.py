@@ -22,6 +22,11 @@ CONTENT: Final = SECTOR - HEAD
 NOTHING: Final = bytes(SECTOR)
 
 
+def is_format(magic: bytes) -> bool:
+    """Return whether a log that begins like this was written by amcast, in this format or another."""
+    return magic[:3] == MAGIC[:3] and magic[3:4].isdigit()
+
+
 def encode_frame(number: int, body: bytes) -> bytes:
     content = LENGTH.pack(len(body)) + body
     content += bytes(-len(content) % CONTENT)

@@ -13,7 +13,7 @@ from amcast.core.application import Dated
 from amcast.core.requests import Reply, Request
 from amcast.core.topology import Mid, message_id, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message, Reader
-from amcast.errors import AmcastError, WireError
+from amcast.errors import AmcastError, HistoryGone, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import Grant
 from amcast.runtime.doors import Door, Place
@@ -298,13 +298,13 @@ class _Served(AcceptedConnection):
         try:
             first, after, rows = history.read(read.position, min(read.most_bytes, self.serving.limits.most_read))
         except AmcastError as error:
-            self.fail_read(read, str(error))
+            self.fail_read(read, str(error), frames.GONE if isinstance(error, HistoryGone) else frames.FORBIDDEN)
             return
         answer = Rows(read.id, first, after, history.earliest, history.end, rows)
         self.transport.write(frame(frames.ROWS, frames.encode(answer)))
 
-    def fail_read(self, read: Read, reason: str) -> None:
-        self.transport.write(frame(frames.FAILED, frames.encode(Refusal(-1, reason, read.id))))
+    def fail_read(self, read: Read, reason: str, kind: int = frames.FORBIDDEN) -> None:
+        self.transport.write(frame(frames.FAILED, frames.encode(Refusal(-1, reason, read.id, kind))))
 
     # Back-pressure
 

@@ -6,14 +6,19 @@
 A checksum covers what follows it and, by what it starts from, the checksum before it: a part of another snapshot, or
 in another place, does not fit. The file gets its name when all of it is on disk, so that one which was not finished is
 never taken for a snapshot, and harms none.
+
+A member that lacks what is in a snapshot copies the file, part by part (`SnapshotSource`, `SnapshotCopy`): since parts
+know their places, each is checked when it comes, and all of them together when the seal does.
 """
 
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Final
 
+from amcast.errors import StorageCorrupt, UsageError, WireError
 from amcast.runtime.machine import Files, Machine, write_all
 from amcast.runtime.seal import forgotten
 
@@ -95,8 +100,80 @@ class SnapshotWriter:
         write_all(self._files, self._file, magic + self._checksum.to_bytes(4, "little") + head + body)
 
 
+class SnapshotSource:
+    """A snapshot on disk from which another member copies: its parts as they are in the file, and its seal."""
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self._files = files
+        self._path = path
+        self._places = [0]  # of the pieces that were looked at, and of the next one
+
+    def piece(self, number: int) -> bytes:
+        """Return a piece of the file. Raises StorageCorrupt if there is none, OSError if it cannot be read."""
+        while len(self._places) <= number + 1:
+            at = self._places[-1]
+            head = self._files.read_at(self._path, at, HEAD.size)
+            if len(head) < HEAD.size or head[:4] not in (PART, SEAL):
+                raise StorageCorrupt(f"{self._path}: no part {number}, or it is damaged; a new snapshot replaces it")
+            self._places.append(at + HEAD.size + HEAD.unpack(head)[2])
+        at, end = self._places[number], self._places[number + 1]
+        return self._files.read_at(self._path, at, end - at)
+
+
+class SnapshotCopy:
+    """A copy of another member's snapshot, as far as it has come. It is nobody's snapshot: a start removes it."""
+
+    def __init__(self, machine: Machine, path: Path, number: int) -> None:
+        self.number = number  # of the snapshot at its source
+        self.path = path
+        self.pieces = 0  # that are here
+        self.size = 0
+        self.whole = False
+        self._files = machine.files
+        self._checksum = 0
+        self._file = self._files.open(path, new=True)
+
+    def add(self, data: bytes) -> None:
+        """Add the next piece. Raises WireError if it is not that one, as its source wrote it."""
+        head = data[: HEAD.size]
+        magic, checksum, length, place = HEAD.unpack(head.ljust(HEAD.size, b"\0"))
+        expected = zlib.crc32(data[HEAD.size :], zlib.crc32(head[COVERED:], self._checksum))
+        sound = magic in (PART, SEAL) and place == self.pieces and length == len(data) - HEAD.size
+        if self.whole or not sound or checksum != expected:
+            raise WireError(f"part {self.pieces} of snapshot {self.number} is not as it was written")
+        if magic == SEAL and data[HEAD.size :] != NUMBER.pack(self.number):
+            raise WireError(f"the end of another snapshot than {self.number}")
+        write_all(self._files, self._file, data)
+        self._checksum = checksum
+        self.pieces += 1
+        self.size += len(data)
+        self.whole = magic == SEAL
+
+    def parts(self) -> list[bytes]:
+        """Return the content, read from the disk and checked once more. Raises StorageCorrupt."""
+        assert self.whole
+        return list(read_parts(self._files, self.path, self.number))
+
+    def drop(self) -> None:
+        """Leave nothing of it."""
+        self.close()
+        if self._files.exists(self.path):
+            self._files.remove(self.path)
+
+    def close(self) -> None:
+        file, self._file = self._file, -1
+        if file >= 0:
+            self._files.close(file)
+
+
 def read_parts(files: Files, path: Path, number: int) -> Iterator[bytes]:
     """Return the parts of a snapshot. Raises StorageCorrupt where they are not as they were written."""
+    start = files.read_at(path, 0, len(PART))
+    if start not in (PART, SEAL) and re.fullmatch(rb"am[a-z][0-9]", start):  # anything else is damage
+        raise UsageError(
+            f"{path}: written in format {start.decode(errors='replace')!r}, expected {PART.decode()!r}; run the amcast "
+            "that wrote it"
+        )
     at = count = before = 0
     while True:
         head = files.read_at(path, at, HEAD.size)

@@ -24,6 +24,8 @@ def status_of(node: "Node") -> dict[str, object]:
         "leads": isinstance(process, Electing) and process.leads(),
         "refuses": [reason for reason in node.pulses.refusals if reason],
         "busy": node.pulses.busy,
+        "unready": node.readiness() or "",
+        "pulling": node.pulls.doing,
         "rejoining": isinstance(process, Durable) and process.rejoining(),
         "position": node.history.end,
         "unfinished": not process.idle() or node.durability.unfinished,

@@ -16,8 +16,12 @@ Files in the folder of a node:
     starts        how many there were, with a checksum
     seal          what must be there (`seal.py`)
     snapshot-N    the state after N frames (`snapshots.py`)
-    log-N         a segment: frames from N on, as far as the next segment (`sectors.py`; `old_frames.py` of 0.1.0)
-    rejoining     all was set aside
+    log-N         a segment: frames from N on, as far as the next segment (`sectors.py`)
+    rejoining     all was set aside, and nothing of the replica's own is in its place yet
+    forgot        why this replica may not go on with what is here: others remember more of it than its disk does
+
+What 0.1.0 wrote is refused: `convert.py` makes a folder of now of it. All files carry a format, by their first bytes or
+in `identity`, and one of another format is refused before anything is changed.
 """
 
 import os
@@ -31,8 +35,8 @@ from struct import Struct
 from typing import Final
 
 from amcast.errors import AmcastError, StorageCorrupt, StorageFailure, UsageError
-from amcast.runtime import old_frames, sectors
-from amcast.runtime.identity import description_in, sealed
+from amcast.runtime import sectors
+from amcast.runtime.identity import description_in, is_of_0_1_0, sealed
 from amcast.runtime.machine import REAL, Machine, write_all
 from amcast.runtime.seal import Seal, forgotten, record_of, seal_in
 from amcast.runtime.snapshots import UNFINISHED, SnapshotWriter, read_parts
@@ -50,6 +54,7 @@ class Recovered:
     snapshot: list[bytes] | None  # in pieces
     records: list[bytes]
     cut: int  # bytes of a torn frame that were dropped
+    clean: bool = True  # nothing that was synced can be missing at the end, so far as this disk can tell
 
 
 def body_of(records: list[bytes]) -> bytes:
@@ -86,10 +91,13 @@ class Storage:
         self._segment_size = 0
         self._seal = -1  # its descriptor
         self._failed = False
+        self._pins: dict[int, int] = {}  # snapshots that others copy: for how many they are kept
         try:
             self._files.make_folder(folder)
             self._lock = self._files.open(folder / "lock")
         except OSError as error:
+            if error.errno == ENOSPC:  # the folder is the right one: the same start works when there is room
+                raise StorageFailure(f"{error.filename}: {error.strerror}; make room and start again") from error
             raise UsageError(f"{error.filename}: cannot be used ({error.strerror}); check the data folder") from error
         try:
             self._files.lock(self._lock)
@@ -117,15 +125,27 @@ class Storage:
             if not self._files.exists(self.folder / "starts"):
                 self._write_starts(int(rejoin))  # there was another, which nobody remembers
             self.describe(b"")  # last: where there is an identity there is all of the above
+        data = self._files.read(path)
         try:
-            self.description = description_in(self.folder, self.identity, self._files.read(path))
+            self.description = description_in(self.folder, self.identity, data)
+            if is_of_0_1_0(data) and not rejoin:
+                raise self._old_or_damaged()
         except StorageCorrupt:
             if not rejoin:
                 raise
             self.begin_rejoin()
             self.describe(b"")  # the data that it stood for is set aside
-        if self._is_of_0_1_0():
-            self._write_whole(self.folder / "seal", Seal().encoded())  # before `starts` says that there is one
+        if self._files.exists(self.folder / "forgot") and not (rejoin or self.rejoining):
+            raise StorageCorrupt(forgot_text(self.folder, self._read("forgot").decode(errors="replace").strip()))
+
+    def _old_or_damaged(self) -> AmcastError:
+        """Return the error of an identity of one line: 0.1 wrote no more, and no seal."""
+        if self._files.exists(self.folder / "seal"):
+            return StorageCorrupt(f"{self.folder / 'identity'}: damaged; start this node with --rejoin")
+        return UsageError(
+            f"{self.folder}: written by amcast 0.1, which has other formats; stop all nodes and convert their data "
+            "with 'amcast cluster convert CLUSTER'"
+        )
 
     def _refuse_what_has_run(self, new: bool) -> None:
         """Raise UsageError unless this is an empty folder that may be one, or a first start came no further."""
@@ -143,13 +163,6 @@ class Storage:
                 "folder away if nobody needs it"
             )
 
-    def _is_of_0_1_0(self) -> bool:
-        """Return whether nothing of a later version is here, which begins with a seal."""
-        if self._files.exists(self.folder / "seal") or not self._read("starts").isdigit():
-            return False
-        logs = [self.folder / f"log-{n}" for n in self._numbered("log-")]
-        return not any(self._files.read_at(path, 0, len(sectors.MAGIC)) == sectors.MAGIC for path in logs)
-
     def _read(self, name: str) -> bytes:
         path = self.folder / name
         return self._files.read(path) if self._files.exists(path) else b""
@@ -161,9 +174,9 @@ class Storage:
 
     # Starting
 
-    def count_start(self) -> int:
+    def count_start(self, by: int = 1) -> int:
         """Count this start; return how often a process has started in this folder."""
-        starts = self._read_starts() + 1
+        starts = self._read_starts() + by
         self._write_starts(starts)
         return starts
 
@@ -171,10 +184,8 @@ class Storage:
         """Return how many starts were counted. Who rejoins has started before, whatever is left of the number."""
         text = self._read("starts")
         number = text.partition(b" ")[0]
-        if number.isdigit() and len(number) < 10:
-            of_0_1_0 = text == number and seal_in(self._read("seal")) in (None, Seal())  # it wrote no checksum
-            if of_0_1_0 or text == starts_text(int(number)):
-                return int(number)
+        if number.isdigit() and len(number) < 10 and text == starts_text(int(number)):
+            return int(number)
         if self.rejoining:
             return 1
         raise forgotten(self.folder / "starts", f"is {text[:30]!r}, expected a number and its checksum")
@@ -196,10 +207,15 @@ class Storage:
             if self._newest < seal.snapshot:
                 raise forgotten(self.folder / f"snapshot-{seal.snapshot}", "is missing")
             snapshot = self._read_snapshot(self._newest) if snapshots else None
+            for old in snapshots[:-1]:  # pinned when the process ended
+                self._files.remove(self.folder / f"snapshot-{old}")
             self.next_frame = max(0, self._newest)
             records, last, cut = self._read_log(seal)
+            # What is cut off looks as a write that was never synced. The seal is sure of it only if it has a record of
+            # every frame before: a power cut may have taken its last records, and with them that of a lost frame.
+            clean = not cut or seal.frame == self.next_frame - 1
             self._go_on_behind(last)
-        return Recovered(snapshot, records, cut)
+        return Recovered(snapshot, records, cut, clean)
 
     def _go_on_behind(self, last: bytes | None) -> None:
         """Begin a segment with the last frame, written anew; what was found of it may have been in memory only."""
@@ -218,14 +234,7 @@ class Storage:
         return sorted(int(name) for name in names if name.isdigit())
 
     def _read_snapshot(self, n: int) -> list[bytes]:
-        path = self.folder / f"snapshot-{n}"
-        if self._files.read_at(path, 0, len(old_frames.MAGIC)) != old_frames.MAGIC:
-            return list(read_parts(self._files, path, n))
-        data = memoryview(self._files.read(path))  # as 0.1.0 wrote it: one frame
-        frame = old_frames.decode_frame(data, 0)
-        if frame is None or frame[0] != n or frame[2] != len(data):
-            raise forgotten(path, "damaged snapshot")
-        return list(records_of(path, frame[1]))
+        return list(read_parts(self._files, self.folder / f"snapshot-{n}", n))
 
     def _read_log(self, seal: Seal) -> tuple[list[bytes], bytes | None, int]:
         """Return the records behind the snapshot, the body of the last frame, and how many bytes of a torn one."""
@@ -241,7 +250,7 @@ class Storage:
             path = self.folder / f"log-{first}"
             if first > self.next_frame:
                 raise forgotten(path, f"frames {self.next_frame} to {first - 1} before it are missing")
-            bodies, cut = self._read_segment(path, first, after, seal)
+            bodies, cut = self._read_segment(path, first, after)
             for body in bodies[self.next_frame - first :]:
                 records += records_of(path, body)
                 last = body
@@ -253,15 +262,18 @@ class Storage:
             )
         return records, last, cut
 
-    def _read_segment(self, path: Path, first: int, after: int, seal: Seal) -> tuple[list[bytes], int]:
+    def _read_segment(self, path: Path, first: int, after: int) -> tuple[list[bytes], int]:
         """Return the frames of a segment that are before the next one, and how many bytes of a torn one follow."""
         data = memoryview(self._files.read(path))
         magic = bytes(data[: len(sectors.MAGIC)])
-        old = magic == old_frames.MAGIC or (seal.segment < 0 and magic != sectors.MAGIC)
-        decode = old_frames.decode_frame if old else sectors.decode_frame
+        if magic != sectors.MAGIC and sectors.is_format(magic):
+            raise UsageError(
+                f"{path}: written in format {magic.decode()!r}, expected {sectors.MAGIC.decode()!r}; run the amcast "
+                "that wrote it"
+            )
         bodies: list[bytes] = []
         at = 0
-        while first + len(bodies) < after and (frame := decode(data, at)) is not None:
+        while first + len(bodies) < after and (frame := sectors.decode_frame(data, at)) is not None:
             number, body, end = frame
             if number != first + len(bodies):
                 break
@@ -272,7 +284,7 @@ class Storage:
             return bodies, 0
         damaged: int | None = at
         if after == ENDLESS:  # only the last one may have been written when the power went
-            damaged = old_frames.damage_in(data, at) if old else sectors.damage_in(data, at, number)
+            damaged = sectors.damage_in(data, at, number)
         if damaged is not None:
             raise forgotten(path, f"damaged at byte {damaged}, in frame {number} or behind it")
         return bodies, len(data) - at
@@ -329,11 +341,31 @@ class Storage:
             self._write_seal()
             for prefix in ("snapshot-", "log-"):
                 for old in self._numbered(prefix):
-                    if old < self._saving.number:
+                    if old < self._saving.number and not (prefix == "snapshot-" and old in self._pins):
                         self._files.remove(self.folder / f"{prefix}{old}")
             self._files.sync_folder(self.folder)
         self._saving = None
         return True
+
+    @property
+    def newest(self) -> int:
+        """Return the number of the newest snapshot that is whole; -1 if there is none."""
+        return self._newest
+
+    def pin(self, n: int) -> bool:
+        """Keep a snapshot for somebody who copies it, until `unpin`; return whether it is still there."""
+        if not self._files.exists(self.folder / f"snapshot-{n}"):
+            return False
+        self._pins[n] = self._pins.get(n, 0) + 1
+        return True
+
+    def unpin(self, n: int) -> None:
+        self._pins[n] -= 1
+        if not self._pins[n]:
+            del self._pins[n]
+            if n < self._newest:
+                with self._stopping_if_it_fails():
+                    self._files.remove(self.folder / f"snapshot-{n}")
 
     def snapshot(self, pieces: Iterable[bytes]) -> None:
         """Keep this state instead of everything before it."""
@@ -397,7 +429,7 @@ class Storage:
         """Keep what is there under another name, for whoever wants to know, and start with an empty folder.
 
         An empty folder looks like that of a replica that promised nothing. So the file `rejoining` says that it is
-        not, from before anything is set aside until a snapshot from others is durable (`rejoined`).
+        not, from before anything is set aside until a snapshot with the state of others is durable (`end_rejoin`).
         """
         stay = ("identity", "lock", "starts", "seal", "rejoining")
         kept = [name for name in self._files.names(self.folder) if name not in stay]
@@ -410,13 +442,16 @@ class Storage:
                 self._files.replace(self.folder / name, aside / name)
             self._files.sync_folder(self.folder)
         self._newest, self._first, _ = WITH_A_STATE  # which is not there yet: so also the seal says what is missing
-        self._write_seal()
+        self._begin_segment(self._first)
 
-    def rejoined(self, pieces: Iterable[bytes]) -> None:
-        """Keep the state of others as this replica's own."""
-        self.snapshot(pieces)
+    def end_rejoin(self) -> None:
+        """Have the next start go on from here: a snapshot of this replica's own is durable."""
         self._files.remove(self.folder / "rejoining")
         self._files.sync_folder(self.folder)
+
+    def forget(self, reason: str) -> None:
+        """Have every start from now on refuse what is here, but for one that rejoins."""
+        self._write_whole(self.folder / "forgot", f"{reason}\n".encode())
 
     def close(self) -> None:
         self._close(self._segment)
@@ -425,6 +460,14 @@ class Storage:
         if self._saving is not None:
             self._saving.close()
         self._files.close(self._lock)
+
+
+def forgot_text(folder: Path, reason: str) -> str:
+    """Return what an operator is told of a replica that forgot."""
+    return (
+        f"{folder}: this replica forgot what it said: {reason}; it must not vote with what is here: start it with "
+        "--rejoin to take the state of the others"
+    )
 
 
 def starts_text(starts: int) -> bytes:

@@ -58,6 +58,10 @@ class Versions:
         config = self._host.config
         return made(factory, config.app, self._host.me.group, len(config.topology.groups))
 
+    def another(self) -> Executor | None:
+        """Return a new application, which has executed nothing; None if there is none."""
+        return Executor(self._made(self._factory), self._host.config.app) if self._factory is not None else None
+
     def begin(self, described: Described | None, *, new: bool, rejoins: bool) -> None:
         """Go on as the version that this replica began with; what it restores may be of a later one."""
         executor = self.executor

@@ -15,6 +15,10 @@ class Disk:
         self.delivered: list[tuple[AppMessage, int]] = []  # with a durable record, in all its lives
         self.place = 0  # in `delivered`, of this life
         self.lost = False
+        self.clean = True  # nothing is missing from the end of the records, so far as anybody can tell
+        self.starts = 1
+        self.copy: list[bytes] | None = None  # of the records, made earlier …
+        self.starts_of_copy = 0  # … after so many starts
 
     def sync(self) -> list[tuple[AppMessage, int]]:
         """Make all records so far durable; return the deliveries that count from now on."""
@@ -28,6 +32,7 @@ class Disk:
         self.durable = records
         self.place = 0
         self.lost = False
+        self.clean = True
 
     def lose(self) -> None:
         self.unsynced.clear()

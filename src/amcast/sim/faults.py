@@ -53,7 +53,7 @@ class Restart(AtProcess):
 
 @final
 class LoseDisk(Action):
-    """A process crashes, loses what it made durable, and comes back with the state of another member of its group.
+    """A process crashes, loses what it made durable, and comes back with what the others know.
 
     Only while all members are up and none is coming back so: more than that no group survives.
     """
@@ -63,25 +63,50 @@ class LoseDisk(Action):
         self.after = after
 
     def act(self, world: World) -> None:
-        group = world.topology.groups[world.topology.group_of[self.pid]]
-        if len(group) >= 3 and all(is_full_member(world, p) for p in group):
+        if all_full_members(world, self.pid):
             world.crash(self.pid)
             world.disks[self.pid].lost = True
-            world.at(int(world.now) + self.after, Rejoin(self.pid))
+            world.at(int(world.now) + self.after, Restart(self.pid))
 
     def __repr__(self) -> str:
         return f"lose the disk of {self.pid}"
 
 
 @final
-class Rejoin(AtProcess):
+class CopyDisk(AtProcess):
+    """Somebody makes a copy of what a process has on disk."""
+
     def act(self, world: World) -> None:
-        group = world.topology.groups[world.topology.group_of[self.pid]]
-        peers = [p for p in group if p != self.pid and is_full_member(world, p)]
-        if len(peers) == len(group) - 1:
-            world.restart(self.pid, peers[world.choices.below(len(peers))])
-        else:
-            world.at(int(world.now) + 10 * world.network.delta, Rejoin(self.pid))
+        disk = world.disks[self.pid]
+        disk.copy = list(disk.durable)
+        disk.starts_of_copy = disk.starts
+
+
+@final
+class RollBack(Action):
+    """A process crashes, and its disk is put back to the last copy of it; the others are up and remember more."""
+
+    def __init__(self, pid: int, after: int) -> None:
+        self.pid = pid
+        self.after = after
+
+    def act(self, world: World) -> None:
+        disk = world.disks[self.pid]
+        if disk.copy is not None and all_full_members(world, self.pid):
+            world.crash(self.pid)
+            disk.durable = list(disk.copy)
+            disk.starts = disk.starts_of_copy
+            disk.clean = False
+            world.at(int(world.now) + self.after, Restart(self.pid))
+
+    def __repr__(self) -> str:
+        return f"put back the disk of {self.pid}"
+
+
+def all_full_members(world: World, pid: int) -> bool:
+    """Return whether the group of a process is one that survives the loss of a disk just now."""
+    group = world.topology.groups[world.topology.group_of[pid]]
+    return len(group) >= 3 and all(is_full_member(world, p) for p in group)
 
 
 def is_full_member(world: World, pid: int) -> bool:
@@ -282,6 +307,11 @@ def restarts(topology: Topology, choices: Choices, calm_at: int) -> list[tuple[i
     for _ in range(choices.below(4)):
         at = choices.below(calm_at)
         plan.append((at, LoseDisk(choices.below(topology.replicas), choices.below(calm_at - at))))
+    for _ in range(choices.below(4)):
+        at = choices.below(calm_at)
+        pid = choices.below(topology.replicas)
+        plan.append((choices.below(at + 1), CopyDisk(pid)))
+        plan.append((at, RollBack(pid, choices.below(calm_at - at))))
     return plan
 
 

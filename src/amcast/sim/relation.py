@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from amcast.core.protocol import Protocol
-from amcast.protocols.optimistic.baseline import Options
+from amcast.protocols.optimistic.options import Options
 from amcast.sim.workload import Destinations
 from amcast.sim.world import World
 

@@ -62,11 +62,14 @@ class Script:
         durable: bool = False,
         spare: int = 0,
         ahead: dict[int, float] | None = None,
+        tail_bytes: int = 0,
     ) -> None:
         self.topology = Topology(sizes, clients)
         self.network = Scripted(self.topology)
         self.recorder = ListRecorder(full=full)
-        params = Params(DELTA, heartbeat=int(heartbeat * DELTA), checked=True, durable=durable, spare=spare)
+        params = Params(
+            DELTA, heartbeat=int(heartbeat * DELTA), checked=True, durable=durable, spare=spare, tail_bytes=tail_bytes
+        )
         skew = [int((ahead or {}).get(g, 0) * DELTA) for g in self.topology.group_of]  # clocks of groups
         self.world = World(
             protocol, self.topology, self.network, Seeded(0), params=params, recorder=self.recorder, run="script",
@@ -95,6 +98,11 @@ class Script:
         for name in names:
             self.world.crash(self.topology.pid(name), (lambda _: -1) if lose else (lambda _: 1 << 62))
 
+    def restart(self, *names: str) -> None:
+        """Start these processes again, from their disks or without."""
+        for name in names:
+            self.world.restart(self.topology.pid(name))
+
     def recover(self, name: str) -> None:
         """Let this process start to recover its group as leader."""
         self.world.suspect(self.topology.pid(name))
@@ -120,6 +128,11 @@ class Script:
         if until is not None:
             self.at(until, self.world.stop)
         self.world.run(MOST)
+
+    def sent(self, type: str, sender: str | None = None) -> list[Event]:
+        """Return the messages of this type that anybody sent, or this process."""
+        events = [e for e in self.recorder.events if e.kind == "send" and e.type == type]
+        return [e for e in events if sender in (None, e.process)]
 
     def deliveries(self, process: str) -> list[str]:
         """Return what a process delivered, in order."""

@@ -10,7 +10,7 @@ from amcast.core.topology import Topology
 from amcast.core.trace import Recorder
 from amcast.errors import TopologyError, UsageError
 from amcast.protocols import protocol
-from amcast.protocols.optimistic.baseline import Options
+from amcast.protocols.optimistic.options import Options
 from amcast.sim.choices import Choices, Seeded
 from amcast.sim.datacentres import DataCentres
 from amcast.sim.network import MILLISECOND, SECOND, Costs, Network, nanoseconds, parse_network

@@ -71,6 +71,29 @@ class Call(Action):
         self.function(world)
 
 
+@final
+class Return(Action):
+    """Somebody starts a process that had to stop, because it had forgotten something, without its disk."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def act(self, world: "World") -> None:
+        world.restart(self.pid)
+
+
+@final
+class Pull(Action):
+    """A process gets the snapshot for which it asked."""
+
+    def __init__(self, pid: int, source: int) -> None:
+        self.pid = pid
+        self.source = source
+
+    def act(self, world: "World") -> None:
+        world.pull(self.pid, self.source)
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Workload:
     """Who multicasts what and when. This one does nothing."""
@@ -384,6 +407,7 @@ class World:
                 for m in out.optimistic:
                     self.tracer.record(self.now, pid, "optdeliver", mid=m.mid)
             out.optimistic.clear()
+        out.undone.clear()
         if out.deliveries:
             if self.disks[pid].unsynced:
                 self.disks[pid].unsure.extend(out.deliveries)
@@ -408,6 +432,15 @@ class World:
         if out.halted:
             out.halted = False
             self.crash(pid, lambda _: FOR_EVER)
+        if out.pulls:
+            for source in out.pulls:
+                self.at(self.now + 2 * self.network.delta, Pull(int(pid), source))
+            out.pulls.clear()
+        if out.forgot:
+            out.forgot = ""
+            self.crash(pid, lambda _: FOR_EVER)
+            self.disks[pid].lost = True
+            self.at(self.now + 10 * self.network.delta, Return(int(pid)))
 
     def sync(self, pid: int) -> None:
         for m, ts in self.disks[pid].sync():
@@ -527,11 +560,11 @@ class World:
         if self.state[pid] == UP:
             self.state[pid] = DYING
 
-    def restart(self, pid: int, peer: int = -1) -> None:
-        """Start a crashed process again from its disk; or, while all others are up, from what a peer knows."""
+    def restart(self, pid: int) -> None:
+        """Start a crashed process again: from its disk, or without it if that is lost."""
         if self.state[pid] == DYING:
             self.state[pid] = UP
-        if self.state[pid] != CRASHED or (self.disks[pid].lost and peer < 0):
+        if self.state[pid] != CRASHED:
             return
         self.state[pid] = UP
         self.incarnation[pid] += 1
@@ -542,10 +575,15 @@ class World:
             self.tracer.record(int(self.now), pid, "restart")
         self.obligations.restarted(pid)
         self.processes[pid] = self.make_process(pid)
-        if peer >= 0:
-            self.rejoin(pid, peer)
+        process = self.durable(pid)
+        disk = self.disks[pid]
+        disk.starts += 1
+        if disk.lost:
+            disk.replace([])
+            process.rejoin(int(self.now + self.skew[pid]), disk.starts)
         else:
-            self.durable(pid).recover(int(self.now + self.skew[pid]), list(self.disks[pid].durable))
+            process.recover(int(self.now + self.skew[pid]), list(disk.durable), disk.starts, disk.clean)
+        disk.place = process.position()
         self.out.deliveries.clear()  # made before the crash, and recorded then
         self.flush(pid)
 
@@ -554,16 +592,21 @@ class World:
         assert isinstance(process, Durable), f"{type(process).__name__} cannot come back"
         return process
 
-    def rejoin(self, pid: int, peer: int) -> None:
-        """Give a process that lost its disk what a peer knows."""
-        self.sync(peer)
-        others = [p for p in self.topology.groups[self.topology.group_of[pid]] if p != pid]
-        floor = max([self.durable(p).absent(int(self.now + self.skew[p]), pid) for p in others])
+    def pull(self, pid: int, source: int) -> None:
+        """Give a process the deliveries of another one, as they are after a while, if both are up then."""
+        if self.state[pid] != UP or self.state[source] == CRASHED or not self.params.durable:
+            return
+        self.sync(source)
+        self.sync(pid)
         process = self.durable(pid)
-        process.rejoin(int(self.now + self.skew[pid]), self.durable(peer).snapshot(), floor)
-        self.disks[pid].replace(process.snapshot())
-        for m, ts in self.disks[peer].delivered[: self.disks[peer].place]:
+        before = process.position()
+        process.install(int(self.now + self.skew[pid]), self.durable(source).snapshot())
+        for m, ts in self.disks[source].delivered[before : process.position()]:
             self.on_delivery(pid, m, ts)
+        if process.position() > before:
+            self.disks[pid].durable = process.snapshot()
+            self.out.records.clear()
+        self.flush(pid)
 
     def pause(self, pid: int) -> None:
         if self.state[pid] == UP:

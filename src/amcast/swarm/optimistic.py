@@ -5,7 +5,7 @@ from amcast.core.process import Params
 from amcast.core.protocol import Protocol
 from amcast.core.topology import Topology
 from amcast.core.trace import Recorder
-from amcast.protocols.optimistic.baseline import Options
+from amcast.protocols.optimistic.options import Options
 from amcast.sim.choices import Choices, Seeded
 from amcast.sim.faults import Reconfigure, Storm, storm
 from amcast.sim.relation import configured

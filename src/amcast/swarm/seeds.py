@@ -13,6 +13,7 @@ from pathlib import Path
 
 from amcast.checks import Verdict, check
 from amcast.checks.evidence import NOTHING, Evidence
+from amcast.checks.guesses import open_guess
 from amcast.checks.history import NOTHING_MULTICAST
 from amcast.checks.refusals import refused, without_refused, wrong_refusal
 from amcast.checks.termination import NOTHING_DUE
@@ -88,7 +89,8 @@ def make_trial(table: Protocol, seed: int, recorder: Recorder | None) -> Trial:
     network = draw_network(choices)
     messages = 5 + choices.below(60)
     workload = draw_workload(choices, groups, messages)
-    params = Params(DELTA, checked=True, durable=durable)
+    tail_bytes = choices.pick((0, 300, 1500)) if durable else 0  # few deliveries are kept: who missed more pulls
+    params = Params(DELTA, checked=True, durable=durable, tail_bytes=tail_bytes)
     world = draw_world(table, seed, topology, network, choices, params, workload, recorder)
     plan = storm(topology, choices, calm_at, DELTA, kinds)
     properties = ["integrity", "validity", "order", "agreement", "termination"] + (["genuine"] if table.genuine else [])
@@ -178,6 +180,8 @@ def find_problem(trial: Trial, recorder: ListRecorder) -> tuple[str, str, int]:
     if not excuse and world.stalled:
         busy = [p for p in range(world.topology.size) if world.up(p) and not world.processes[p].idle()]
         return f"not quiescent: unfinished work at {', '.join(world.topology.name(p) for p in busy)}", "", pairs
+    if not excuse and (guess := open_guess(events)):
+        return f"optimistic violated: {guess}", "", pairs
     slowest = slowest_delivery(trial, recorder)
     if not excuse and slowest > BOUND:
         return f"a delivery {slowest:.0f}δ after the calm and its multicast: expected at most {BOUND}δ", "", pairs

@@ -29,8 +29,8 @@ class ShellMutant:
     slow: bool = False  # tried only where everything runs
 
 
-def shell_mutant(name: str, module: str, *edits: tuple[str, str], caught_by: str) -> ShellMutant:
-    return ShellMutant(name, module, edits, caught_by)
+def shell_mutant(name: str, module: str, *edits: tuple[str, str], caught_by: str, slow: bool = False) -> ShellMutant:
+    return ShellMutant(name, module, edits, caught_by, slow)
 
 
 def all_mutants() -> list[ShellMutant]:

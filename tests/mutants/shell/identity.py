@@ -7,7 +7,6 @@ APPS, APPLICATION, DURABILITY = "amcast.apps", "amcast.core.application", "amcas
 TESTS = "tests/runtime/test_identity.py"
 OTHER_FILE = f"{TESTS}::test_another_file_is_refused_and_the_old_one_works_again"
 WITH_PROCESSES = f"{TESTS}::test_a_cluster_runs_the_application_of_its_file_and_never_another"
-ADOPTED = f"{TESTS}::test_a_folder_of_0_1_0_is_adopted_but_only_if_it_can_be_read"
 NOT_LET_IN = f"{TESTS}::test_who_has_another_file_is_not_let_in"
 WRONG_APP = f"{TESTS}::test_what_is_no_application_is_said_in_one_line_before_anything_is_made"
 PROGRAM = f"{TESTS}::test_a_program_runs_what_the_file_says_or_is_refused"
@@ -51,13 +50,9 @@ DATA = [
         caught_by=f"{OTHER_FILE}[another application]",
     ),
     shell_mutant(
-        "old_data_is_not_adopted", DURABILITY, ("            self.storage.describe(self.described.encoded())\n", ""),
-        caught_by=ADOPTED,
-    ),
-    shell_mutant(
-        "what_cannot_be_read_is_adopted", DURABILITY,
-        ("        return self.storage", "        self.describe(1)\n        return self.storage"),
-        caught_by=ADOPTED,
+        "new_data_does_not_say_whose_it_is", DURABILITY,
+        ("            self.storage.describe(self.described.encoded())\n", ""),
+        caught_by="tests/runtime/test_versions.py::test_data_says_with_which_version_it_began",
     ),
 ]  # fmt: skip
 
@@ -80,8 +75,9 @@ GREETINGS = [
 APPLICATIONS = [
     shell_mutant(
         "a_restart_stops_first_and_looks_then", CLI,
-        ("    refuse_unfit(processes, member)\n    with processes.alone():\n        processes.stop([member])\n",
-         "    with processes.alone():\n        processes.stop([member])\n        refuse_unfit(processes, member)\n"),
+        ("    refuse_unfit(processes, member)\n    options", "    options"),
+        ("        processes.stop([member])\n        processes.start",
+         "        processes.stop([member])\n        refuse_unfit(processes, member)\n        processes.start"),
         caught_by=WITH_PROCESSES,
     ),
     shell_mutant(
@@ -228,7 +224,7 @@ CHANGES = [
     shell_mutant(
         "snapshots_do_not_say_their_version", "amcast.runtime.durability",
         ("self.results, self.chain, self.app_version)", "self.results, self.chain)"),
-        caught_by=f"{CHANGING}::test_a_snapshot_says_its_version_and_older_ones_are_of_the_first",
+        caught_by=f"{CHANGING}::test_a_snapshot_says_its_version_and_one_of_another_format_is_refused",
     ),
     shell_mutant(
         "data_does_not_say_with_which_version_it_began", VERSIONS,

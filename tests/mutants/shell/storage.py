@@ -18,7 +18,6 @@ SECTORS = "amcast.runtime.sectors"
 DAMAGE = "tests/runtime/test_storage_power.py"
 LOST = f"{DAMAGE}::test_each_lost_file_each_two_and_each_three_are_missed"
 CUT = f"{DAMAGE}::test_each_file_cut_anywhere_is_refused_or_harms_nothing"
-OLD = f"{DAMAGE}::test_data_of_0_1_0_is_taken_over_whenever_the_process_or_the_power_ends"
 TAIL = "tests/runtime/test_storage.py::test_what_no_torn_frame_leaves_is_refused"
 
 MUTANTS = [
@@ -96,7 +95,7 @@ MUTANTS = [
         ("            self._append(self._seal, record_of(self.next_frame))\n", ""), caught_by=CUT,
     ),
     shell_mutant(
-        "the_number_of_starts_may_be_any", MODULE, ("if of_0_1_0 or text == starts_text(int(number)):", "if True:"),
+        "the_number_of_starts_may_be_any", MODULE, ("and text == starts_text(int(number)):", "and True:"),
         caught_by=f"{DAMAGE}::test_each_flipped_bit_is_refused_or_harms_nothing",
     ),
     shell_mutant(
@@ -124,18 +123,6 @@ MUTANTS = [
         "only_a_marker_says_that_a_rejoin_is_not_done", MODULE,
         ("self._first, _ = WITH_A_STATE", "self._first, _ = Seal()"),
         caught_by=f"{DAMAGE}::test_a_rejoin_that_is_cut_short_is_not_taken_for_a_replica_that_promised_nothing",
-    ),
-    shell_mutant(
-        "data_of_0_1_0_has_no_seal_and_is_refused", MODULE,
-        ("        if self._is_of_0_1_0():\n", "        if False:\n"),
-        caught_by=OLD,
-    ),
-    shell_mutant(
-        "the_seal_of_data_of_0_1_0_comes_too_late", MODULE,
-        ("        if self._is_of_0_1_0():\n", "        self._adopted = self._is_of_0_1_0()\n        if False:\n"),
-        ("            seal = seal_in(self._read(\"seal\"))\n",
-         "            seal = Seal() if self._adopted else seal_in(self._read(\"seal\"))\n"),
-        caught_by=OLD,
     ),
     shell_mutant(
         "old_log_is_removed_before_the_snapshot_is_there", MODULE,

@@ -74,13 +74,18 @@ SCHEDULES = [
     ),
     shell_mutant(
         "explore_exits_0_on_nothing", "amcast.cli.explore",
-        ('3 if "unknown" in found_out or not found_out else 0', "0"),
+        ('3 if "unknown" in found_out or not found_out else 4', "4"),
         caught_by=f"{EXPLORE}::test_a_search_that_saw_too_little_knows_nothing",
     ),
     shell_mutant(
         "cut_search_called_complete", "amcast.explorer.search",
         ("self.complete = self.found is None and not cut", "self.complete = self.found is None"),
         caught_by=f"{EXPLORE}::test_a_search_that_is_cut_goes_on_in_calm",
+    ),
+    shell_mutant(
+        "explore_exits_0_on_a_part", "amcast.cli.explore",
+        (" else 4 if cut else 0", " else 0"),
+        caught_by=f"{EXPLORE}::test_a_search_that_is_cut_goes_on_with_slow_channels_and_has_an_exit_code_of_its_own",
     ),
     shell_mutant(
         "explore_hides_where_nothing_was_asserted", "amcast.cli.explore",
@@ -94,7 +99,7 @@ SCHEDULES = [
     ),
     shell_mutant(
         "scope_without_what_it_is_made_for_is_ok", "amcast.explorer.exploration",
-        ("if self.complete and self.unseen:", "if False:"),
+        ("        if self.unseen:\n            where", "        if False:\n            where"),
         caught_by=f"{EXPLORE}::test_a_scope_that_does_not_show_what_it_is_made_for_is_unknown",
     ),
     shell_mutant(

@@ -11,19 +11,21 @@ from tests.forks import Forks
 from tests.mutants.shell import ShellMutant, all_mutants, edited, run_tests, shell_mutant
 
 MUTANTS = all_mutants()
+QUICK = (0, 3, 6)  # of twelve parts
 # Their tests fail only when a time limit has passed.
 LATE = {
-    "a_broken_certificate_ends_a_node", "a_disk_with_room_again_stays_full", "a_full_disk_is_not_said",
+    "a_broken_certificate_ends_a_node", "a_disk_with_room_again_stays_full", "a_first_start_is_believed",
+    "a_full_disk_is_not_said", "a_process_that_is_gone_is_spoken_to",
     "a_restart_stops_first_and_looks_then", "a_snapshot_is_taken_wherever_the_disk_is_free",
     "calls_to_dead_groups_wait_for_their_deadline", "nothing_is_late", "probes_are_locked_out",
     "strangers_are_not_limited_before_the_handshake", "strangers_stay_for_ever", "up_does_not_look_at_the_data",
-    "up_does_not_say_why_a_node_stopped", "what_cannot_be_delivered_is_ordered",
+    "up_does_not_say_why_a_node_stopped", "what_cannot_be_delivered_is_ordered", "who_is_dialled_waits_for_its_turn",
 }  # fmt: skip
 
 
 def only_where_everything_runs(mutant: ShellMutant) -> bool:
-    """Return whether a quick run leaves this one out: it tries a third, always the same."""
-    return mutant.slow or mutant.name in LATE or zlib.crc32(mutant.name.encode()) % 3 != 0
+    """Return whether a quick run leaves this one out: it tries a quarter, always the same."""
+    return mutant.slow or mutant.name in LATE or zlib.crc32(mutant.name.encode()) % 12 not in QUICK
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,7 @@ def test_what_catches_mutants_passes_without_them(tmp_path: Path, forks: Forks) 
 def test_there_are_enough() -> None:
     assert len(MUTANTS) >= 300
     assert {mutant.name for mutant in MUTANTS} >= LATE
-    assert sum(not only_where_everything_runs(mutant) for mutant in MUTANTS) >= 80
+    assert sum(not only_where_everything_runs(mutant) for mutant in MUTANTS) >= 60
 
 
 BROKEN_AT_IMPORT = shell_mutant(

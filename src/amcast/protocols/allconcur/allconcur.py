@@ -9,27 +9,29 @@ Paper: Poke, Hoefler, Glass, "AllConcur: Leaderless Concurrent Atomic Broadcast"
 
 Latency in message delays: the diameter of G_R. Every server receives each message d times.
 
-`AllConcurEA` and `AllConcurPlusEA` need an eventually perfect detector only: when tracking ends, a server tells all, on
-G_R and on its transpose, the set of messages that it has, and delivers when as many others as make a majority have said
-both ways that they have the same set. Departures: votes carry the set (without it two majorities could disagree on what
-was lost), and are passed on whatever round the relay is in. What AllConcur+ holds or skips is delivered together with
-the next reliable round. A server that waits too long for votes stops, as does one that hears it was removed.
+`AllConcurEA` and `AllConcurPlusEA` need an eventually perfect detector only: a server that has everybody's message of a
+reliable round tells all, on G_R and on its transpose, and delivers when as many others as make a majority have said so.
+What AllConcur+ holds or skips is delivered together with the next reliable round.
+
+Departures of these two: a round is delivered whole or not at all. The paper's servers vote on what tracking left over,
+and stop when no majority has the same; so a wrong suspicion, or halves that do not hear each other for a while, ended
+the service. Here members decide by ballots (`ballots`) how the eon ends when a message is lost or rounds are stuck,
+and who was removed comes back. Votes name the members whose messages are there,
+and are passed on whatever round the relay is in, and whoever is suspected. All wait while no majority hears each other.
 """
 
 from dataclasses import dataclass, replace
 from typing import Final, final
 
-from amcast.core.notes import Stops
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
 from amcast.core.topology import Topology
 from amcast.core.wire import Message
 from amcast.protocols.allconcur.allconcur_plus import UNIFORM_ROW, AllConcurPlus
+from amcast.protocols.allconcur.ballots import MESSAGES as BALLOTS
+from amcast.protocols.allconcur.ballots import DecidingServer
 from amcast.protocols.allconcur.digraphs import mask
 from amcast.protocols.allconcur.messages import MESSAGES as PLUS_MESSAGES
-from amcast.protocols.allconcur.messages import Round
-
-STUCK: Final = 20  # times the time-out of the failure detector: then a server that waits for votes stops
 
 
 @final
@@ -45,7 +47,7 @@ class Vote(Message):
     origins: bytes
 
 
-MESSAGES: Final[tuple[type[Message], ...]] = (*PLUS_MESSAGES, Vote)
+MESSAGES: Final[tuple[type[Message], ...]] = (*PLUS_MESSAGES, Vote, *BALLOTS)
 
 
 @final
@@ -53,51 +55,37 @@ class AllConcur(AllConcurPlus):
     always_reliable = True
 
 
-class AllConcurPlusEA(AllConcurPlus):
-    forgives = True
-    uniform = True
-    strict = False
-
+class AllConcurPlusEA(DecidingServer):
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
-        self.waiting: list[Round] = []  # held and skipped rounds
-        self.origins = b""  # of the messages in the frozen round
-        self.frozen_since = 0
-        self.votes: dict[tuple[int, int, int, bool], bytes] = {}  # e, r, voter, backward -> set
+        self.votes: dict[tuple[int, int, int, bool], bool] = {}  # e, r, voter, backward
 
     def enough(self) -> int:
         return len(self.members) // 2
 
-    def release(self, undelivered: Round) -> None:
-        self.waiting.append(undelivered)
-
     def confirmed(self) -> bool:
         if not self.frozen:
-            self.freeze()
+            self.frozen = True
+            for backward in (False, True):
+                self.pass_on(Vote(self.eon, self.e, self.r, self.pid, backward, self.everybody()))
         others = [p for p in self.members if p != self.pid]
-        voters = len([p for p in others if self.agrees(p, False) and self.agrees(p, True)])
-        if voters < len(self.members) // 2:
+        if len([p for p in others if self.voted(p, False) and self.voted(p, True)]) < len(self.members) // 2:
             return False
         waiting, self.waiting = self.waiting, []
         for undelivered in waiting:
             self.deliver_round(undelivered)
-        self.votes = {key: origins for key, origins in self.votes.items() if key[1] >= self.r - 1}
+        self.votes = {key: True for key in self.votes if key[1] >= self.r - 1}
         return True
 
-    def agrees(self, p: int, backward: bool) -> bool:
-        return self.votes.get((self.e, self.r, p, backward)) == self.origins
+    def voted(self, p: int, backward: bool) -> bool:
+        return (self.e, self.r, p, backward) in self.votes
 
-    def freeze(self) -> None:
-        self.frozen = True
-        self.frozen_since = self.now
-        bits = mask(tuple([msg.origin for msg in self.m if msg is not None]))
-        self.origins = bits.to_bytes(self.replicas // 8 + 1, "little")
-        for backward in (False, True):
-            self.pass_on(Vote(self.eon, self.e, self.r, self.pid, backward, self.origins))
+    def everybody(self) -> bytes:
+        return mask(self.members).to_bytes(self.replicas // 8 + 1, "little")
 
     def pass_on(self, vote: Vote) -> None:
-        self.votes[vote.e, vote.r, vote.voter, vote.backward] = vote.origins
-        to = tuple([p for p in self.predecessors if not self.deaf[p]]) if vote.backward else self.successors
+        self.votes[vote.e, vote.r, vote.voter, vote.backward] = True
+        to = self.predecessors if vote.backward else self.successors
         if to:
             self.send(to, vote)
 
@@ -106,26 +94,20 @@ class AllConcurPlusEA(AllConcurPlus):
             super().on_message(sender, msg)
         elif msg.eon != self.eon:
             self.on_other_eon(sender, msg.eon, msg)
-        elif self.deaf[sender]:
-            if self.gone[sender]:
-                self.tell_removed(sender)
         elif msg.r >= self.r - 1 and (msg.e, msg.r, msg.voter, msg.backward) not in self.votes:
             self.pass_on(msg)
             if self.frozen:
                 self.try_to_complete()
 
-    def on_timer(self, name: str) -> None:
-        if self.frozen and self.now - self.frozen_since > STUCK * self.params.suspect_after:
-            self.note(Stops("stuck"))
-            self.out.halted = True
-            return
-        super().on_timer(name)
+    def begin_state(self, eon: int, e: int, r: int, members: tuple[int, ...]) -> None:
+        self.votes = {}
+        super().begin_state(eon, e, r, members)
 
     def idle(self) -> bool:
-        return not self.frozen and not self.waiting and super().idle()
+        return not self.frozen and super().idle()
 
     def footprint(self) -> int:
-        return super().footprint() + len(self.votes) + len(self.waiting)
+        return super().footprint() + len(self.votes)
 
 
 @final

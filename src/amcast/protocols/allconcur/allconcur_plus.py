@@ -16,7 +16,13 @@ empties M^prev; completion is tried again until nothing completes; a server send
 not go on without it, and rounds of empty messages need no successor; a message that is run again is the same as before.
 Of a predecessor that a server has reported, and of a removed server, it ignores reliable messages that come directly.
 An eon ends (§IV-D) when members agree upon others through a broadcast: the next reliable round that completes is the
-transitional one, forced by a marker that spreads like a notification; then all change to the new members' digraph.
+transitional one, forced by a marker that spreads like a notification; then all change to the new members' digraph. Who
+joins is given what is stable only, and enters when more than half of the members before welcome it alike: the paper
+leaves open what a newcomer may believe, and one member alone may have delivered what the others run again.
+A detector is never perfect where processes stand still: a server that suspects all its predecessors, or is suspected by
+all its successors, stops, and only a minority is removed in one round, so that no server goes on without the others.
+A removal ends the eon, so that G_R has its full degree again; the paper's stays as it is until somebody joins, and so
+bears f crashes in all.
 """
 
 from dataclasses import replace
@@ -28,7 +34,7 @@ from amcast.core.protocol import Protocol
 from amcast.core.requests import Multicast
 from amcast.core.topology import Topology
 from amcast.core.wire import Message
-from amcast.protocols.allconcur.digraphs import bears, bears_uniformly
+from amcast.protocols.allconcur.digraphs import bears_uniformly
 from amcast.protocols.allconcur.membership import Ask, JoiningServer, Past, Welcome
 from amcast.protocols.allconcur.messages import (
     MESSAGES,
@@ -45,6 +51,8 @@ from amcast.protocols.allconcur.messages import (
 from amcast.protocols.allconcur.overlay import Fail, Removed
 from amcast.protocols.allconcur.rounds import Batch, Control, Reliable, RoundClient, RoundMessage, Unreliable
 from amcast.protocols.parts.failure_detectors import Alive
+
+STALLED: Final = 10  # heartbeats without progress, after which a server is not ready
 
 
 class AllConcurPlus(JoiningServer):
@@ -76,6 +84,8 @@ class AllConcurPlus(JoiningServer):
         self.suspicions: dict[int, tuple[int, int]] = {}  # predecessor -> seq, round
         self.revocations: dict[int, tuple[int, int]] = {}  # those to be revoked
         self.revoked: dict[tuple[int, int], int] = {}
+        self.beats = 0  # heartbeats since there was progress, while something is to be done
+        self.seen = (0, 0, 0, 0)
 
     def on_start(self) -> None:
         members = self.topology.groups[self.g0]
@@ -112,8 +122,11 @@ class AllConcurPlus(JoiningServer):
         elif isinstance(msg, Past):
             self.on_past(msg)
         elif isinstance(msg, Removed) and msg.eon >= self.eon and self.eon > 0:
-            self.note(Stops("removed"))
-            self.out.halted = True
+            self.on_removed()
+
+    def on_removed(self) -> None:
+        self.note(Stops("removed"))
+        self.out.halted = True
 
     def kick(self) -> None:
         if self.eon > 0 and self.m[self.pid] is None and self.must_send():
@@ -286,6 +299,10 @@ class AllConcurPlus(JoiningServer):
         self.send(self.successors, msg)  # l.45
         self.to_reliable()  # l.46-49
         self.add_notice(msg)  # l.50-52
+        if not self.forgives and self.alone():
+            self.note(Stops(self.alone()))  # the others go on without it, or nobody does
+            self.out.halted = True
+            return
         self.go_on()
 
     def to_reliable(self) -> None:
@@ -311,12 +328,15 @@ class AllConcurPlus(JoiningServer):
     # Algorithm 5
 
     def try_to_complete(self) -> None:  # l.54
-        while not self.out.halted and (self.complete_reliable() if self.reliable else self.complete_unreliable()):
+        while self.is_in() and (self.complete_reliable() if self.reliable else self.complete_unreliable()):
             if self.marker and not self.reliable:
                 self.to_reliable()
                 self.go_on()
             elif self.must_send():
                 self.a_broadcast()  # l.63, l.87
+
+    def is_in(self) -> bool:
+        return self.eon > 0 and not self.out.halted
 
     def complete_unreliable(self) -> bool:
         held = self.held
@@ -353,7 +373,7 @@ class AllConcurPlus(JoiningServer):
             if not self.notices:
                 return False
             missing = [p for p in self.members if self.m[p] is None]
-            if not self.all_lost(missing):  # l.64
+            if not self.goes_on_without(missing):  # l.64
                 return False
         if self.m[self.pid] is None or not self.confirmed():
             return False
@@ -362,13 +382,10 @@ class AllConcurPlus(JoiningServer):
         self.deliver_round(done)  # l.65
         if self.rerun_in_one:
             self.own.pop(self.r + 1, None)  # was broadcast together with this one
-        if missing:  # l.66
-            for p in missing:
-                self.gone[p] = True
-            self.remove(missing)  # l.67-71
         self.settled = self.r
-        if self.reconfiguration and self.r > self.agreed_in:
-            self.switch_eon()
+        agreed = len(self.reconfiguration) > 0 and self.r > self.agreed_in
+        if agreed or missing:  # l.66-71
+            self.end_eon(self.reconfiguration if agreed else self.members, missing)
             return True
         if not self.reconfiguration and self.r >= self.marker:
             self.marker = 0
@@ -384,6 +401,10 @@ class AllConcurPlus(JoiningServer):
             self.note_state("T_RR")  # l.80
         self.take_stash()
         return True
+
+    def goes_on_without(self, missing: list[int]) -> bool:
+        """Return True if the messages of these are lost, and they are to be removed."""
+        return 2 * len(missing) < len(self.members) and self.all_lost(missing)
 
     def confirmed(self) -> bool:
         """Return True if a complete reliable round may be delivered."""
@@ -406,12 +427,14 @@ class AllConcurPlus(JoiningServer):
         self.got = 0
 
     def deliver_round(self, done: Round) -> None:
+        self.stable = len(self.log)
         for msg in done:
             if msg is None:
                 continue
             if msg.batch:
                 if self.keeps_log:
-                    self.log.extend(msg.batch)
+                    for m in msg.batch:
+                        self.log.append(m)
                 self.deliver_message(msg)
             if msg.control:
                 self.obey(msg.r, msg.control)
@@ -453,25 +476,35 @@ class AllConcurPlus(JoiningServer):
         elif self.gone[sender]:
             self.tell_removed(sender)
 
-    def switch_eon(self) -> None:
-        """Begin the next eon: the transitional round is complete."""
-        members = tuple([p for p in self.reconfiguration if not self.gone[p]])
+    def end_eon(self, wanted: tuple[int, ...], missing: list[int]) -> None:
+        """Begin the next eon with these members, but for those that are lost: all do so after the same round."""
+        members = tuple([p for p in wanted if p not in missing])
         new = tuple([p for p in members if not self.is_member[p]])
-        e = self.e + 1 if self.always_reliable else self.e
+        e = self.epoch_of_next_eon()
         for p in self.members:
             if p not in members:
                 self.gone[p] = True
         if new:
-            gone = tuple([p for p in range(self.replicas) if self.gone[p]])
-            self.send(new, Welcome(self.eon + 1, e, self.r + 1, members, gone, len(self.log)))
-        if self.pid not in members:
-            self.out.halted = True
-            return
-        self.begin_state(self.eon + 1, e, self.r + 1, members)
+            gone = tuple([p for p in range(self.replicas) if self.gone[p] and p not in new])
+            past = len(self.log)
+            old = len(self.members) - len(missing)
+            self.send(new, Welcome(self.eon + 1, e, self.r + 1, members, gone, past, self.log.prefix(past), old))
+        if self.pid in members:
+            self.begin_state(self.eon + 1, e, self.r + 1, members)
+        else:
+            self.step_out()
+
+    def epoch_of_next_eon(self) -> int:
+        return self.e + 1 if self.always_reliable else self.e
+
+    def step_out(self) -> None:
+        """Go on as no member."""
+        self.out.halted = True
 
     def begin_state(self, eon: int, e: int, r: int, members: tuple[int, ...]) -> None:
         """Begin the first state of an eon."""
         self.eon = eon
+        self.before_eon = len(self.log)
         self.e = e
         self.r = r
         self.reliable = self.always_reliable
@@ -484,6 +517,10 @@ class AllConcurPlus(JoiningServer):
         self.revoked = {}
         self.stash.clear()
         self.clear_round()
+        for p in members:
+            if self.gone[p]:  # it comes back
+                self.gone[p] = False
+                self.detector.suspected[p] = False
         self.begin_eon(members)
         self.note(MembersChange(len(members), eon))
         early, self.early = self.early, []
@@ -516,8 +553,16 @@ class AllConcurPlus(JoiningServer):
             return False
         return not (loaded(self.m) or loaded(self.prev) or loaded(self.held))
 
+    def on_beat(self) -> None:
+        super().on_beat()
+        seen = (self.eon, self.e, self.r, self.got)
+        self.beats = self.beats + 1 if seen == self.seen and self.eon > 0 and not self.idle() else 0
+        self.seen = seen
+
     def unready(self) -> str:
-        return self.detector.waits() if self.eon > 0 else "joining"
+        if self.eon == 0:
+            return "joining"
+        return "rounds make no progress" if self.beats > STALLED else self.detector.waits()
 
     def condition(self) -> dict[str, object]:
         role = "member" if self.eon > 0 else "outside"
@@ -558,14 +603,14 @@ ROW: Final[Protocol] = Protocol(
     title="AllConcur+",
     replica=AllConcurPlus,
     client=RoundClient,
-    tolerates="f crashes, G_R of degree f + 1; not uniform",
+    tolerates="f crashes, G_R of degree f + 1, a minority; not uniform",
     latency="2 tree depths",
     messages=MESSAGES,
     single_group=True,
     reliable_links=True,
     uniform=False,
     detector="P",
-    bears=bears,
+    bears=bears_uniformly,
     least_delivered=90,
 )
 UNIFORM_ROW: Final[Protocol] = replace(
@@ -576,7 +621,6 @@ UNIFORM_ROW: Final[Protocol] = replace(
     tolerates="f crashes, G_R of degree f + 1, a minority",
     latency="2 tree depths + 1",
     uniform=True,
-    bears=bears_uniformly,
 )
 RERUN_ROW: Final[Protocol] = replace(
     ROW, name="allconcur_plus_rerun", title="AllConcur+, rerunning reliably", replica=AllConcurPlusRerun

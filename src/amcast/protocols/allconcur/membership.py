@@ -2,16 +2,24 @@
 
 Members that may get company keep all messages. A server that wants to join first catches up, while the others go on;
 when it has all, the member that it asks proposes it. Welcome to a new eon, it fetches what it still lacks, and begins.
+
+What a member delivered last binds nobody where agreement is not uniform: it may crash, and the others run that round
+again without it. So it hands out only what is stable: everything but the last round that it delivered, for by the time
+it delivers a round everybody is past the one before. A server that joins believes a welcome when more than half of the
+members before it say the same, and a prefix is named by its hash: the rest, up to the beginning of the eon, comes from
+a member whose ledger has the hash that those named.
 """
 
 from dataclasses import dataclass, field
 from typing import Final, final
 
 from amcast.core.capabilities import Dynamic
+from amcast.core.notes import Stops
 from amcast.core.process import Effects, Params
-from amcast.core.topology import Topology
-from amcast.core.wire import AppMessage, Message, wired
+from amcast.core.topology import Topology, sender_of
+from amcast.core.wire import Message, wired
 from amcast.protocols.allconcur.overlay import OverlayServer, overlay_of
+from amcast.protocols.allconcur.past import PastLog
 from amcast.protocols.allconcur.rounds import Batch
 
 CHUNK: Final = 64 * 1024  # bytes of messages in one answer
@@ -20,7 +28,10 @@ CHUNK: Final = 64 * 1024  # bytes of messages in one answer
 @final
 @dataclass
 class Welcome(Message):
-    """Tells a new member the state in which the eon begins, who may never come back, how many messages came before."""
+    """Tells a new member the state in which the eon begins, who may never come back, and what came before.
+
+    That is how many messages, and the hash of them all. `old` is how many members the eon before had at its end.
+    """
 
     eon: int
     e: int
@@ -28,36 +39,50 @@ class Welcome(Message):
     members: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
     gone: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
     past: int
+    prefix: bytes
+    old: int
 
 
 @final
 @dataclass
 class Ask(Message):
-    """The sender has the first messages and asks for those that follow. If it has all, it wants to join."""
+    """The sender has the first messages, with this hash, and asks for those that follow.
+
+    If it has all, it may want to join. If it is welcome, `goal` is the hash of what came before its eon.
+    """
 
     have: int
     join: bool
+    prefix: bytes
+    goal: bytes
 
 
 @final
 @dataclass
 class Past(Message):
-    """Messages from place `first` on, of `all` that there are."""
+    """Messages from place `first` on, of `all` that there are; -1 if the receiver has others before that place."""
 
     first: int
     batch: Batch = field(metadata=wired(Batch))
     all: int
 
 
+TAIL: Final = 4096  # messages that members keep for one that was removed and comes back
+NO_GOAL: Final = b""
+
+
 class JoiningServer(OverlayServer, Dynamic):
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
-        self.keeps_log = params.spare > 0
-        self.log: list[AppMessage] = []
+        self.keeps_log = params.spare > 0 or self.forgives
+        self.log = PastLog(0 if params.spare else TAIL)
+        self.stable = 0  # how many messages all others deliver as well
+        self.before_eon = 0  # how many there were when this eon began
         self.wanted: tuple[int, ...] = ()  # members that this server is to propose
         self.proposed = 0  # the eon in which it last did so for somebody who asked
         self.joins = False
         self.leaves = False
+        self.welcomes: dict[int, Welcome] = {}  # by sender, until enough of them are equal
         self.welcome: Welcome | None = None
         self.asked = pid  # whom this server asked last
         self.had = 0  # what it had at the last beat
@@ -75,34 +100,48 @@ class JoiningServer(OverlayServer, Dynamic):
         self.ask()
 
     def ask(self) -> None:
-        self.send_one(self.asked, Ask(len(self.log), self.joins and self.welcome is None))
+        welcome, have = self.welcome, len(self.log)
+        goal = welcome.prefix if welcome is not None else NO_GOAL
+        self.send_one(self.asked, Ask(have, self.joins and welcome is None, self.log.prefix(have), goal))
 
     def on_past(self, msg: Past) -> None:
         if self.eon > 0 or msg.first != len(self.log):
+            return
+        if msg.all < 0:
+            self.note(Stops("another past"))
+            self.out.halted = True
             return
         welcome = self.welcome
         for m in msg.batch:
             if welcome is None or len(self.log) < welcome.past:
                 self.log.append(m)
                 self.deliver_once(m)
+                if sender_of(m.mid) == self.pid:  # a member then, and removed before it knew
+                    self.out.completed.append(m.mid)
+                    self.queue = [other for other in self.queue if other.mid != m.mid]
         if welcome is not None and len(self.log) == welcome.past:
-            self.enter(welcome)
+            self.enter_if_same(welcome)
         elif len(self.log) < msg.all:
             self.ask()
 
     def on_welcome(self, sender: int, msg: Welcome) -> None:
         if self.eon > 0 or self.welcome is not None or self.pid not in msg.members:
             return
-        self.welcome = msg
+        self.welcomes[sender] = msg
         self.successors = overlay_of(msg.members, msg.members, self.replicas).successors[self.pid]
         self.say_alive()  # others count on it from now on
-        if len(self.log) == msg.past:
-            self.enter(msg)
-        elif len(self.log) > msg.past:
-            self.out.halted = True  # the others went on without it
+        if 2 * len([other for other in self.welcomes.values() if other == msg]) <= msg.old:
+            return  # its sender may be the only one who saw the eon begin like this, and be gone tomorrow
+        self.welcome = msg
+        if len(self.log) >= msg.past:
+            self.enter_if_same(msg)
         else:
             self.asked = sender
             self.ask()
+
+    def enter_if_same(self, welcome: Welcome) -> None:
+        assert self.log.prefix(len(self.log)) == welcome.prefix, "what a joiner was given is what all delivered"
+        self.enter(welcome)
 
     def enter(self, welcome: Welcome) -> None:
         """Begin as a member."""
@@ -113,14 +152,16 @@ class JoiningServer(OverlayServer, Dynamic):
     def on_ask(self, sender: int, msg: Ask) -> None:
         if self.eon == 0 or not self.keeps_log:
             return
-        batch: list[AppMessage] = []
-        size = 0
-        for i in range(msg.have, len(self.log)):
-            if size >= CHUNK:
-                break
-            batch.append(self.log[i])
-            size += len(self.log[i].payload)
-        self.send_one(sender, Past(msg.have, tuple(batch), len(self.log)))
+        end = self.stable
+        if msg.goal and msg.goal == self.log.prefix(self.before_eon):
+            end = max(end, self.before_eon)
+        known = self.log.prefix(msg.have)
+        if (known and msg.prefix != known) or msg.have < self.log.first:
+            if msg.have <= self.stable:  # else it may be this server that is alone
+                self.send_one(sender, Past(msg.have, (), -1))
+            return
+        batch = self.log.part(msg.have, end, CHUNK)
+        self.send_one(sender, Past(msg.have, batch, max(end, msg.have)))
         if msg.join and not batch and not self.is_member[sender] and self.proposed < self.eon:
             self.proposed = self.eon
             self.on_change_members((*self.members, sender))

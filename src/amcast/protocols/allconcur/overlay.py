@@ -152,16 +152,6 @@ class OverlayServer(RoundServer, Detecting):
         self.predecessors = overlay.predecessors[self.pid]
         self.detector.watch(self.predecessors, self.now)
 
-    def remove(self, gone: list[int]) -> None:
-        """Remove these members. Notifications that name them are void."""
-        for p in gone:
-            self.deaf[p] = True
-            self.notices.pop(p, None)
-        for target, owner in list(self.seqs):
-            if target in gone or owner in gone:
-                self.forget(target, owner)
-        self.set_members(tuple([p for p in self.members if p not in gone]))
-
     def forget(self, target: int, owner: int) -> None:
         """Drop a notification."""
         if self.seqs.pop((target, owner), None) is None:
@@ -177,10 +167,20 @@ class OverlayServer(RoundServer, Detecting):
         self.seqs[msg.target, msg.owner] = msg.seq
 
     def all_lost(self, missing: list[int]) -> bool:
-        """Return True if no server that is up can have a message of these."""
-        if not all(origin in self.notices for origin in missing):
+        """Return True if no server that is up can have a message of these. This one is up, whoever suspects it."""
+        notices = self.notices
+        if not all(origin in notices for origin in missing):
             return False
-        return not any(tracking(origin, self.overlay.masks, self.notices) for origin in missing)
+        if self.pid in notices:
+            notices = {target: owners for target, owners in notices.items() if target != self.pid}
+        return not any(tracking(origin, self.overlay.masks, notices) for origin in missing)
+
+    def alone(self) -> str:
+        """Say why this server is cut off: it suspects all whom it could hear, or all suspect it who could hear it."""
+        if self.predecessors and all(self.notices.get(p, 0) >> self.pid & 1 for p in self.predecessors):
+            return "hears nobody"
+        here = self.overlay.masks[self.pid]
+        return "heard by nobody" if here and not here & ~self.notices.get(self.pid, 0) else ""
 
     # Failure detection
 
@@ -190,6 +190,7 @@ class OverlayServer(RoundServer, Detecting):
 
     def on_timer(self, name: str) -> None:
         if name == "beat":
+            self.detector.look(self.now)
             for p in self.detector.newly_suspected(self.now):
                 self.on_suspicion(p)
             self.on_beat()

@@ -77,7 +77,7 @@ class FastCast(FtSkeen):
         self.propose(known, gts)
 
     def certain_gts(self, known: Known) -> int:
-        if known.gts != BOTTOM or len(known.m.dest) == 1:
+        if len(known.m.dest) == 1:
             return super().certain_gts(known)
         if len(known.hard) < len(known.m.dest) or max(known.hard.values()) != known.logged:
             return BOTTOM

@@ -18,6 +18,7 @@ class LogMonitor:
         self._lts_of: dict[tuple[Mid, int], int] = {}
         self._gts_of: dict[Mid, int] = {}
         self._mid_of: dict[int, Mid] = {}
+        self._order: dict[tuple[int, int], Mid] = {}  # what a group delivered, by position
 
     def decided(self, g: int, i: int, entry: tuple[int, int, AppMessage]) -> None:
         """Check that a place in the log of g is decided alike for everybody."""
@@ -37,6 +38,12 @@ class LogMonitor:
             self.fail(f"{self.name(mid)} is delivered with final timestamps {self._gts_of[mid]} and {gts}")
         if self._mid_of.setdefault(gts, mid) != mid:
             self.fail(f"{self.name(mid)} and {self.name(self._mid_of[gts])} share final timestamp {gts}")
+
+    def delivered(self, g: int, position: int, mid: Mid) -> None:
+        """Check that members of a group deliver one message at a position."""
+        if self._order.setdefault((g, position), mid) != mid:
+            other = self.name(self._order[g, position])
+            self.fail(f"g{g} delivers {self.name(mid)} and {other} at position {position}")
 
     def name(self, mid: Mid) -> str:
         return self.topology.message_name(mid)

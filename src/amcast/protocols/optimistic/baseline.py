@@ -18,11 +18,17 @@ Departures, each for a reason that a scenario or a mutant of the tests shows:
 - A destination that lacks a barrier for long asks for it: so a crashed sender is not missed, and periodic null messages
   (`null_after`) are optional.
 - Joining (section 5) is answered to all groups that send to h, so that two that join at once hear of each other.
-- Leaving, "similar" in the paper: messages of a membership that is over are refused, whatever their timestamp.
-- Clients that belong to no group hand their messages to a member of a group that may send them.
+- Leaving, "similar" in the paper: messages of a membership that is over are refused, whatever their timestamp. A leave
+  ends what its group asked for before it in its own log, answered or not. The clocks of two groups do not say which of
+  a leave and an answer is the later one. To ask again while a membership holds changes nothing.
+- A sender may crash so that its group lacks one of its messages while others have a later one, which must not come
+  without it. Then its group orders that nothing more comes of it (`STOP`). A sender that is suspected wrongly sends
+  again what was not ordered.
+- Clients that belong to no group hand their messages to a member of a group that may send them. If that group has left
+  since, it orders the refusal, as of a member's message, and tells the client.
+- A follower tells its leader of requests for barriers that stay unserved: their sender may have died meanwhile.
 """
 
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, final
 
@@ -31,11 +37,12 @@ from amcast.core.notes import GroupsChange
 from amcast.core.order import BOTTOM, time_of, timestamp
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
-from amcast.core.requests import NOBODY, Hint, Multicast, Reply
+from amcast.core.requests import NOBODY, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message
 from amcast.protocols.black_box.invariants import LogMonitor
 from amcast.protocols.black_box.replicated_log import Announce, LogOwner
+from amcast.protocols.optimistic.clients import OamClient, source_of
 from amcast.protocols.optimistic.log_learners import Decided, Learnt, PartialLearner, SharedLog
 from amcast.protocols.optimistic.messages import (
     JOIN,
@@ -45,38 +52,34 @@ from amcast.protocols.optimistic.messages import (
     MESSAGES,
     NULL,
     REFUSED,
+    STOP,
     BarrierRequest,
+    Refusal,
     facts_of,
     unwrap,
     wrap,
 )
-from amcast.protocols.optimistic.reliable_multicast import Copy, FifoReceiver, FifoSender, key_of
+from amcast.protocols.optimistic.options import DEFAULTS, Options
+from amcast.protocols.optimistic.reliable_multicast import (
+    LIFE,
+    MOST_LIVES,
+    Copy,
+    FifoReceiver,
+    FifoSender,
+    key_of,
+    number_in,
+    sender_in,
+)
 from amcast.protocols.optimistic.senders_to import SendersTo
-from amcast.protocols.parts.leader_candidate import LEADER, RECOVERING
+from amcast.protocols.parts.leader_candidate import FOLLOWER, LEADER, RECOVERING
 from amcast.protocols.parts.sessions import DeliveredMessages
-from amcast.protocols.white_box.client import Unanswered, WhiteBoxClient
 
 RELAY_AFTER: Final = 8  # in δ: a message is ordered long before, without failures
 LONGEST_RELAY: Final = 64
 PULL_AFTER: Final = 6
+STOP_AFTER: Final = 40
+MOST_REFUSALS: Final = 1000  # that are remembered, for clients that ask again
 FOR_EVER: Final = 1 << 62
-
-
-@final
-@dataclass
-class Options:
-    """Variants of Baseline and Optimistic. Times are in the unit of the clocks, nanoseconds in a simulation."""
-
-    senders_to: tuple[tuple[int, ...], ...] | None = None  # per group who may send to it; None: all
-    direct: bool = True  # 2B to the destinations; else decisions are passed on, l.31
-    on_final: bool = False  # request barriers when the final timestamp is known
-    null_after: int = 0  # a null message to whom nothing was sent for so long; 0: only when asked
-    window: int = -1  # of Optimistic: a fixed one
-    window_start: int = -1  # or what to use before anything was heard; -1: δ
-    percentile: int = 0  # or of which percentile of the delays; 0: their mean
-
-
-DEFAULTS: Final = Options()
 
 
 @final
@@ -103,18 +106,23 @@ class Baseline(LogOwner, Reconfigurable):
         self.senders = SendersTo(groups, options.senders_to)
         self.required = self.senders.required(self.g0)
         self.numbers = FifoSender()
+        self.unordered: dict[int, Copy] = {}  # what this process sent, by key
         self.copies = FifoReceiver(self.g0, topology.group_of)
         self.undecided: dict[int, Undecided] = {}  # messages \ decided, and copies on their way to the order
         self.waiting: list[tuple[int, int, int]] = []  # undecided copies that are not due: timestamp, sender, key
         self.last_stamp = -1
+        self.most = 0  # of Optimistic: how long to wait for a timestamp in the future
         self.barrier = [BOTTOM] * groups  # l.5
         self.stamped: list[tuple[int, AppMessage]] = []  # stamped \ delivered, a heap
         self.learning: dict[Mid, bool] = {}  # what is in `stamped`
         self.delivered_ts = BOTTOM
         self.done = [DeliveredMessages() for _ in topology.groups]  # what is learnt from each group, wherever it goes
+        self.refusals: dict[Mid, bool] = {}  # messages of clients that this group refused, the last ones
         self.open: dict[Mid, bool] = {}  # multicasts of this process, or of clients by it, that are not learnt
         self.blocked: list[AppMessage] = []  # … that it may not send yet
-        self.requests: list[list[int]] = [[] for _ in topology.groups]  # per group: the barriers it asks us for, a heap
+        # Per group: the barriers it asks us for, and the timestamps by which these are due, a heap.
+        self.requests: list[list[tuple[int, int]]] = [[] for _ in topology.groups]
+        self.unserved = [BOTTOM] * groups  # at a follower: the highest of these at the last tick
         self.served = [BOTTOM] * groups  # per group: the highest barrier it gets from us, learnt here
         self.joins: dict[int, int] = {}  # groups that ask to join: the timestamp of the request
         self.let_in: dict[int, int] = {}  # the same of those that have been answered
@@ -125,6 +133,8 @@ class Baseline(LogOwner, Reconfigurable):
         self.barrier_sent = [BOTTOM] * groups
         self.answered: dict[int, int] = {}  # joins
         self.left = [BOTTOM] * groups
+        self.missing: dict[int, int] = {}  # silent members of whom something is missing: since when
+        self.stopped: dict[int, int] = {}  # members: the number before the first of a life that is not over
 
     # What Optimistic overrides
 
@@ -136,6 +146,10 @@ class Baseline(LogOwner, Reconfigurable):
         """Return the time up to which copies and requests are due."""
         return FOR_EVER
 
+    def waits_until(self, ts: int, at_most: int) -> int:
+        """Return the timestamp by which this one is due: a wrong clock may have set it far into the future."""
+        return ts
+
     def on_heard(self, copy: Copy) -> None:
         """A copy came straight from its sender."""
 
@@ -144,6 +158,9 @@ class Baseline(LogOwner, Reconfigurable):
 
     def on_ordered(self, m: AppMessage, x: int, ts: int) -> None:
         """A message of x to this group has its final timestamp."""
+
+    def on_void(self, copy: Copy) -> None:
+        """A copy will never be ordered."""
 
     # Multicast
 
@@ -156,7 +173,7 @@ class Baseline(LogOwner, Reconfigurable):
     def on_multicast(self, m: AppMessage) -> None:  # l.6
         self.open[m.mid] = True
         m.done = seq_of(next(iter(self.open)))
-        if self.blocked or self.senders.epochs(self.g0, m.dest) is None:
+        if self.blocked or self.senders.newest(self.g0, m.dest) is None:
             self.blocked.append(m)
         else:
             self.submit(MESSAGE, m)
@@ -166,27 +183,32 @@ class Baseline(LogOwner, Reconfigurable):
         source = source_of(m, self.options, len(self.barrier))
         if source < 0:
             return
-        if self.done[source].contains(m.mid):
+        if m.mid in self.refusals:
+            self.send_one(client, Refusal(m.mid, self.g0, self.log.leader()))
+        elif self.done[source].contains(m.mid):
             if self.g0 in m.dest and m.mid not in self.learning:
                 self.reply(m)
         elif m.mid not in self.open and source == self.g0:
-            if self.senders.epochs(self.g0, m.dest) is not None:
-                self.open[m.mid] = True
-                self.submit(MESSAGE, m)
+            self.open[m.mid] = True
+            self.submit(MESSAGE, m)
 
     def submit(self, kind: int, m: AppMessage) -> None:
-        epochs = self.senders.epochs(self.g0, m.dest) if kind == MESSAGE else (BOTTOM,) * len(m.dest)
-        assert epochs is not None
         t = max(self.clock(), self.last_stamp + 1)  # l.9
-        for epoch in epochs:
-            t = max(t, time_of(epoch) + 1)
+        epochs = (BOTTOM,) * len(m.dest)
+        if kind == MESSAGE:
+            memberships = self.senders.newest(self.g0, m.dest)
+            if memberships is not None:  # else its group has left since a client chose it: it will be refused
+                epochs = tuple([membership.asked for membership in memberships])
+                for membership in memberships:
+                    t = max(t, time_of(membership.since) + 1)
         self.last_stamp = t
         ts = timestamp(t, self.g0)
         if kind == MESSAGE and not self.options.on_final:
             self.request_barriers(ts, m)
         n, prev = self.numbers.next(m.dest)
         to = self.targets(m.dest) if kind == MESSAGE else self.log.members
-        self.send(to, Copy(kind, m, self.pid, n, ts, prev, epochs))  # l.10
+        copy = self.unordered[key_of(self.pid, n)] = Copy(kind, m, self.pid, n, ts, prev, epochs)
+        self.send(to, copy)  # l.10
 
     def request_barriers(self, ts: int, m: AppMessage) -> None:
         for h in m.dest:
@@ -226,7 +248,7 @@ class Baseline(LogOwner, Reconfigurable):
         for copy in copies:
             key = key_of(copy.p, copy.n)
             self.undecided[key] = Undecided(copy, self.now, RELAY_AFTER * self.params.delta)  # l.13
-            heappush(self.waiting, (copy.ts, copy.p, key))
+            heappush(self.waiting, (self.waits_until(copy.ts, self.most), copy.p, key))
         self.advance()
 
     def let_go(self, ts: int) -> None:
@@ -283,12 +305,12 @@ class Baseline(LogOwner, Reconfigurable):
 
     def on_request(self, msg: BarrierRequest) -> None:
         if msg.ts > self.served[msg.h]:
-            heappush(self.requests[msg.h], msg.ts)
+            heappush(self.requests[msg.h], (msg.ts, self.waits_until(msg.ts, 0)))
             self.advance()
 
     def serve(self, h: int, horizon: int) -> None:
         """Give h a barrier above all requests that are due, unless one is on its way."""
-        wanted = max([ts for ts in self.requests[h] if time_of(ts) <= horizon], default=BOTTOM)
+        wanted = max([ts for ts, due in self.requests[h] if time_of(due) <= horizon], default=BOTTOM)
         if wanted > self.barrier_sent[h]:
             self.append(NULL, time_of(wanted) + 1, AppMessage(NOBODY, (h,), b""))
 
@@ -298,6 +320,7 @@ class Baseline(LogOwner, Reconfigurable):
         self.barrier_sent = list(self.served)
         self.left = [self.senders.left[h].get(self.g0, BOTTOM) for h in range(len(self.left))]
         self.answered = dict(self.let_in)
+        self.stopped = {p: self.copies.life(p) for p in self.log.members}
         for kind, ts, m in self.log.entries:
             self.note_sent(ts, m.dest)
             if kind == JOINED:
@@ -307,6 +330,8 @@ class Baseline(LogOwner, Reconfigurable):
                 self.proposed[facts_of(m)[0]] = True
                 if kind == LEAVE:
                     self.left[leave_target(m)] = ts
+                elif kind == STOP:
+                    self.stopped[sender_in(facts_of(m)[0])] = number_in(facts_of(m)[0])
         due = [(u.copy.ts, u.copy.p, key) for key, u in self.undecided.items() if u.due]
         for _, _, key in sorted(due):
             self.propose(self.undecided[key].copy)
@@ -343,7 +368,11 @@ class Baseline(LogOwner, Reconfigurable):
             elif kind == LEAVE:
                 self.on_leave(x, leave_target(m), ts)
             self.undecided.pop(key, None)  # l.29
-            self.take(self.copies.ordered(key >> 40, key & 0xFFFFFFFFFF))
+            self.unordered.pop(key, None)
+            released = self.copies.ordered(sender_in(key), number_in(key))
+            if kind == STOP:
+                self.on_stop(sender_in(key), number_in(key))
+            self.take(released)
         self.deliver_stamped()
 
     def log_learnt(self, i: int, kind: int, ts: int, m: AppMessage) -> None:
@@ -352,7 +381,7 @@ class Baseline(LogOwner, Reconfigurable):
             self.served[h] = ts
             self.null_sent[h] = self.now
             requests = self.requests[h]
-            while requests and requests[0] < ts:
+            while requests and requests[0][0] < ts:
                 heappop(requests)
         outside = self.log.outside(m.dest)
         if outside and not self.options.direct:
@@ -366,7 +395,7 @@ class Baseline(LogOwner, Reconfigurable):
         self.done[x].add(m)
         if self.open.pop(m.mid, False) and sender_of(m.mid) == self.pid:
             self.out.completed.append(m.mid)
-        if x == self.g0 and self.options.on_final and key >> 40 == self.pid:
+        if x == self.g0 and self.options.on_final and sender_in(key) == self.pid:
             self.request_barriers(ts, m)
         if self.g0 in m.dest:  # l.27
             self.learning[m.mid] = True
@@ -395,6 +424,43 @@ class Baseline(LogOwner, Reconfigurable):
         if client >= self.topology.replicas:
             self.send_one(client, Reply(m.mid, self.g0, self.log.leader()))
 
+    # Senders that crashed
+
+    def stop_the_dead(self) -> None:
+        """Order that nothing more comes of members that are silent, and of whom something is missing."""
+        if self.log.status != LEADER:
+            return
+        for rank, p in enumerate(self.log.members):
+            if not self.copies.waits(p) or not self.log.detector.suspected[rank]:
+                self.missing.pop(p, None)
+                continue
+            since = self.missing.setdefault(p, self.now)
+            first = self.copies.life(p) + LIFE
+            long = self.now - since >= STOP_AFTER * self.params.delta  # perhaps somebody has what is missing
+            if long and self.stopped.get(p, 0) < first <= MOST_LIVES * LIFE:
+                self.stopped[p] = first
+                everybody = tuple(range(len(self.barrier)))
+                self.append(STOP, self.clock(), wrap(AppMessage(NOBODY, everybody, b""), (key_of(p, first),)))
+
+    def on_stop(self, p: int, first: int) -> None:
+        """Forget the copies of p with lower numbers. If p is this process, it is not dead, and sends them again.
+
+        The leader may still order some of them, until it learns this: then they are ordered twice and count once.
+        """
+        for key, undecided in list(self.undecided.items()):
+            if sender_in(key) == p and number_in(key) < first:
+                del self.undecided[key]
+                self.on_void(undecided.copy)
+        if p == self.pid:
+            self.numbers.begin(first)
+            again = list(self.unordered.values())
+            self.unordered = {}
+            for copy in again:
+                if copy.kind != MESSAGE:
+                    self.submit(copy.kind, copy.m)
+            self.blocked = [copy.m for copy in again if copy.kind == MESSAGE] + self.blocked
+            self.unblock()
+
     # Reconfiguration
 
     def on_reconfigure(self, join: bool, h: int) -> None:
@@ -404,19 +470,23 @@ class Baseline(LogOwner, Reconfigurable):
         self.submit(JOIN if join else LEAVE, AppMessage(NOBODY, dest, target))
 
     def on_join_request(self, g: int, ts: int, m: AppMessage) -> None:
-        if self.g0 in m.dest and self.let_in.get(g, BOTTOM) < ts:
+        if self.g0 in m.dest and g not in self.senders.of[self.g0]:  # else nothing changes
             self.joins[g] = ts
             self.answer_join(g)
 
     def answer_join(self, g: int) -> None:
         asked = self.joins[g]
-        if self.log.status != LEADER or self.answered.get(g, BOTTOM) >= asked:
+        if self.log.status != LEADER:
+            return
+        if g in self.answered and not self.senders.ended(self.g0, g, self.answered[g]):
             return
         self.answered[g] = asked
-        members = {x: sender.epoch for x, sender in self.senders.of[self.g0].items()}
+        members = {x: memberships[-1].asked for x, memberships in self.senders.of[self.g0].items()}
         for kind, ts, m in self.log.entries:
             if kind == JOINED and ts > self.barrier[self.g0]:
-                members[facts_of(m)[0]] = ts
+                x, request = facts_of(m)[:2]
+                if not self.senders.ended(self.g0, x, request):
+                    members[x] = request
         facts = [g, asked]
         for x in sorted(members):
             facts += [x, members[x]]
@@ -426,19 +496,21 @@ class Baseline(LogOwner, Reconfigurable):
 
     def on_joined(self, h: int, ts: int, facts: list[int]) -> None:
         """Take note that h lets a group in, from this timestamp on."""
-        g = facts[0]
+        g, asked = facts[0], facts[1]
+        if g == self.g0 or h == self.g0:
+            self.senders.joined(h, g, asked, ts)
         if h == self.g0:
-            self.senders.joined(h, g, ts)
             self.required = self.senders.required(h)
-            self.let_in[g] = facts[1]
-            if self.joins.get(g, FOR_EVER) <= facts[1]:
-                del self.joins[g]
+            self.let_in[g] = asked
+            if g in self.senders.of[h]:
+                self.joins.pop(g, None)
         else:
             members = [(facts[i], facts[i + 1]) for i in range(2, len(facts), 2) if facts[i] != g]
-            self.senders.is_told(h, [*members, (g, ts)])
-            self.request_for_history(h, g, facts[1])
-        self.note(GroupsChange(True, g, h, time_of(ts)))
-        self.unblock()
+            self.senders.is_told(h, self.g0, [*members, (g, asked)])
+            self.request_for_history(h, g, asked)
+        if not self.senders.ended(h, g, asked):
+            self.note(GroupsChange(True, g, h, time_of(asked)))
+            self.unblock()
 
     def request_for_history(self, h: int, g: int, asked: int) -> None:
         """Ask g for a barrier: messages to h that were ordered before this group knew of g need it too."""
@@ -450,16 +522,28 @@ class Baseline(LogOwner, Reconfigurable):
 
     def on_leave(self, g: int, h: int, ts: int) -> None:
         self.senders.leaves(h, g, ts)
+        if h == self.g0:
+            self.joins.pop(g, None)  # it asked before it left
         self.required = self.senders.required(self.g0)
         self.note(GroupsChange(False, g, h, time_of(ts)))
 
     def on_refused(self, x: int, m: AppMessage, key: int) -> None:
         self.open.pop(m.mid, None)
-        if x == self.g0:
-            self.out.refused.append(m.mid)
+        if self.done[x].contains(m.mid):
+            return  # a client asked two members, and the other one could send it
+        self.done[x].add(m)
+        if x != self.g0:
+            return
+        self.out.refused.append(m.mid)
+        client = sender_of(m.mid)
+        if client >= self.topology.replicas:
+            self.refusals[m.mid] = True
+            if len(self.refusals) > MOST_REFUSALS:
+                del self.refusals[next(iter(self.refusals))]
+            self.send_one(client, Refusal(m.mid, self.g0, self.log.leader()))
 
     def unblock(self) -> None:
-        while self.blocked and self.senders.epochs(self.g0, self.blocked[0].dest) is not None:
+        while self.blocked and self.senders.newest(self.g0, self.blocked[0].dest) is not None:
             self.submit(MESSAGE, self.blocked.pop(0))
 
     # Timers
@@ -470,7 +554,9 @@ class Baseline(LogOwner, Reconfigurable):
     def on_timer(self, name: str) -> None:
         if name == "tick":
             self.log.tick(self.learners[self.g0].learnt)
+            self.stop_the_dead()
             self.relay()
+            self.pass_requests_on()
             self.pull()
             self.send_nulls()
             self.tell_learnt()
@@ -485,6 +571,14 @@ class Baseline(LogOwner, Reconfigurable):
                 self.send(to, undecided.copy)
                 undecided.delay = min(2 * undecided.delay, LONGEST_RELAY * self.params.delta)
                 undecided.relay_at = self.now + undecided.delay
+
+    def pass_requests_on(self) -> None:
+        """Tell the leader of requests for barriers that are not served: they may have reached followers only."""
+        for h, requests in enumerate(self.requests):
+            wanted = max([ts for ts, _ in requests], default=BOTTOM)
+            if wanted > BOTTOM and wanted == self.unserved[h] and self.log.status == FOLLOWER:
+                self.send_one(self.log.leader(), BarrierRequest(wanted, h, NOBODY))
+            self.unserved[h] = wanted
 
     def pull(self) -> None:
         """Ask for the barriers that are missing for long."""
@@ -549,36 +643,6 @@ class Baseline(LogOwner, Reconfigurable):
 def leave_target(m: AppMessage) -> int:
     """Return the group that a LEAVE entry is about."""
     return int.from_bytes(unwrap(m, 1).payload, "big")
-
-
-def source_of(m: AppMessage, options: Options, groups: int) -> int:
-    """Return the group whose members send a client's message: a destination if one may send it; -1 if no group may."""
-    relation = options.senders_to
-    may = [g for g in range(groups) if relation is None or all(g in relation[h] for h in m.dest)]
-    among = [g for g in may if g in m.dest] or may
-    return among[sender_of(m.mid) % len(among)] if among else -1
-
-
-class OamClient(WhiteBoxClient):
-    """Hands messages to the leader of a group that may send them; to everybody there if some destination is silent."""
-
-    def __init__(self, pid: int, topology: Topology, params: Params, out: Effects, options: Options = DEFAULTS) -> None:
-        super().__init__(pid, topology, params, out)
-        self.options = options
-
-    def source(self, m: AppMessage) -> int:
-        return source_of(m, self.options, len(self.cur_leader))
-
-    def asked_first(self, m: AppMessage) -> tuple[int, ...]:
-        g = self.source(m)
-        return (self.cur_leader[g],) if g >= 0 else ()
-
-    def asked_again(self, request: Unanswered) -> tuple[int, ...]:
-        groups = sorted({self.source(request.m), *request.silent} - {-1})
-        return self.topology.members_of(tuple(groups))
-
-    def on_hint(self, msg: Hint) -> None:
-        pass
 
 
 ROW: Final[Protocol] = Protocol(

@@ -5,7 +5,7 @@ from typing import ClassVar, Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
 
-from amcast.core.requests import Hint, Multicast, Reply
+from amcast.core.requests import Answer, Hint, Multicast, Reply
 from amcast.core.topology import Mid
 from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
 from amcast.protocols.black_box.replicated_log import MESSAGES as LOG_MESSAGES
@@ -19,6 +19,7 @@ NULL: Final = -1
 JOIN: Final = -2  # m_rq: the group of this log asks to send to h
 JOINED: Final = -3  # m_rp: h, the group of this log, lets a group in, and lists who sends to it
 LEAVE: Final = -4  # the group of this log sends nothing more to h
+STOP: Final = -5  # nothing more comes of this life of a member of this group
 
 
 @final
@@ -42,6 +43,15 @@ class BarrierRequest(Message):
         return BarrierRequest(r.long(), r.group(), r.mid())
 
 
+@final
+@mypyc_attr(acyclic=True)
+class Refusal(Answer):
+    """To a client: group g, which was to send the message, may not any more, and nobody will deliver it."""
+
+    def unpack(self, r: Reader) -> Message:
+        return Refusal(r.mid(), r.group(), r.long())
+
+
 MESSAGES: Final[tuple[type[Message], ...]] = (
     Multicast,
     Reply,
@@ -50,6 +60,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     BarrierRequest,
     *LEARNER_MESSAGES,
     *LOG_MESSAGES,
+    Refusal,
 )
 
 

@@ -9,26 +9,37 @@ all that was stamped earlier has probably come (its wait window w), and then del
 the order of the initial timestamps. If its estimate was right the order will be the same in the end. A request for a
 barrier waits in the same way, else the null message would push up the timestamps of messages on their way.
 
+The window of a process is bounded by 4δ, and so is the wait for a timestamp that lies in the future: one sender with an
+outage or a wrong clock delays the others a bit, not for as long as its clock is wrong (see wait_window.py).
+
 A copy that comes too late is delivered optimistically at once: a mistake, not an error. If the ordered message comes
 first, the copies that wait with lower timestamps are delivered optimistically, then it. So every message is delivered
 optimistically once, before it is delivered, and in the order of its sender.
+
+A message that will never be ordered, because it is refused or its sender died (see Baseline), was perhaps delivered
+optimistically: that is undone (`Effects.undone`). Should it come again, it is delivered without another guess.
 """
 
 from dataclasses import replace
 from typing import Final, final
 
 from amcast.core.capabilities import Speculative
-from amcast.core.order import time_of
+from amcast.core.notes import Undone
+from amcast.core.order import time_of, timestamp
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
 from amcast.core.topology import Mid, Topology
 from amcast.core.wire import AppMessage
-from amcast.protocols.optimistic.baseline import DEFAULTS, FOR_EVER, Baseline, Options
+from amcast.protocols.optimistic.baseline import FOR_EVER, Baseline
 from amcast.protocols.optimistic.baseline import ROW as BASELINE_ROW
 from amcast.protocols.optimistic.messages import MESSAGE
+from amcast.protocols.optimistic.options import DEFAULTS, Options
 from amcast.protocols.optimistic.reliable_multicast import Copy
 from amcast.protocols.optimistic.wait_window import WaitWindow
 from amcast.protocols.parts.leader_candidate import LEADER
+
+MOST: Final = 4  # in δ: who takes longer, by its clock and this one, is not waited for
+SILENCE: Final = 200
 
 
 @final
@@ -38,8 +49,10 @@ class Optimistic(Baseline, Speculative):
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects, options: Options = DEFAULTS) -> None:
         super().__init__(pid, topology, params, out, options)
         start = options.window_start if options.window_start >= 0 else params.delta // params.clock_tick
-        self.window = WaitWindow(start, options.percentile, options.window)
+        self.most = MOST * params.delta // params.clock_tick
+        self.window = WaitWindow(start, options.percentile, options.window, self.most)
         self.guessed: dict[Mid, bool] = {}  # delivered optimistically, not ordered yet
+        self.undone: dict[Mid, bool] = {}  # the same of what may come again, if its sender is not dead
         self.wakes_at = FOR_EVER
 
     def targets(self, dest: tuple[int, ...]) -> tuple[int, ...]:
@@ -50,25 +63,40 @@ class Optimistic(Baseline, Speculative):
 
     def on_heard(self, copy: Copy) -> None:
         if copy.p != self.pid:
-            self.window.heard(copy.p, self.clock() - time_of(copy.ts))
+            self.window.heard(copy.p, self.clock() - time_of(copy.ts), self.now)
+
+    def waits_until(self, ts: int, at_most: int) -> int:
+        return min(ts, timestamp(self.clock() + at_most, 0))
 
     def on_due(self, copy: Copy) -> None:
         if copy.kind == MESSAGE and self.g0 in copy.m.dest:
             self.guess(copy.m, self.topology.group_of[copy.p])
 
     def guess(self, m: AppMessage, x: int) -> None:
-        if m.mid not in self.guessed and not self.done[x].contains(m.mid):
+        if m.mid not in self.guessed and m.mid not in self.undone and not self.done[x].contains(m.mid):
             self.guessed[m.mid] = True
             self.out.optimistic.append(m)
+
+    def undo(self, mid: Mid) -> None:
+        """Take an optimistic delivery back."""
+        if self.guessed.pop(mid, False):
+            self.undone[mid] = True
+            self.out.undone.append(mid)
+            self.note(Undone(self.topology.message_name(mid)))
 
     def on_ordered(self, m: AppMessage, x: int, ts: int) -> None:
         self.let_go(ts)
         self.guess(m, x)
-        del self.guessed[m.mid]
+        self.guessed.pop(m.mid, None)
+        self.undone.pop(m.mid, None)
+
+    def on_void(self, copy: Copy) -> None:
+        self.undo(copy.m.mid)
 
     def on_refused(self, x: int, m: AppMessage, key: int) -> None:
         super().on_refused(x, m, key)
-        self.guessed.pop(m.mid, None)
+        self.undo(m.mid)
+        self.undone.pop(m.mid, None)
 
     def advance(self) -> None:
         super().advance()
@@ -79,9 +107,9 @@ class Optimistic(Baseline, Speculative):
         t = time_of(self.waiting[0][0]) if self.waiting else FOR_EVER
         if self.log.status == LEADER:
             for h, requests in enumerate(self.requests):
-                for ts in requests:
+                for ts, due in requests:
                     if ts > self.barrier_sent[h]:
-                        t = min(t, time_of(ts))
+                        t = min(t, time_of(due))
         wake_at = t + self.window.length
         if t < FOR_EVER and wake_at < self.wakes_at:
             self.wakes_at = wake_at
@@ -91,6 +119,9 @@ class Optimistic(Baseline, Speculative):
     def on_timer(self, name: str) -> None:
         if name == "window":
             self.wakes_at = FOR_EVER
+        else:
+            suspected = [p for rank, p in enumerate(self.log.members) if self.log.detector.suspected[rank]]
+            self.window.forget(self.now - SILENCE * self.params.delta, suspected)
         super().on_timer(name)
 
     def condition(self) -> dict[str, object]:

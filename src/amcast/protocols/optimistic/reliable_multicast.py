@@ -4,11 +4,15 @@ Each copy names the sender's previous one to the same group, and a receiver hold
 has a copy that stays unordered for too long passes it on (`relay`), so a message that one correct process received
 reaches the group that must order it, though its sender crashed. A message that was ordered counts as received.
 
+Of a sender that crashed, a message may be lost, and a later one not: that one waits for ever. Then the sender's group
+orders that nothing more comes of this *life* of the sender, and its remaining copies are void. A sender that lives
+begins another life and sends again what was not ordered; the number of a message has its life in the upper bits.
+
 Paper: the primitives fr-mcast and fr-deliver of "Optimistic Atomic Multicast", section 2.1. Agreement is only as far as
 needed: among the processes that order the message, and by its ordered copy among its destinations.
 """
 
-from typing import ClassVar, final
+from typing import ClassVar, Final, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
@@ -70,9 +74,21 @@ class Copy(Message):
         return Copy(kind, m, p, n, ts, tuple([prev for prev, _ in pairs]), tuple([epoch for _, epoch in pairs]))
 
 
+LIFE: Final = 1 << 36  # numbers of one life of a sender
+MOST_LIVES: Final = 255
+
+
 def key_of(p: int, n: int) -> int:
     """Return the n-th message of process p as one number."""
-    return p << 40 | n
+    return p << 44 | n
+
+
+def sender_in(key: int) -> int:
+    return key >> 44
+
+
+def number_in(key: int) -> int:
+    return key & ((1 << 44) - 1)
 
 
 @final
@@ -81,12 +97,18 @@ class FifoSender:
 
     def __init__(self) -> None:
         self.sent = 0
+        self.first = 0  # the number before the first of this life
         self._last: dict[int, int] = {}  # group -> the number of the last message to it
+
+    def begin(self, first: int) -> None:
+        """Begin another life, with numbers above this one."""
+        self.sent = self.first = first
+        self._last = {}
 
     def next(self, dest: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
         """Return the next number, from 1 on, and the previous one to each group."""
         self.sent += 1
-        prev = tuple([self._last.get(g, 0) for g in dest])
+        prev = tuple([self._last.get(g, self.first) for g in dest])
         for g in dest:
             self._last[g] = self.sent
         return self.sent, prev
@@ -136,8 +158,16 @@ class FifoReceiver:
             del self._held[p]
         return found
 
+    def waits(self, p: int) -> bool:
+        """Return whether a message of p waits for one that has not come."""
+        return p in self._held
+
+    def life(self, p: int) -> int:
+        """Return the number before the first one of the life of p."""
+        return self._last.get(p, 0) // LIFE * LIFE
+
     def previous(self, copy: Copy) -> int:
         """Return what must have come here before it. The sender's group gets all that it sends."""
         if self.group_of[copy.p] == self.g0:
             return copy.n - 1
-        return copy.prev[copy.m.dest.index(self.g0)] if self.g0 in copy.m.dest else 0
+        return copy.prev[copy.m.dest.index(self.g0)] if self.g0 in copy.m.dest else copy.n // LIFE * LIFE

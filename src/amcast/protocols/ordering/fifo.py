@@ -10,9 +10,14 @@ Algorithm A_fifo; `# l.N` is a line there.
 Latency in message delays: 2.
 
 Departures: a message carries the numbers of its destination groups only; instead of msgSet there are the undelivered
-messages and, per sender, the number of the next one: after its delivery nothing of a message is kept (what others need
-of it is in the OK that was sent before). Θ is one per group, which the proofs need (§3.1 asks for less). Members reply
-to a sender outside of their groups, so that it can go on.
+messages and, per sender, the number of the last that was delivered: after its delivery nothing of a message is kept
+(what others need of it is in the OK that was sent before). Θ is one per group, which the proofs need (§3.1 asks for
+less). Members reply to a sender outside of their groups, so that it can go on.
+
+The paper knows no refusals. A client of a cluster may be refused by all whom it asks, and nobody has its message then;
+but the message had a number, for which all later ones would wait for ever. If nothing was multicast since, the number
+is given back. Else a void message takes it, one for each destination group: it is F-MCast and F-Delivered like any
+other, so the proofs hold for it, but the application never sees it.
 """
 
 from dataclasses import dataclass, field
@@ -24,10 +29,11 @@ from amcast.core.capabilities import Detecting
 from amcast.core.notes import Suspicion
 from amcast.core.process import Effects, Params, Process
 from amcast.core.protocol import Protocol
-from amcast.core.requests import Reply, Request
+from amcast.core.requests import Hint, Reply, Request
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Message, wired
 from amcast.protocols.allconcur.digraphs import mask
+from amcast.protocols.ordering.numbers import Numbers
 from amcast.protocols.parts.failure_detectors import ALIVE, Alive, FailureDetector
 
 
@@ -59,8 +65,21 @@ class Ok(Numbered):
     """A multicast passed on by a process that has delivered all that the sender of m multicast to its group before."""
 
 
-MESSAGES: Final[tuple[type[Message], ...]] = (Cast, Ok, Reply, Alive)
-ASKED: Final[tuple[type[Message], ...]] = (Cast, Again)
+@final
+class Void(Numbered):
+    """A void message: m was refused, nobody has it, and its number at one group is to be passed over."""
+
+    def wants_delivery(self) -> bool:
+        return False
+
+
+@final
+class VoidOk(Numbered):
+    """The OK to a void message."""
+
+
+MESSAGES: Final[tuple[type[Message], ...]] = (Cast, Ok, Reply, Alive, Void, VoidOk)
+ASKED: Final[tuple[type[Message], ...]] = (Cast, Again, Void)
 RETRY: Final = 60  # in δ: a client that has no reply by then asks again
 
 
@@ -68,12 +87,28 @@ RETRY: Final = 60  # in δ: a client that has no reply by then asks again
 class Introduced:
     """An undelivered message."""
 
-    def __init__(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...], addressees: int) -> None:
-        self.m = m
-        self.seqs = seqs
-        self.past = past
+    def __init__(self, msg: Numbered, addressees: int) -> None:
+        self.m = msg.m
+        self.seqs = msg.seqs
+        self.past = msg.past
+        self.void = isinstance(msg, Void | VoidOk)
         self.addressees = addressees  # processes as bits, as are:
         self.oks = 0
+
+
+@final
+class Sent:
+    """A multicast of a sender outside that it does not know to be delivered."""
+
+    def __init__(self, again: Again, cast: int, told: tuple[int, ...]) -> None:
+        self.again = again
+        self.cast = cast  # which multicast of the sender it is
+        self.told = told  # see causal.py
+        self.unanswered = mask(again.m.dest)  # by a client of a cluster: groups as bits
+
+    def is_unknown(self) -> bool:
+        """Return whether no group has said that it delivered it."""
+        return self.unanswered == mask(self.again.m.dest)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -84,14 +119,16 @@ class Fifo(Process, Detecting):
         super().__init__(pid, topology, params, out)
         self.g0 = topology.group_of[pid] if pid < topology.size else -1
         self.nb_cast = [0] * len(topology.groups)  # l.2
-        self.next_f_del: dict[int, int] = {}  # l.3, sender -> number, from 1 on
+        self.casts = 0
+        self.f_del = Numbers()  # l.3, of the last message of a sender that was delivered: nextFDel - 1
+        self.asked_again: dict[Mid, bool] = {}  # delivered messages for whose reply a client of a cluster asked lately
         self.msg_set: dict[int, dict[int, Introduced]] = {}  # l.4, sender -> number -> entry
         self.replicas = tuple(range(topology.replicas))
         self.detector = FailureDetector((), topology.replicas, params, 0)
         self.theta = (1 << topology.replicas) - 1  # the trusted processes as bits
-        self.uncompleted: dict[Mid, Again] = {}  # at a sender outside
+        self.uncompleted: dict[Mid, Sent] = {}  # at a sender outside
+        self.voids: dict[tuple[int, int], Void] = {}  # group and number, until a later message is delivered there
         self.remote = pid >= topology.size  # a client of a real cluster, whose connections may break
-        self.unanswered: dict[Mid, int] = {}  # groups as bits
         self.waits = False
         self.settled = False  # at first it may not be connected to those who reply
 
@@ -120,6 +157,7 @@ class Fifo(Process, Detecting):
             self.on_disconnect()
             self.wait()
             return
+        self.asked_again.clear()
         silent = self.detector.newly_suspected(self.now)
         for p in silent:
             self.note(Suspicion(self.topology.name(p), True))
@@ -146,16 +184,53 @@ class Fifo(Process, Detecting):
         for g in m.dest:  # l.6
             self.nb_cast[g] += 1  # l.7
         seqs = tuple([self.nb_cast[g] for g in m.dest])  # l.8
+        told = self.told_to(m.dest)
         past = self.past(m)
+        self.casts += 1
         if self.g0 not in m.dest:
-            self.uncompleted[m.mid] = Again(m, seqs, past)
+            self.uncompleted[m.mid] = Sent(Again(m, seqs, past), self.casts, told)
         self.send(self.topology.members_of(m.dest), Cast(m, seqs, past))  # l.9
         if self.remote:
-            self.unanswered[m.mid] = mask(m.dest)
             self.wait()
 
     def past(self, m: AppMessage) -> tuple[int, ...]:
         return ()
+
+    def told_to(self, dest: tuple[int, ...]) -> tuple[int, ...]:
+        return ()
+
+    # What was refused
+
+    def on_abandon(self, mid: Mid) -> None:
+        """Free the numbers of a message that nobody has. What one group has delivered, the others will deliver."""
+        sent = self.uncompleted.pop(mid, None)
+        if sent is None or not sent.is_unknown():
+            return
+        if sent.cast == self.casts:
+            self.give_back(sent)
+        else:  # later messages are numbered behind it
+            self.pass_over(sent.again)
+
+    def give_back(self, sent: Sent) -> None:
+        """Take back the last multicast, as if it had not been."""
+        self.casts -= 1
+        for g in sent.again.m.dest:
+            self.nb_cast[g] -= 1
+
+    def pass_over(self, again: Again) -> None:
+        """Let a void message take the number at each group. A group that refuses the message refuses that one, too."""
+        for g, n in zip(again.m.dest, again.seqs, strict=True):
+            void = Void(AppMessage(again.m.mid, (g,), b""), (n,), again.past)
+            self.voids[g, n] = void
+            self.send(self.topology.groups[g], void)
+
+    def forget_voids(self, mid: Mid, g: int) -> None:
+        """Forget void messages before one that g delivered: whoever it trusts there has passed them over."""
+        sent = self.uncompleted.get(mid)
+        if self.voids and sent is not None:
+            dest = sent.again.m.dest
+            number = sent.again.seqs[dest.index(g)] if g in dest else 0
+            self.voids = {key: void for key, void in self.voids.items() if key[0] != g or key[1] > number}
 
     # A client of a real cluster
 
@@ -167,71 +242,85 @@ class Fifo(Process, Detecting):
 
     def on_answer(self, msg: Reply) -> None:
         """Count the answer of a group: a client of a real cluster wants one from each."""
-        left = self.unanswered.get(msg.mid, 0) & ~(1 << msg.g)
-        if left:
-            self.unanswered[msg.mid] = left
-        elif self.unanswered.pop(msg.mid, 0):
-            self.uncompleted.pop(msg.mid, None)
-            self.out.completed.append(msg.mid)
+        sent = self.uncompleted.get(msg.mid)
+        if sent is not None:
+            sent.unanswered &= ~(1 << msg.g)
+            if not sent.unanswered:
+                del self.uncompleted[msg.mid]
+                self.out.completed.append(msg.mid)
 
     def on_disconnect(self) -> None:
         """Ask again: a connection broke."""
-        for again in self.uncompleted.values():
-            self.send(self.topology.members_of(again.m.dest), again)
+        for void in self.voids.values():
+            self.send(self.topology.members_of(void.m.dest), void)
+        for sent in self.uncompleted.values():
+            self.send(self.topology.members_of(sent.again.m.dest), sent.again)
 
-    def on_abandon(self, mid: Mid) -> None:
-        self.uncompleted.pop(mid, None)
-        self.unanswered.pop(mid, None)
+    def idle(self) -> bool:
+        """At a client of a cluster: it knows of all its multicasts what became of them."""
+        return not self.remote or not self.uncompleted
 
     # Receiving
 
     def on_message(self, sender: int, msg: Message) -> None:
-        if isinstance(msg, Ok):
+        if isinstance(msg, Ok | VoidOk):
             self.on_ok(sender, msg)
-        elif isinstance(msg, Numbered):  # Cast or Again
-            if self.introduce(msg.m, msg.seqs, msg.past) is not None:
+        elif isinstance(msg, Numbered):  # Cast, Again or Void
+            if self.introduce(msg) is not None:
                 self.f_deliver_next(sender_of(msg.m.mid))
             elif isinstance(msg, Again) and self.is_delivered(sender, msg.seqs[msg.m.dest.index(self.g0)]):
                 self.send_one(sender, Reply(msg.m.mid, self.g0, self.pid))
+                if sender >= self.topology.size:
+                    self.asked_again[msg.m.mid] = True
         elif isinstance(msg, Alive):
             if self.detector.heard(sender, self.now):
                 self.note(Suspicion(self.topology.name(sender), False))
                 self.theta |= 1 << sender
+        elif isinstance(msg, Hint):  # a void message was refused
+            gone = [key for key, void in self.voids.items() if key[0] == msg.g and void.m.mid == msg.mid]
+            for key in gone:
+                del self.voids[key]
         elif isinstance(msg, Reply):
+            self.forget_voids(msg.mid, msg.g)
             if self.remote:
                 self.on_answer(msg)
             else:
                 self.complete(msg.mid)
 
     def is_delivered(self, q: int, seq: int) -> bool:
-        return seq < self.next_f_del.get(q, 1)
+        return seq <= self.f_del.get(q)
 
-    def on_ok(self, sender: int, msg: Ok) -> None:
-        entry = self.introduce(msg.m, msg.seqs, msg.past)
+    def on_ok(self, sender: int, msg: Numbered) -> None:
+        entry = self.introduce(msg)
         if entry is not None:
             entry.oks |= 1 << sender
             self.f_deliver_next(sender_of(msg.m.mid))
 
-    def introduce(self, m: AppMessage, seqs: tuple[int, ...], past: tuple[int, ...]) -> Introduced | None:
+    def introduce(self, msg: Numbered) -> Introduced | None:
         """Return what is known of m, from now on something; None if m is delivered already."""
+        m = msg.m
         q = sender_of(m.mid)
-        seq = seqs[m.dest.index(self.g0)]
-        next_f_del = self.next_f_del.get(q, 1)
+        seq = msg.seqs[m.dest.index(self.g0)]
+        next_f_del = self.f_del.get(q) + 1
         if seq < next_f_del:
             return None
         entries = self.msg_set.setdefault(q, {})
         entry = entries.get(seq)
         if entry is None:  # l.11
-            entry = Introduced(m, seqs, past, mask(self.topology.members_of(m.dest)))
+            entry = Introduced(msg, mask(self.topology.members_of(m.dest)))
             if seq == next_f_del:  # l.12
                 self.send_ok(entry)  # l.13
             else:
-                self.send(self.topology.members_of(m.dest), Cast(m, seqs, past))  # l.15
+                relayed = Void(m, msg.seqs, msg.past) if entry.void else Cast(m, msg.seqs, msg.past)
+                self.send(self.topology.members_of(m.dest), relayed)  # l.15
             entries[seq] = entry  # l.16
         return entry
 
     def send_ok(self, entry: Introduced) -> None:
-        self.send(self.ok_to(entry.m), Ok(entry.m, entry.seqs, entry.past))
+        if entry.void:
+            self.send(self.topology.members_of(entry.m.dest), VoidOk(entry.m, entry.seqs, entry.past))
+        else:
+            self.send(self.ok_to(entry.m), Ok(entry.m, entry.seqs, entry.past))
 
     def ok_to(self, m: AppMessage) -> tuple[int, ...]:
         return self.topology.members_of(m.dest)
@@ -241,12 +330,12 @@ class Fifo(Process, Detecting):
         entries = self.msg_set.get(q)
         if entries is None:
             return
-        seq = self.next_f_del.get(q, 1)
+        seq = self.f_del.get(q) + 1
         entry = entries.get(seq)
         while entry is not None and self.theta & entry.addressees & ~entry.oks == 0:  # l.17
             del entries[seq]
+            self.f_del.put(q, seq)  # l.19
             seq += 1
-            self.next_f_del[q] = seq  # l.19
             self.f_deliver(entry)  # l.18
             entry = entries.get(seq)
             if entry is not None:  # l.20
@@ -255,10 +344,13 @@ class Fifo(Process, Detecting):
             del self.msg_set[q]
 
     def f_deliver(self, entry: Introduced) -> None:
-        self.hand_over(entry.m)
+        self.hand_over(entry)
 
-    def hand_over(self, m: AppMessage) -> None:
+    def hand_over(self, entry: Introduced) -> None:
         """Deliver to the application, and tell the sender."""
+        if entry.void:
+            return
+        m = entry.m
         self.deliver(m)
         q = sender_of(m.mid)
         if q == self.pid:
@@ -271,11 +363,18 @@ class Fifo(Process, Detecting):
         if not self.remote and self.uncompleted.pop(mid, None) is not None:
             self.out.completed.append(mid)
 
+    def has_delivered(self, mid: Mid) -> bool:
+        """Return True if this message is delivered and its sender asked for the reply: by numbers only it can say."""
+        return mid in self.asked_again
+
     def unready(self) -> str:
         return self.detector.waits()
 
     def condition(self) -> dict[str, object]:
-        return {"role": "member", "waits": self.unready()}
+        """Say also whom Θ distrusts, and how many senders have messages here of which an earlier one is missing."""
+        distrusted = [self.topology.name(p) for p in self.replicas if not self.theta >> p & 1]
+        gaps = [q for q, entries in self.msg_set.items() if self.f_del.get(q) + 1 not in entries]
+        return {"role": "member", "waits": self.unready(), "distrusts": distrusted, "gaps": len(gaps)}
 
     def footprint(self) -> int:
         return sum([len(entries) for entries in self.msg_set.values()])

@@ -1,7 +1,8 @@
-"""When a message may be forgotten: every member of all its destination groups has delivered it.
+"""When a message may be forgotten: enough members of all its destination groups have delivered it.
 
-Every member tells in its heartbeats what it has delivered. The leader of a group so finds the floor up to which all
-members have delivered, and tells the groups that share messages with it as the floor rises.
+Every member tells in its heartbeats what it has delivered. The leader of a group so finds the floor up to which enough
+members have delivered, and tells the groups that share messages with it as the floor rises. Enough are all of them, or
+a quorum where whoever lacks a message learns it from a member that has it.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from mypy_extensions import mypyc_attr
 from amcast.core.order import BOTTOM
 from amcast.core.process import Process
 from amcast.core.topology import Mid
-from amcast.core.wire import AppMessage, Background
+from amcast.core.wire import Background
 
 ANNOUNCE_TICKS: Final = 16  # heartbeats after which floors are announced again
 
@@ -20,7 +21,7 @@ ANNOUNCE_TICKS: Final = 16  # heartbeats after which floors are announced again
 @final
 @dataclass
 class Floor(Background):
-    """Every member of group g has delivered what it has to deliver up to this timestamp."""
+    """Enough members of group g have delivered what they have to deliver up to this timestamp."""
 
     g: int
     gts: int
@@ -30,26 +31,29 @@ class Floor(Background):
 class Collectable:
     """What a process knows of a message, and forgets in the end."""
 
-    def __init__(self, m: AppMessage) -> None:
-        self.m = m
-        self.gts = BOTTOM
+    def __init__(self, mid: Mid, dest: tuple[int, ...], gts: int = BOTTOM) -> None:
+        self.mid = mid
+        self.dest = dest
+        self.gts = gts
 
 
 @final
 class Collection:
     """What one member knows of the deliveries of others, and the delivered messages that it has not forgotten.
 
-    With `in_order`, messages are forgotten in the order of delivery, as the places of a log must be.
+    `enough` members of a group count as the group. With `in_order`, messages are forgotten in the order of delivery, as
+    the places of a log must be.
     """
 
-    def __init__(self, process: Process, in_order: bool = False) -> None:
+    def __init__(self, process: Process, enough: int, in_order: bool = False) -> None:
         topology = process.topology
         groups = len(topology.groups)
         self.process = process
+        self.enough = enough
         self.in_order = in_order
         self.g0 = topology.group_of[process.pid]
         self.delivered_by = [BOTTOM] * len(topology.groups[self.g0])  # the last delivery of each member
-        self.floors = [BOTTOM] * groups  # all members of each group have delivered up to this
+        self.floors = [BOTTOM] * groups  # enough members of each group have delivered up to this
         self.floor_sent = [BOTTOM] * groups
         self.shared_with = [BOTTOM] * groups  # the last delivery shared with each group
         self.waiting: dict[int, list[Collectable]] = {self.g0: []}  # until the floor of this group rises
@@ -57,9 +61,13 @@ class Collection:
 
     def delivered(self, entry: Collectable) -> None:
         """Keep a message that is delivered here until all others have delivered it."""
-        for g in entry.m.dest:
-            self.shared_with[g] = entry.gts
+        self.shared(entry.dest, entry.gts)
         self.keep(entry)
+
+    def shared(self, dest: tuple[int, ...], gts: int) -> None:
+        """Take note of the last delivery that concerns these groups."""
+        for g in dest:
+            self.shared_with[g] = gts
 
     def keep(self, entry: Collectable) -> None:
         self.waiting[self.g0].append(entry)
@@ -81,7 +89,7 @@ class Collection:
             if self.ticks % ANNOUNCE_TICKS == 0:
                 self.announce_again()
             self.delivered_by[rank] = delivered
-            self.announce(min(self.delivered_by))
+            self.announce(sorted(self.delivered_by)[-self.enough])
         return self.forget()
 
     def announce(self, floor: int) -> None:
@@ -92,7 +100,7 @@ class Collection:
                 self.process.send(self.process.topology.groups[g], Floor(self.g0, floor))
 
     def forget(self) -> list[Mid]:
-        """Drop what every member of all its destination groups has delivered.
+        """Drop what enough members of all its destination groups have delivered.
 
         Unless the order matters, an entry waits for one group at a time, its own first: so a group that stands still
         holds up only what is addressed to it, and nothing is looked at twice in vain.
@@ -104,7 +112,7 @@ class Collection:
             while n < len(queue) and queue[n].gts <= self.floors[g]:
                 blocked_by = self.first_below(queue[n])
                 if blocked_by < 0:
-                    forgotten.append(queue[n].m.mid)
+                    forgotten.append(queue[n].mid)
                 elif self.in_order:
                     break
                 else:
@@ -114,5 +122,5 @@ class Collection:
         return forgotten
 
     def first_below(self, entry: Collectable) -> int:
-        """Return a destination group that has not delivered this message everywhere, -1 if there is none."""
-        return next((g for g in entry.m.dest if self.floors[g] < entry.gts), -1)
+        """Return a destination group that has not delivered this message, -1 if there is none."""
+        return next((g for g in entry.dest if self.floors[g] < entry.gts), -1)

@@ -5,6 +5,9 @@ depends on the network: P (perfect) never forgives, and is right if Δ_to exceed
 any message. ◇P (eventually perfect) trusts again whom it hears after all, with twice the timeout, within bounds. Θ is
 the set of those that are trusted: some correct process of each group that has one is always among them, if Δ_to is such
 as for P, or if the timeout for one correct process of each group never runs out.
+
+A process that stood still itself, stopped or starved, finds everybody silent when it looks again, before it reads what
+waits for it. One that says so at every heartbeat (`look`) does not count the time that it missed.
 """
 
 from typing import Final, final
@@ -37,6 +40,8 @@ class FailureDetector:
         self._timeout = [params.suspect_after] * size
         self._calm_since = [now] * size
         self._known = [False] * size  # was heard at least once
+        self._looked = now  # when this process last looked who is silent
+        self._was_down = [False] * size  # its silence says nothing about how late it may be
 
     def watch(self, watched: tuple[int, ...], now: int) -> None:
         """Watch these from now on. Who is new gets time to be heard, and time to start if it never was."""
@@ -45,11 +50,17 @@ class FailureDetector:
                 self._heard[p] = now if self._known[p] else now + self.params.grace
         self.watched = watched
 
+    def restarted(self, p: int) -> None:
+        """Take note that a process has started again: it was silent because it was down, not because it is slow."""
+        self._was_down[p] = True
+
     def heard(self, p: int, now: int) -> bool:
         """Take a heartbeat; return True if its sender was suspected and is trusted from now on."""
         silence = now - self._heard[p]
         self._heard[p] = now
         self._known[p] = True
+        was_down = self._was_down[p]
+        self._was_down[p] = False
         timeout = self._timeout[p]
         if not self.suspected[p]:
             if timeout > self.params.suspect_after and now - self._calm_since[p] > CALM * timeout:
@@ -60,9 +71,16 @@ class FailureDetector:
             return False
         self.suspected[p] = False
         self._calm_since[p] = now
-        if silence > timeout:  # it was really late: timeout was too short, unless it was down or cut off
+        if silence > timeout and not was_down:  # it was really late: timeout was too short, unless it was cut off
             self._timeout[p] = min(2 * timeout, LONGEST_TIMEOUT * self.params.suspect_after)
         return True
+
+    def look(self, now: int) -> None:
+        """Say that a heartbeat has passed. If it was far more, nobody was silent that long: this process was deaf."""
+        missed = now - self._looked - 2 * self.params.heartbeat
+        self._looked = now
+        if missed > 0:
+            self._heard = [min(now, heard + missed) for heard in self._heard]
 
     def waits(self) -> str:
         """Say what is missing before everybody can be judged: some may not have started yet."""

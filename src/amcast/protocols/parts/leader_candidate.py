@@ -5,11 +5,13 @@ White-Box and the replicated log share this part. Its owner decides what a vote 
 Paper: Gotsman, Lefort, Chockler, "White-Box Atomic Multicast", extended version, Figure 4; `# l.N` is a line there.
 
 How it works. Every member sends heartbeats to the others. A member that stays silent for too long is suspected, and
-trusted again when it is heard. The nominee is the first member that is not suspected, so once the network behaves all
-correct members agree on it. It asks everybody for a vote in a ballot higher than any it has seen (NEW_LEADER). Whoever
+trusted again when it is heard. The nominee is whoever led last, while it is not suspected, else the first member that
+is neither suspected nor far behind: so once the network behaves all correct members agree on it, and a member that
+comes back changes nothing. It asks everybody for a vote in a ballot higher than any it has seen (NEW_LEADER). Whoever
 promises to join that ballot follows no lower one any more. With the votes of a quorum, its own among them, the
 candidate enters the ballot and sends the others the state with which it begins; with a quorum that follows, it leads.
-A candidate that does not get through tries again with back-off.
+A candidate that does not get through tries again with back-off. A leader that hears no quorum sends no heartbeats, so
+that those who hear it look for another one.
 
 A member that restarts from its disk never leads on in its old ballot. One that lost its disk is rejoining: it neither
 votes nor stands until a ballot begins that is higher than any it may have had a part in.
@@ -31,6 +33,7 @@ RECOVERING: Final = 2
 FIRST_BACKOFF: Final = 8  # in δ
 LONGEST_BACKOFF: Final = 64  # bounds the time to converge after a long disturbance
 BEHIND_TICKS: Final = 4  # heartbeats without progress after which a leader helps a member
+NEAR: Final = 10_000  # deliveries: a member that lacks more is not nominated while another one has them
 
 AnyVote = TypeVar("AnyVote")
 
@@ -62,11 +65,15 @@ class Nack(Message):
 @final
 @dataclass
 class Heartbeat(Background):
-    """The sender joined `ballot` and works in `cballot`; `delivered` is the timestamp of its last delivery."""
+    """The sender joined `ballot`, works in `cballot`, and has delivered so much.
+
+    `delivered` is the timestamp of its last delivery and `position` the number of its deliveries, where they count.
+    """
 
     ballot: int
     cballot: int
     delivered: int
+    position: int
 
 
 class LeaderCandidate(Generic[AnyVote]):
@@ -81,7 +88,9 @@ class LeaderCandidate(Generic[AnyVote]):
         self.status = LEADER if self.rank == 0 else FOLLOWER
         self.cballot = ballot(0, 0)  # the one in which this process works
         self.ballot = ballot(0, 0)  # the one that it promised to join
-        self.seen_ballot = self.ballot  # the highest one that anybody in the group is known to have joined
+        self.seen_ballot = self.ballot  # the highest one that anybody in the group is known to have joined …
+        self.newest = self.cballot  # … and to work in: its leader stays while it is not suspected
+        self.positions = [0] * len(members)  # how many deliveries each member is known to have
         self.must_recover = False  # the current ballot is of no use to some member
         self.refused = BOTTOM  # the last ballot in which this process missed something
         self.votes: dict[int, AnyVote] = {}
@@ -107,7 +116,8 @@ class LeaderCandidate(Generic[AnyVote]):
 
     def restart(self) -> None:
         """Go on from the ballots that were on disk."""
-        self.seen_ballot = self.ballot
+        self.seen_ballot = max(self.seen_ballot, self.ballot)
+        self.newest = max(self.newest, self.cballot)
         leads = leader_of(self.cballot) == self.rank  # not any more: its proposals were not on disk
         self.status = RECOVERING if leads or self.rejoining or self.ballot != self.cballot else FOLLOWER
 
@@ -115,11 +125,11 @@ class LeaderCandidate(Generic[AnyVote]):
         self.rejoining = True
         self.rejoin_above = above
 
-    def forget_member(self, pid: int) -> int:
-        """Drop whatever a member said that lost its disk; return the highest ballot that it may have had a part in."""
+    def forget_member(self, pid: int) -> None:
+        """Drop whatever a member said that lost its disk."""
         self.votes.pop(pid, None)
         self.followers.pop(pid, None)
-        return max(self.ballot, self.seen_ballot)
+        self.positions[self.members.index(pid)] = 0
 
     def leader(self) -> int:
         """Return who leads the ballot in which this process works."""
@@ -141,15 +151,25 @@ class LeaderCandidate(Generic[AnyVote]):
             return
         self.stand()
 
+    def step_back(self) -> None:
+        """Give another member time to become leader, before this one stands again as the incumbent."""
+        self.not_before = self.process.now + self.process.params.suspect_after
+
     def nominee(self) -> int:
-        """Return the rank of the first member that is not suspected here."""
-        return next((rank for rank in range(self.rank) if not self.detector.suspected[rank]), self.rank)
+        """Return the rank of who should lead: who led last, or else the first, of those not suspected here."""
+        trusted = [rank for rank, suspected in enumerate(self.detector.suspected) if not suspected]
+        incumbent = leader_of(self.newest)
+        if incumbent in trusted:
+            return incumbent
+        furthest = max([self.positions[rank] for rank in trusted])
+        return next(rank for rank in trusted if self.positions[rank] + NEAR >= furthest)
 
     def suspect_leader(self) -> None:
+        """Stand for no reason, and take whoever would be nominated before this process for dead."""
         if self.rejoining:
             return
-        for rank in range(self.rank):
-            self.detector.suspected[rank] = True
+        while self.nominee() != self.rank:
+            self.detector.suspected[self.nominee()] = True
         self.stand()
 
     def promises(self, candidate: int, b: int) -> bool:  # l.37
@@ -167,15 +187,21 @@ class LeaderCandidate(Generic[AnyVote]):
         return True
 
     def has_votes(self, sender: int, b: int, vote: AnyVote) -> bool:  # l.42
-        """Count a vote; True, once per ballot, asks the owner to merge the votes and to enter the ballot."""
+        """Count a vote; True asks the owner to merge the votes and to enter the ballot."""
         if self.status != RECOVERING or self.ballot != b or self.cballot == b:  # l.43, once per ballot
             return False
         self.votes[sender] = vote
-        return len(self.votes) >= self.majority and self.process.pid in self.votes
+        return self.may_form()
+
+    def may_form(self) -> bool:
+        """Return whether a quorum, this process included, has voted for the ballot of which it is the candidate."""
+        standing = self.status == RECOVERING and self.cballot < self.ballot
+        return standing and len(self.votes) >= self.majority and self.process.pid in self.votes
 
     def enter(self, b: int) -> None:
         """Work in ballot b: its state is at hand."""
         self.cballot = b
+        self.newest = max(self.newest, b)
         self.must_recover = False
         self.rejoining = False
 
@@ -186,6 +212,18 @@ class LeaderCandidate(Generic[AnyVote]):
         elif self.rejoining or self.status != RECOVERING or self.ballot != b:  # l.58
             return False
         self.status = FOLLOWER  # l.59
+        return True
+
+    def joins(self, b: int) -> bool:
+        """Join ballot b, whose state is at hand, also without having voted for it; False if it is over here."""
+        if b < self.ballot or b <= self.cballot or (self.rejoining and b <= self.rejoin_above):
+            return False
+        if b > self.ballot:
+            self.votes = {}
+            self.followers = {}
+        self.status = RECOVERING
+        self.ballot = b
+        self.seen_ballot = max(self.seen_ballot, b)
         return True
 
     def has_follower(self, sender: int, b: int) -> bool:  # l.63
@@ -224,36 +262,41 @@ class LeaderCandidate(Generic[AnyVote]):
         heartbeat = self.process.params.heartbeat
         self.process.set_timer("tick", heartbeat, heartbeat + heartbeat // 8)
 
-    def tick(self, delivered: int) -> None:
+    def tick(self, delivered: int, position: int = 0) -> None:
         self.schedule_tick()
         process = self.process
+        self.positions[self.rank] = position
         if self.rejoining:
             process.send(self.others, Nack(self.rejoin_above))  # whoever leads, begin a higher ballot; not this process
-        else:
-            process.send(self.others, Heartbeat(self.ballot, self.cballot, delivered))
-        for rank in self.detector.newly_suspected(process.now):
-            process.note(Suspicion(process.topology.name(self.members[rank]), True))
+        elif self.status != LEADER or self.hears_a_quorum():
+            process.send(self.others, Heartbeat(self.ballot, self.cballot, delivered, position))
+        self.watch()
         self.stand_if_nominated()
 
-    def is_behind(self, sender: int, msg: Heartbeat, lags: bool = False) -> bool:
-        """Take a heartbeat; True if its sender has lagged for so long that the owner, who leads, must help it.
+    def watch(self) -> None:
+        """Suspect who has been silent for too long."""
+        process = self.process
+        for rank in self.detector.newly_suspected(process.now):
+            process.note(Suspicion(process.topology.name(self.members[rank]), True))
 
-        A member that still works in an older ballot is helped by another ballot.
-        """
+    def hears_a_quorum(self) -> bool:
+        return self.detector.suspected.count(False) >= self.majority
+
+    def is_behind(self, sender: int, msg: Heartbeat) -> bool:
+        """Take a heartbeat; True if its sender has worked in an older ballot for so long that the leader must help."""
         process = self.process
         rank = self.members.index(sender)
         if self.detector.heard(rank, process.now):
             process.note(Suspicion(process.topology.name(sender), False))
         self.seen_ballot = max(self.seen_ballot, msg.ballot)
+        self.newest = max(self.newest, msg.cballot)
+        self.positions[rank] = msg.position
         if self.status != LEADER:
             return False
         if msg.cballot >= self.cballot:
-            if not lags:
-                self.behind[rank] = 0
-            return lags and self.lagged(rank)
-        if self.lagged(rank):
-            self.must_recover = True
-        return False
+            self.behind[rank] = 0
+            return False
+        return self.lagged(rank)
 
     def lagged(self, rank: int) -> bool:
         """Count once more that a member has not kept up; True if that is often enough."""

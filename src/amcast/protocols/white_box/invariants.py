@@ -43,6 +43,9 @@ class Monitor:
         self._mid_of: dict[int, Mid] = {}
         self._joined: dict[int, tuple[int, int]] = {}  # cballot and ballot before a restart
         self._seen: dict[int, tuple[int, int, int, dict[Mid, Row]]] = {}
+        self._order: list[dict[int, Mid]] = [{} for _ in topology.groups]  # what each group delivered, by position
+        self._positions: list[dict[Mid, int]] = [{} for _ in topology.groups]
+        self._delivered: list[dict[Mid, bool]] = [{} for _ in range(topology.replicas)]
 
     def fail(self, number: str, text: str) -> None:
         raise InvariantViolation(f"White-Box invariant {number}: {text}")
@@ -67,7 +70,8 @@ class Monitor:
         self._acks[key] = after
         self._acked[key] = (b, lts)
         if rank == b & 0xFFFF:
-            self._below[key] = {row[0]: row[2] for row in rows if row[2] < gts}
+            delivered = {mid: self._lts_of[(mid, g)] for mid in self._delivered[pid] if (mid, g) in self._lts_of}
+            self._below[key] = delivered | {row[0]: row[2] for row in rows if row[2] < gts}
         quorum = self.topology.quorum(g)
         if after.bit_count() < quorum:
             return
@@ -89,6 +93,21 @@ class Monitor:
             self.fail("3b", f"{self.name(mid)} delivered with final timestamps {self._gts_of[mid]} and {gts}")
         if self._mid_of.setdefault(gts, mid) != mid:
             self.fail("4", f"{self.name(mid)} and {self.name(self._mid_of[gts])} share final timestamp {gts}")
+
+    def delivered(self, pid: int, position: int, mid: Mid) -> None:
+        """Check that a group has one message at a position, and one position for a message."""
+        g = self.topology.group_of[pid]
+        self._delivered[pid][mid] = True
+        at = self._order[g].setdefault(position, mid)
+        if at != mid:
+            self.fail("I1", f"g{g} has {self.name(at)} and {self.name(mid)} up to position {position}")
+        if self._positions[g].setdefault(mid, position) != position:
+            self.fail("I1", f"g{g} has {self.name(mid)} at positions {self._positions[g][mid]} and {position}")
+
+    def installed(self, pid: int, done: list[Mid]) -> None:
+        """Take note of what a process has taken over as delivered."""
+        for mid in done:
+            self._delivered[pid][mid] = True
 
     def adopted(self, pid: int, cballot: int, clock: int, rows: list[Row], done: list[Mid]) -> None:
         """Check a process that entered a ballot; `done` are the messages that it delivered and forgot."""
@@ -137,6 +156,14 @@ class Monitor:
             if key[1] == g:
                 self._acks[key] = members & ~bit
 
+    def rolled_back(self, pid: int) -> None:
+        """Forget what a process said and nobody heard: it came back without some of it."""
+        self.replaced(pid)
+        g = self.topology.group_of[pid]
+        quorum = self.topology.quorum(g)
+        heard = [fact for fact in self._facts[g] if self._acks[(fact.mid, g, fact.bal)].bit_count() >= quorum]
+        self._facts[g] = heard
+
     def check_process(self, pid: int, cballot: int, ballot: int, clock: int, rows: list[Row]) -> None:
         """Check after every step what holds at one process, alone and compared with its previous step."""
         who = self.topology.name(pid)
@@ -162,19 +189,24 @@ class Monitor:
             if cballot < before[0] or ballot < before[1]:
                 self.fail("8", f"{who} went from ballots {before[0]}, {before[1]} to {cballot}, {ballot}")
             if cballot == before[0]:
-                self._check_same_ballot(who, clock, held, before)
+                self._check_same_ballot(who, clock, held, before, self._delivered[pid])
         self._seen[pid] = (cballot, ballot, clock, held)
 
     def _check_same_ballot(
-        self, who: str, clock: int, held: dict[Mid, Row], before: tuple[int, int, int, dict[Mid, Row]]
+        self,
+        who: str,
+        clock: int,
+        held: dict[Mid, Row],
+        before: tuple[int, int, int, dict[Mid, Row]],
+        delivered: dict[Mid, bool],
     ) -> None:
         if clock < before[2]:
             self.fail("11", f"{who} moved its clock from {before[2]} back to {clock} within a ballot")
         for mid, old in before[3].items():
             row = held.get(mid)
             if row is None:
-                if old[1] != COMMITTED:
-                    self.fail("10", f"{who} forgot {self.name(mid)} before it was committed")
+                if mid not in delivered:
+                    self.fail("10", f"{who} forgot {self.name(mid)} before it was delivered")
             elif row[1] < old[1]:
                 self.fail("10", f"{who} moved {self.name(mid)} from phase {old[1]} back to {row[1]} within a ballot")
             elif row[2] != old[2]:

@@ -14,6 +14,9 @@ from amcast.core.topology import MOST, Mid
 from amcast.core.wire import AppMessage, Codec, Message, Reader, pack_app, pack_long, pack_mid, wired
 from amcast.protocols.white_box.messages import StateRows
 
+Lists = tuple[tuple[int, tuple[int, ...]], ...]
+OutcomeRows = tuple[tuple[int, int, tuple[int, ...], int], ...]
+
 
 @final
 @dataclass
@@ -75,21 +78,49 @@ class Delivered(Message):
 
 @final
 @dataclass
+class Heard(Message):
+    """What this replica remembers of all: their lives, and their records. See `Marks`."""
+
+    starts: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
+    marks: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
+
+
+@final
+@dataclass
+class Rejoining(Message):
+    """This replica lost its disk: it takes no part until it enters a ballot above `b`, BOTTOM while that is unknown."""
+
+    b: int
+    starts: int
+    mark: int
+
+
+@final
+@dataclass
 class Summary(Message):
-    """The start of a snapshot: what is not said by the entries and sessions that follow."""
+    """The start of a snapshot: what is not said by the rows that follow."""
 
     ballot: int
     cballot: int
     clock: int
     max_delivered_gts: int
+    position: int
+    digest: int
+    starts: int
+    mark: int  # how many records there were
+    rejoining: bool
+    rejoin_above: int
     floors: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
     shared_with: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
+    known_starts: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
+    known_marks: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
+    lists: tuple[tuple[int, tuple[int, ...]], ...] = field(metadata=wired(Lists))  # of each group: epoch, seats
 
 
 @final
 @dataclass
 class Held(Message):
-    """In a snapshot: an entry, and whether this replica has delivered it."""
+    """In a snapshot: a message that is accepted and not delivered."""
 
     m: AppMessage
     phase: int
@@ -117,10 +148,21 @@ class Idle(Message):
 
 @final
 @dataclass
-class Rejoining(Message):
-    """What comes before was another member's state: nothing to answer for until a ballot above `b` is entered."""
+class Outcomes(Message):
+    """In a snapshot: delivered messages that another group may still ask for.
 
-    b: int
+    Each is sender and seq of the id, destinations, final timestamp.
+    """
+
+    rows: tuple[tuple[int, int, tuple[int, ...], int], ...] = field(metadata=wired(OutcomeRows))
 
 
-RECORDS: Final = Codec((Promised, Adopted, Accepted, Delivered, Summary, Held, Remembered, Rejoining, Idle), MOST)
+RECORDS: Final = Codec(
+    (Promised, Adopted, Accepted, Delivered, Heard, Rejoining, Summary, Held, Remembered, Idle, Outcomes), MOST
+)
+
+
+def encoded(record: Message) -> bytes:
+    w = BytesWriter()
+    RECORDS.write(w, record)
+    return w.getvalue()

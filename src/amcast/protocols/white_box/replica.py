@@ -13,26 +13,29 @@ final timestamp, and delivers in its order what no uncommitted message can prece
 of a quorum, brings a quorum in step with the result, and only then goes on.
 
 Departures from the figure, each for a reason that a scenario of the tests shows:
-- Delivered is cleared at a new leader (l.44, l.61), else a follower never gets what was sent in an older ballot; a
-  new state never makes a process forget that a message is COMMITTED.
-- l.42 fires once per ballot and counts the leader's own state.
-- DELIVER names the previous delivery: a follower that missed it refuses and asks for a recovery (Nack).
+- Deliveries of a group are numbered. What a replica has delivered, its prefix, is named by its length (the position)
+  and a digest: DELIVER carries the position, and a vote and a new state carry the position and what is not delivered
+  yet, never the prefix (l.41, l.56). A prefix is a decided fact, so it is delivered in any status and ballot (l.25),
+  and who lacks a part asks any member for it (Fetch, Tail; a snapshot where nobody keeps the messages any more).
+- Nobody enters a ballot without the longest prefix among its votes: a candidate fetches it before it goes on from l.44,
+  a follower before it acknowledges (l.62). So nothing is delivered again at a new leader (l.66).
+- l.42 fires once per ballot and counts the leader's own state. A new state never makes a process forget that a message
+  is COMMITTED. A member that did not vote may follow as well (l.58), and one that missed a new state gets it again.
 - A process asked to follow a ballot lower than the one it joined says so (Nack, and `ballot` in heartbeats), so that
   a follower convinced by a candidate that died comes back.
 - The highest ACCEPT per group is kept in every status, and acknowledged again when it comes again.
-- Leaders retry what is not committed: at once after a recovery, then by timer.
+- Leaders retry what is not committed: at once after a recovery, then by timer. Requests that come during an election
+  wait for its end, and a leader that was replaced passes on what it had only proposed.
+- A message is forgotten when it is delivered, but for its final timestamp if it has other destinations. That stays
+  until a quorum of each of them has delivered it (Floor), for the leader that still works on it (Outcome). It
+  stands for the acknowledgements of all other groups, at a leader whose own has accepted a vector with that maximum.
+  If nobody sends the ACCEPTs of such a vector any more, a quorum must say that the leader still leads (Confirm).
 - With `Params.durable` a replica records promises, acceptances and deliveries before any replica hears of them and can
-  restart. (A client hears of a delivery before: a quorum of each group has the message on disk.) It missed messages
-  meanwhile: the leader sees from its heartbeats what it lacks and sends that again.
-- A replica that lost its disk comes back with the state of another member, and takes part from the next ballot on.
-- A message is forgotten when every member of all its destination groups has delivered it (Floor); a late copy of it
-  is answered, not delivered again.
+  restart. (A client hears of a delivery before: a quorum of each group has the message on disk.) It takes no part
+  before the others have said that it forgot nothing; one that did comes back as one without a disk: `probation.py`.
 """
 
 from typing import Final, final
-
-from librt.strings import BytesWriter
-from mypy_extensions import mypyc_attr
 
 from amcast.core.capabilities import Durable, Electing, Observed
 from amcast.core.order import BOTTOM, DeliveryQueue, Slot, leader_of, time_of, timestamp
@@ -41,8 +44,10 @@ from amcast.core.protocol import Protocol
 from amcast.core.requests import Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message
-from amcast.protocols.parts.collection import Collectable, Collection, Floor
+from amcast.errors import InvariantViolation
+from amcast.protocols.parts.collection import Floor
 from amcast.protocols.parts.leader_candidate import (
+    FOLLOWER,
     LEADER,
     RECOVERING,
     Heartbeat,
@@ -51,87 +56,56 @@ from amcast.protocols.parts.leader_candidate import (
     NewLeader,
     NewStateAck,
 )
-from amcast.protocols.parts.sessions import DeliveredMessages, Session
 from amcast.protocols.skeen import PAPER_NAMES
 from amcast.protocols.white_box.client import WhiteBoxClient
+from amcast.protocols.white_box.conversion import converted
 from amcast.protocols.white_box.invariants import Monitor
+from amcast.protocols.white_box.message_state import (
+    ACCEPTED,
+    COMMITTED,
+    PROPOSED,
+    START,
+    MessageState,
+    VectorAcks,
+    place,
+)
 from amcast.protocols.white_box.messages import (
     MESSAGES,
     Accept,
     AcceptAck,
+    Confirm,
     Deliver,
+    Fetch,
+    Handover,
+    Hello,
+    Marks,
     NewLeaderAck,
     NewState,
+    Outcome,
+    StatePart,
     StateRows,
+    Tail,
+    Welcome,
 )
+from amcast.protocols.white_box.prefix import Prefix
+from amcast.protocols.white_box.probation import Probation
 from amcast.protocols.white_box.records import (
     RECORDS,
     Accepted,
     Adopted,
     Delivered,
     Held,
-    Idle,
     Promised,
     Rejoining,
-    Remembered,
     Summary,
+    encoded,
 )
-
-START: Final = 0
-PROPOSED: Final = 1
-ACCEPTED: Final = 2
-COMMITTED: Final = 3
+from amcast.protocols.white_box.state_parts import IncomingStates, in_parts
 
 RETRY_AFTER: Final = 10  # in δ: a failure-free message is through long before
-IDLE_IN_RECORD: Final = 4096  # senders
+MOST_KEPT: Final = 1024  # requests during an election
+RETRIED_PARTS: Final = 2  # as many bytes as so many parts of a state, per heartbeat
 LONGEST_RETRY: Final = 80  # bounds the time to finish once the network behaves
-
-
-@final
-@mypyc_attr(acyclic=True)
-class VectorAcks:
-    """The acknowledgements of one vector of ballots."""
-
-    def __init__(self, bal: tuple[int, ...]) -> None:
-        self.bal = bal
-        self.members = [0] * len(bal)  # per destination group, a bit for each member that acknowledged
-        self.counts = [0] * len(bal)
-        self.quorums = 0
-        self.mine = False
-        self.gts = BOTTOM  # known once this process itself accepted the vector
-
-
-@final
-@mypyc_attr(acyclic=True)
-class MessageState(Collectable):
-    """What a process knows of one application message."""
-
-    def __init__(self, m: AppMessage, session: Session) -> None:
-        k = len(m.dest)
-        super().__init__(m)
-        self.session = session
-        self.phase = START
-        self.lts = BOTTOM
-        self.delivered = False
-        self.bal = [BOTTOM] * k  # the highest ACCEPT of each destination group: its ballot …
-        self.proposals = [BOTTOM] * k  # … and its local timestamp
-        self.missing = k
-        self.vectors: list[VectorAcks] | None = None
-        self.slot: Slot | None = None  # its place in the leader's queue
-        self.retry_at = 0
-        self.retry_delay = 0
-        self.recorded = False  # its content is on disk
-
-    def acks_of(self, bal: tuple[int, ...]) -> VectorAcks:
-        vectors = self.vectors
-        if vectors is None:
-            vectors = self.vectors = []
-        for acks in vectors:
-            if acks.bal is bal or acks.bal == bal:
-                return acks
-        acks = VectorAcks(bal)
-        vectors.append(acks)
-        return acks
 
 
 @final
@@ -141,14 +115,6 @@ class Route:
     def __init__(self, bal: tuple[int, ...], leaders: tuple[int, ...]) -> None:
         self.bal = bal
         self.leaders = leaders
-
-
-def place(dest: tuple[int, ...], g: int) -> int:
-    """Return where g stands in dest."""
-    i = 0
-    while dest[i] != g:
-        i += 1
-    return i
 
 
 @final
@@ -161,29 +127,34 @@ class WhiteBox(Process, Durable, Electing, Observed):
         self.group = topology.groups[self.g0]
         self.quorum = [topology.quorum(g) for g in range(len(topology.groups))]
         self.clock = 0
-        self.entries: dict[Mid, MessageState] = {}  # Phase, LocalTS, GlobalTS, Delivered
-        self.candidate: LeaderCandidate[NewLeaderAck] = LeaderCandidate(self, self.group)  # status, cballot, ballot
-        self.max_delivered_gts = BOTTOM
+        self.entries: dict[Mid, MessageState] = {}  # Phase, LocalTS, GlobalTS of what is not delivered
+        self.under_way = 0  # bytes of their payloads
+        self.candidate: LeaderCandidate[StatePart] = LeaderCandidate(self, self.group)  # status, cballot, ballot
+        self.probation = Probation(self)
         self.queue = DeliveryQueue()
-        self.prev_gts = BOTTOM
-        self.done = DeliveredMessages()
-        self.collection = Collection(self)
         self.orphans: dict[Mid, MessageState] = {}  # at the leader: known from other groups only, not proposed here
+        self.kept: list[AppMessage] = []  # requests that came during an election
         self.routes: dict[tuple[int, ...], Route] = {}
         self.monitor: Monitor | None = None
+        self.prefix = Prefix(self)  # what is delivered
+        self.next_position = 0  # at the leader: of what it sends next in DELIVER
+        self.states = IncomingStates()
+        self.pending: NewState | None = None  # the state of a ballot that it cannot enter before it has the prefix, …
+        self.pending_from = self.pid  # … and whose it is
 
     def on_observe(self, monitor: object) -> None:
         assert isinstance(monitor, Monitor)
         self.monitor = monitor
 
     def entry_of(self, m: AppMessage) -> MessageState | None:
-        """Return what is known of m, which is something from now on; None if m was delivered and forgotten."""
+        """Return what is known of m, which is something from now on; None if m was delivered."""
         entry = self.entries.get(m.mid)
         if entry is None:
-            session = self.done.session(m.mid)
+            session = self.prefix.done.session(m.mid)
             if session.contains(seq_of(m.mid)):
                 return None
             entry = self.entries[m.mid] = MessageState(m, session)
+            self.under_way += len(m.payload)
             self.retry_later(entry, RETRY_AFTER * self.params.delta)
             if self.candidate.status == LEADER:
                 self.orphans[m.mid] = entry
@@ -196,8 +167,9 @@ class WhiteBox(Process, Durable, Electing, Observed):
     def adopt(self, b: int, clock: int, state: StateRows) -> None:
         """Enter ballot b with this state. The ACCEPTs at hand stay: the new leader's own will complete them."""
         for entry in self.entries.values():
-            entry.delivered = False
             entry.vectors = None
+            entry.outcome = BOTTOM
+            entry.confirmed = 0
             if entry.phase != COMMITTED:
                 entry.phase = START
         for m, phase, lts, gts in state:
@@ -211,25 +183,41 @@ class WhiteBox(Process, Durable, Electing, Observed):
         if self.params.durable:
             self.save(Adopted(b, clock, state))
         if self.monitor is not None:
-            self.monitor.adopted(self.pid, b, clock, self.rows(), self.done.mids())
+            self.monitor.adopted(self.pid, b, clock, self.rows(), self.prefix.done.mids())
 
     def on_start(self) -> None:
         self.candidate.start()
 
     def on_message(self, sender: int, msg: Message) -> None:
-        if isinstance(msg, Accept):
-            self.on_accept(msg)
-        elif isinstance(msg, AcceptAck):
-            self.on_accept_ack(sender, msg)
-        elif isinstance(msg, Deliver):
+        if isinstance(msg, Deliver):
             self.on_deliver(sender, msg)
-        elif isinstance(msg, Multicast):
+        elif isinstance(msg, Accept) and not self.probation.active:
+            self.on_accept(sender, msg)
+        elif isinstance(msg, AcceptAck) and not self.probation.active:
+            self.on_accept_ack(sender, msg)
+        elif isinstance(msg, Multicast) and not self.probation.active:
             self.on_multicast_request(sender, msg.m)
         elif isinstance(msg, Heartbeat):
             self.on_heartbeat(sender, msg)
+        elif isinstance(msg, Marks):
+            self.on_marks(msg)
         elif isinstance(msg, Floor):
-            self.collection.on_floor(msg)
-        elif isinstance(msg, NewLeader):
+            self.prefix.collection.on_floor(msg)
+        elif isinstance(msg, Fetch):
+            self.prefix.on_fetch(sender, msg)
+        elif isinstance(msg, Tail):
+            self.on_tail(sender, msg)
+        elif isinstance(msg, Hello):
+            self.on_hello(sender, msg)
+        elif isinstance(msg, Welcome):
+            self.on_welcome(sender, msg)
+        elif not self.probation.active:
+            self.on_election(sender, msg)
+        if self.monitor is not None and not self.probation.active:
+            self.monitor.check_process(self.pid, self.candidate.cballot, self.candidate.ballot, self.clock, self.rows())
+
+    def on_election(self, sender: int, msg: Message) -> None:
+        if isinstance(msg, NewLeader):
             self.on_new_leader(sender, msg.b)
         elif isinstance(msg, NewLeaderAck):
             self.on_new_leader_ack(sender, msg)
@@ -240,19 +228,29 @@ class WhiteBox(Process, Durable, Electing, Observed):
                 self.lead()
         elif isinstance(msg, Nack):
             self.on_nack(sender, msg.b)
-        if self.monitor is not None:
-            self.monitor.check_process(self.pid, self.candidate.cballot, self.candidate.ballot, self.clock, self.rows())
+        elif isinstance(msg, Outcome):
+            self.on_outcome(msg)
+        elif isinstance(msg, Confirm):
+            self.on_confirm(sender, msg)
+        elif isinstance(msg, Handover):
+            if msg.b == self.candidate.cballot and self.candidate.status == FOLLOWER:
+                self.candidate.stand()
 
     # Normal operation
 
     def on_multicast_request(self, sender: int, m: AppMessage) -> None:  # l.3
-        if self.candidate.status != LEADER:  # l.4
-            if sender >= self.topology.replicas:
-                self.send_one(sender, Hint(m.mid, self.g0, self.candidate.leader()))
+        candidate = self.candidate
+        if candidate.status != LEADER:  # l.4
+            if self.prefix.done.contains(m.mid):
+                self.tell_outcome(sender, m.mid)
+            elif candidate.status == RECOVERING and len(self.kept) < MOST_KEPT:
+                self.kept.append(m)
+            elif sender >= self.topology.replicas:
+                self.send_one(sender, Hint(m.mid, self.g0, candidate.leader()))
             return
         entry = self.entry_of(m)
         if entry is None:
-            self.reply(m.mid)
+            self.tell_outcome(sender, m.mid)
             return
         if entry.phase == START:  # l.5
             self.clock += 1  # l.6
@@ -260,16 +258,27 @@ class WhiteBox(Process, Durable, Electing, Observed):
             entry.phase = PROPOSED  # l.8
             entry.slot = self.queue.propose(m.mid, entry.lts)
             self.orphans.pop(m.mid, None)
-        elif entry.delivered:
-            self.reply(m.mid)
         if self.monitor is not None:
-            self.monitor.accept_sent(self.g0, self.candidate.cballot, m.mid, entry.lts)
-        self.send(self.topology.members_of(m.dest), Accept(entry.m, self.g0, self.candidate.cballot, entry.lts))  # l.9
+            self.monitor.accept_sent(self.g0, candidate.cballot, m.mid, entry.lts)
+        self.send(self.topology.members_of(m.dest), Accept(entry.m, self.g0, candidate.cballot, entry.lts))  # l.9
 
-    def on_accept(self, msg: Accept) -> None:  # l.10
+    def tell_outcome(self, asker: int, mid: Mid) -> None:
+        """Answer who asks for a message that is delivered here: its client, or a leader that still works on it."""
+        if asker >= self.topology.replicas:
+            if self.candidate.status == LEADER:
+                self.reply(mid)
+            else:
+                self.send_one(asker, Hint(mid, self.g0, self.candidate.leader()))
+        elif self.topology.group_of[asker] != self.g0:
+            outcome = self.prefix.outcomes.get(mid)
+            if outcome is not None:  # else a quorum of its group has delivered it, and it will learn that there
+                self.send_one(asker, Outcome(mid, outcome.gts))
+
+    def on_accept(self, sender: int, msg: Accept) -> None:  # l.10
         m = msg.m
         entry = self.entry_of(m)
         if entry is None:
+            self.tell_outcome(sender, m.mid)
             return
         i = place(m.dest, msg.g)
         known = entry.bal[i]
@@ -305,7 +314,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
             self.monitor.accepted(self.pid, m.mid, self.candidate.cballot, entry.lts, gts, bal, self.rows())
         if entry.phase != COMMITTED and self.candidate.status == LEADER:
             entry.acks_of(bal).gts = gts
-        self.send(route.leaders, AcceptAck(m.mid, self.g0, bal))  # l.15, l.16
+        self.send(route.leaders, AcceptAck(m.mid, self.g0, bal, self.probation.mark))  # l.15, l.16
 
     def route(self, dest: tuple[int, ...], bal: list[int]) -> Route:
         route = self.routes.get(dest)
@@ -321,6 +330,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
         return route
 
     def on_accept_ack(self, sender: int, msg: AcceptAck) -> None:  # l.17
+        self.probation.heard(sender, msg.mark)
         entry = self.entries.get(msg.mid)
         if entry is None or entry.phase == COMMITTED:
             return
@@ -335,64 +345,166 @@ class WhiteBox(Process, Durable, Electing, Observed):
             acks.quorums += 1
         if sender == self.pid:
             acks.mine = True
-        if acks.mine and acks.quorums == len(msg.bal):
+        if acks.quorums == len(msg.bal) or entry.outcome != BOTTOM:
             self.try_commit(entry, acks)
 
     def try_commit(self, entry: MessageState, acks: VectorAcks) -> None:
-        if self.candidate.status != LEADER or acks.bal[place(entry.m.dest, self.g0)] != self.candidate.cballot:  # l.18
+        """Commit a message that quorums of all groups accepted, or of this one if another group has delivered it."""
+        i = place(entry.m.dest, self.g0)
+        if not acks.mine or self.candidate.status != LEADER or acks.bal[i] != self.candidate.cballot:  # l.18
             return
-        entry.gts = acks.gts  # l.19
+        if acks.quorums < len(acks.bal):
+            if acks.counts[i] < self.quorum[self.g0] or acks.gts != entry.outcome:  # see `on_outcome`
+                return
+        self.commit(entry, acks.gts)
+
+    def commit(self, entry: MessageState, gts: int) -> None:
+        entry.gts = gts  # l.19
         entry.phase = COMMITTED  # l.20
         entry.vectors = None
         assert entry.slot is not None
         self.queue.commit(entry.slot, entry.gts)
         self.deliver_committed()
 
-    def deliver_committed(self) -> None:  # l.21, l.66
+    def on_outcome(self, msg: Outcome) -> None:
+        """Hear that another group has delivered a message: a quorum of this one accepted it with that timestamp.
+
+        If that was in this ballot or before, this leader may commit it, even if it is only PROPOSED here, for that
+        quorum need not have the leader in it. But another ballot may have begun: the quorum may have accepted it there,
+        with another local timestamp and behind messages of which this leader knows nothing. Two things rule that out.
+
+        First, acknowledgements of this ballot: a quorum of this group, the leader in it, accepted a vector whose
+        maximum is that very timestamp. That is all that a commit needs from its own group. Every higher ballot has the
+        message with the same local timestamp (Inv. 2a, 2b), a clock that is not below the final one (2c), and no
+        message below that which this leader did not know when it accepted (5). What the other groups would say, namely
+        that the timestamp is final, the Outcome says: one that has delivered it heard from quorums of all of them. It
+        does not matter in which ballots of theirs, nor which local timestamps their part of this vector has, as long as
+        the maximum is the same. With a lower maximum a higher ballot may have begun with a lower clock, and put others
+        before the message.
+
+        Second, where that quorum does not come (who restarted has lost the ACCEPTs of a group that sends no more):
+        a quorum says that this leader still leads, now that the Outcome is here. Whoever voted for a higher ballot in
+        which anything was accepted by then would say no.
+        """
+        entry = self.entries.get(msg.mid)
+        if self.candidate.status == LEADER and entry is not None and PROPOSED <= entry.phase <= ACCEPTED:
+            entry.outcome = msg.gts
+            for acks in entry.vectors or ():
+                if entry.phase != COMMITTED:
+                    self.try_commit(entry, acks)
+            if entry.phase != COMMITTED:
+                self.send(self.group, Confirm(msg.mid, self.candidate.cballot, answer=False))
+
+    def on_confirm(self, sender: int, msg: Confirm) -> None:
+        candidate = self.candidate
+        if not msg.answer:
+            if msg.b == candidate.ballot and not candidate.rejoining:
+                self.send_one(sender, Confirm(msg.mid, msg.b, answer=True))
+            return
+        entry = self.entries.get(msg.mid)
+        if candidate.status != LEADER or msg.b != candidate.cballot or entry is None or entry.outcome == BOTTOM:
+            return
+        entry.confirmed |= 1 << self.topology.rank_of[sender]
+        if PROPOSED <= entry.phase <= ACCEPTED and entry.confirmed.bit_count() >= self.quorum[self.g0]:
+            if time_of(entry.outcome) > self.clock:
+                self.clock = time_of(entry.outcome)
+            self.commit(entry, entry.outcome)
+
+    def deliver_committed(self) -> None:  # l.21
         mid = self.queue.pop()
         while mid is not None:
             entry = self.entries.get(mid)
-            if entry is not None:  # else everybody delivered it in an earlier ballot, and it is forgotten
-                entry.delivered = True  # l.22, l.67
+            if entry is not None:  # else this leader has learnt of its delivery in an earlier ballot
                 if self.monitor is not None:
                     self.monitor.deliver_sent(self.g0, mid, entry.lts, entry.gts)
-                msg = Deliver(entry.m, self.candidate.cballot, entry.lts, entry.gts, self.prev_gts)
-                self.send(self.group, msg)  # l.23, l.68
-                self.prev_gts = entry.gts
+                self.send(self.group, Deliver(entry.m, entry.lts, entry.gts, self.next_position))  # l.23
+                self.next_position += entry.m.count  # l.22
             mid = self.queue.pop()
 
     def on_deliver(self, sender: int, msg: Deliver) -> None:  # l.24
-        candidate = self.candidate
-        if candidate.status == RECOVERING or candidate.cballot != msg.b or msg.gts <= self.max_delivered_gts:  # l.25
+        if msg.position != self.prefix.position:  # l.25
+            if msg.position > self.prefix.position:
+                self.prefix.hold_back(msg)
+                self.prefix.fetch(sender)
             return
-        if msg.prev_gts > self.max_delivered_gts:
-            candidate.refuse(sender, msg.b)
-            return
-        m = msg.m
+        self.take(msg.m, msg.lts, msg.gts)
+        learnt = sender != self.pid
+        if self.prefix.ahead:
+            self.take_ahead()
+            learnt = True
+        if learnt and self.candidate.status == LEADER:  # something may have waited for what others have delivered
+            self.deliver_committed()
+        self.grown()
+
+    def take(self, m: AppMessage, lts: int, gts: int) -> None:
+        """Deliver what follows next in the order of this group."""
         entry = self.entry_of(m)
-        assert entry is not None, "a message above max_delivered_gts was delivered before"
-        entry.phase = COMMITTED  # l.26
-        entry.lts = msg.lts  # l.27
-        entry.gts = msg.gts  # l.28
-        if time_of(msg.gts) > self.clock:
-            self.clock = time_of(msg.gts)  # l.29
-        self.max_delivered_gts = msg.gts  # l.30
+        assert entry is not None, "a message was delivered before, at another position"
+        if time_of(gts) > self.clock:
+            self.clock = time_of(gts)  # l.29
+        self.prefix.append(m, lts, gts)  # l.26, l.27, l.28, l.30
         if self.params.durable:
             if not entry.recorded:
-                entry.recorded = True
-                self.save_later(Accepted(m, msg.lts, self.clock))
-            self.save_later(Delivered(m.mid, msg.lts, msg.gts))
-        self.deliver(m, msg.gts)  # l.31
-        self.remember(entry)
-        if candidate.status == LEADER:
+                self.save_later(Accepted(m, lts, self.clock))
+            self.save_later(Delivered(m.mid, lts, gts))
+        if self.monitor is not None:
+            self.monitor.delivered(self.pid, self.prefix.position, m.mid)
+        self.deliver(m, gts)  # l.31
+        entry.session.add(seq_of(m.mid), m.done)
+        self.drop(entry)
+        if self.next_position < self.prefix.position:
+            self.next_position = self.prefix.position
+        if self.candidate.status == LEADER:
             self.reply(m.mid)
+
+    def drop(self, entry: MessageState) -> None:
+        """Forget a message that is delivered."""
+        mid = entry.m.mid
+        del self.entries[mid]
+        self.orphans.pop(mid, None)
+        self.under_way -= len(entry.m.payload)
+        slot = entry.slot
+        if slot is not None and slot.gts == BOTTOM:  # at a leader that learnt this from others: it blocks nothing
+            self.queue.commit(slot, slot.lts)
 
     def reply(self, mid: Mid) -> None:
         self.send_one(sender_of(mid), Reply(mid, self.g0, self.pid))
 
-    def remember(self, entry: MessageState) -> None:
-        entry.session.add(seq_of(entry.m.mid), entry.m.done)
-        self.collection.delivered(entry)
+    # The prefix
+
+    def take_ahead(self) -> None:
+        """Deliver what came too early and follows now."""
+        prefix = self.prefix
+        msg = prefix.next_ahead()
+        while msg is not None:
+            self.take(msg.m, msg.lts, msg.gts)
+            msg = prefix.next_ahead()
+        prefix.forget_ahead()
+
+    def on_tail(self, sender: int, msg: Tail) -> None:
+        prefix = self.prefix
+        if not prefix.reaches(sender, msg):
+            return
+        position = msg.position
+        for m, lts, gts in msg.rows:
+            if position == prefix.position:
+                self.take(m, lts, gts)
+            position += m.count
+        self.take_ahead()
+        if msg.end > prefix.position:
+            prefix.fetch(sender)
+        if self.candidate.status == LEADER:
+            self.deliver_committed()
+        self.grown()
+
+    def grown(self) -> None:
+        """Go on with what waits for a longer prefix: the entry into a ballot, its beginning, or taking part at all."""
+        if self.probation.active:
+            self.end_probation()
+        elif self.pending is not None:
+            self.enter_pending()
+        elif self.candidate.status == RECOVERING and self.candidate.may_form():
+            self.form()
 
     # Message recovery
 
@@ -401,52 +513,132 @@ class WhiteBox(Process, Durable, Electing, Observed):
 
     def retry_what_is_due(self) -> None:
         waiting = [self.entries[mid] for mid in self.queue.uncommitted()]  # l.33
+        left = RETRIED_PARTS * self.params.part_bytes  # all at once would be too much for a link that was given up
         for entry in waiting + list(self.orphans.values()):
-            if entry.retry_at <= self.now:
+            if entry.retry_at <= self.now and left > 0:
+                left -= len(entry.m.payload)
                 self.retry(entry)
                 self.retry_later(entry, entry.retry_delay)
 
     # Leader recovery
 
     def on_suspect(self) -> None:
-        self.candidate.suspect_leader()
+        if not self.probation.active:
+            self.candidate.suspect_leader()
+
+    def on_hand_over(self, to: int) -> None:
+        candidate = self.candidate
+        if candidate.status != LEADER or to == self.pid:
+            return
+        if to < 0:
+            trusted = [p for p in candidate.others if not candidate.detector.suspected[self.topology.rank_of[p]]]
+            if not trusted:
+                return
+            to = max(trusted, key=lambda p: candidate.positions[self.topology.rank_of[p]])
+        candidate.step_back()
+        self.send_one(to, Handover(candidate.cballot))
 
     def on_new_leader(self, sender: int, b: int) -> None:  # l.37
         candidate = self.candidate
         if candidate.promises(sender, b):
+            self.pending = None
             if self.params.durable:
                 self.save(Promised(b))
-            state = tuple([(e.m, e.phase, e.lts, e.gts) for e in self.entries.values() if e.phase >= ACCEPTED])
-            self.send_one(sender, NewLeaderAck(b, candidate.cballot, self.clock, state))  # l.41
+                self.send_one(sender, self.probation.own())
+            for part in self.state_in_parts():
+                vote = NewLeaderAck(b, candidate.cballot, self.clock, self.prefix.position, self.prefix.digest, *part)
+                self.send_one(sender, vote)  # l.41
+
+    def state_in_parts(self) -> list[tuple[int, int, StateRows]]:
+        """Return what is accepted and not delivered: number of a part, of how many, rows."""
+        rows = [(e.m, e.phase, e.lts, e.gts) for e in self.entries.values() if e.phase >= ACCEPTED]
+        return in_parts(rows, self.params.part_bytes)
 
     def on_new_leader_ack(self, sender: int, msg: NewLeaderAck) -> None:  # l.42
-        if not self.candidate.has_votes(sender, msg.b, msg):  # l.43
+        rows = self.states.rows_of(sender, msg)
+        if rows is None:
             return
-        acks = self.candidate.votes
-        newest = max([ack.cballot for ack in acks.values()])  # l.45
+        vote = NewLeaderAck(msg.b, msg.cballot, msg.clock, msg.position, msg.digest, 0, 1, rows)
+        if self.candidate.has_votes(sender, msg.b, vote):  # l.43
+            self.form()
+
+    def form(self) -> None:
+        """Begin the ballot for which a quorum has voted, as soon as the longest prefix of the votes is here."""
+        votes = self.candidate.votes
+        furthest = max(votes, key=lambda pid: votes[pid].position)
+        if votes[furthest].position > self.prefix.position:
+            self.prefix.fetch(furthest)
+            return
+        digests: dict[int, int] = {self.prefix.position: self.prefix.digest}
+        for pid, vote in votes.items():
+            if digests.setdefault(vote.position, vote.digest) != vote.digest:
+                self.differ(pid, vote.position)
+        newest = max([vote.cballot for vote in votes.values()])  # l.45
         merged: dict[Mid, tuple[AppMessage, int, int, int]] = {}
-        for ack in acks.values():  # l.46
-            for m, phase, lts, gts in ack.state:
+        for vote in votes.values():  # l.46
+            for m, phase, lts, gts in vote.rows:
+                if self.prefix.done.contains(m.mid):
+                    continue
                 if phase == COMMITTED:  # l.47
                     merged[m.mid] = (m, COMMITTED, lts, gts)  # l.48, l.49, l.50
-                elif ack.cballot == newest and m.mid not in merged:  # l.51
+                elif vote.cballot == newest and m.mid not in merged:  # l.51
                     merged[m.mid] = (m, ACCEPTED, lts, BOTTOM)  # l.52, l.53
-        clock = max([ack.clock for ack in acks.values()])  # l.54
-        state = tuple(merged.values())
-        self.adopt(msg.b, clock, state)  # l.44, l.55
-        self.send(self.candidate.others, NewState(msg.b, clock, state))  # l.56
+        clock = max([vote.clock for vote in votes.values()])  # l.54
+        clock = max(clock, time_of(self.prefix.max_delivered_gts))
+        self.save_what_was_heard()
+        self.adopt(self.candidate.ballot, clock, tuple(merged.values()))  # l.44, l.55
+        self.send_state(self.candidate.others)  # l.56
         if self.candidate.leads_now():
             self.lead()
 
+    def differ(self, pid: int, position: int) -> None:
+        raise InvariantViolation(
+            f"{self.topology.name(self.pid)} and {self.topology.name(pid)} have delivered other messages "
+            f"up to position {position}: compare them with `amcast cluster verify`"
+        )
+
+    def send_state(self, to: tuple[int, ...]) -> None:
+        """Send the state of the ballot in which this process works, as it is now."""
+        b = self.candidate.cballot
+        if self.params.durable:
+            self.send(to, self.probation.own())
+        for part in self.state_in_parts():
+            self.send(to, NewState(b, b, self.clock, self.prefix.position, self.prefix.digest, *part))
+
     def on_new_state(self, sender: int, msg: NewState) -> None:  # l.57
-        if self.candidate.may_follow(msg.b):  # l.58, l.59
-            self.adopt(msg.b, msg.clock, msg.state)  # l.60, l.61
-            self.send_one(sender, NewStateAck(msg.b))  # l.62
+        rows = self.states.rows_of(sender, msg)
+        if rows is not None and self.candidate.joins(msg.b):  # l.58
+            self.pending = NewState(msg.b, msg.cballot, msg.clock, msg.position, msg.digest, 0, 1, rows)
+            self.pending_from = sender
+            self.enter_pending()
+
+    def enter_pending(self) -> None:
+        """Follow in a ballot as soon as the prefix with which it begins is here."""
+        pending = self.pending
+        assert pending is not None
+        if pending.position > self.prefix.position:
+            self.prefix.fetch(self.pending_from)
+            return
+        if pending.position == self.prefix.position and pending.digest != self.prefix.digest:
+            self.differ(self.pending_from, self.prefix.position)
+        self.pending = None
+        proposed = [e.m for e in self.entries.values() if e.phase == PROPOSED]
+        self.candidate.status = FOLLOWER  # l.59
+        self.adopt(pending.b, max(pending.clock, time_of(self.prefix.max_delivered_gts)), pending.rows)  # l.60, l.61
+        if self.params.durable:
+            self.send_one(self.pending_from, self.probation.own())
+        self.send_one(self.pending_from, NewStateAck(pending.b))  # l.62
+        for m in proposed + self.kept:
+            entry = self.entries.get(m.mid)
+            if not self.prefix.done.contains(m.mid) and (entry is None or entry.phase == START):
+                self.send_one(self.pending_from, Multicast(m))
+        self.kept = []
 
     def lead(self) -> None:
         """Go on from the state with which this ballot begins: a quorum follows (l.63 to l.65)."""
-        self.prev_gts = BOTTOM
-        self.collection.announce_again()
+        self.save_what_was_heard()
+        self.next_position = self.prefix.position
+        self.prefix.collection.announce_again()
         self.queue = DeliveryQueue()
         self.orphans = {e.m.mid: e for e in self.entries.values() if e.phase == START}
         interrupted = sorted([e for e in self.entries.values() if e.phase == ACCEPTED], key=lambda e: e.lts)
@@ -454,17 +646,20 @@ class WhiteBox(Process, Durable, Electing, Observed):
             entry.slot = self.queue.propose(entry.m.mid, entry.lts)
         for entry in self.entries.values():
             if entry.phase == COMMITTED:
-                self.queue.commit(Slot(entry.m.mid, entry.lts), entry.gts)
-        self.deliver_committed()
+                entry.slot = Slot(entry.m.mid, entry.lts)
+                self.queue.commit(entry.slot, entry.gts)
+        self.deliver_committed()  # l.66, l.67, l.68
         for entry in interrupted:
             self.retry(entry)
             self.retry_later(entry, RETRY_AFTER * self.params.delta)
+        kept, self.kept = self.kept, []
+        for m in kept:
+            self.on_multicast_request(sender_of(m.mid), m)
 
     def on_nack(self, sender: int, b: int) -> None:
         candidate = self.candidate
-        if candidate.status == LEADER and b < candidate.cballot:
-            if candidate.lagged(self.topology.rank_of[sender]):  # it waits for this ballot: its NEW_STATE may be lost
-                candidate.must_recover = True
+        if candidate.status == LEADER and b < candidate.cballot and candidate.lagged(self.topology.rank_of[sender]):
+            self.send_state((sender,))  # it waits for this ballot: what was sent to it may be lost
         candidate.on_nack(b)
 
     # Heartbeats and collection
@@ -472,101 +667,266 @@ class WhiteBox(Process, Durable, Electing, Observed):
     def on_timer(self, name: str) -> None:
         candidate = self.candidate
         self.out.urgent = self.params.durable  # a heartbeat tells what is delivered
-        candidate.tick(self.max_delivered_gts)
+        if self.probation.active:
+            candidate.schedule_tick()
+            candidate.watch()
+            self.end_probation()
+            if self.probation.active:
+                self.probation.ask()
+            return
+        candidate.tick(self.prefix.max_delivered_gts, self.prefix.position)
+        if self.params.durable:
+            self.tell_marks()
         leads = candidate.status == LEADER
         if leads:
             self.retry_what_is_due()
-        for mid in self.collection.tick(leads, candidate.rank, self.max_delivered_gts):
-            del self.entries[mid]
-        if self.done.crowded():
-            self.done.shelve({sender_of(mid): True for mid in self.entries})
+        for mid in self.prefix.collection.tick(leads, candidate.rank, self.prefix.max_delivered_gts):
+            del self.prefix.outcomes[mid]
+        self.prefix.forget(candidate.positions)
+        if self.prefix.done.crowded():
+            self.prefix.done.shelve({sender_of(mid): True for mid in self.entries})
         if self.monitor is not None:
             self.monitor.check_process(self.pid, candidate.cballot, candidate.ballot, self.clock, self.rows())
 
-    def on_heartbeat(self, sender: int, msg: Heartbeat) -> None:
-        """Notice a member that restarted and missed what no channel brings again, and help it."""
-        rank = self.topology.rank_of[sender]
-        lags = msg.delivered < self.max_delivered_gts and msg.delivered == self.collection.delivered_by[rank]
-        if self.candidate.is_behind(sender, msg, lags):
-            self.bring_up(sender, msg.delivered)
-        self.collection.heard(rank, msg.delivered)
+    def save_what_was_heard(self) -> None:
+        """Make durable how many records the members had on whose votes, or entries, a ballot is founded.
 
-    def bring_up(self, member: int, delivered: int) -> None:
-        """Send a member again what it has not delivered; nothing of that is forgotten before it has."""
-        missed = [e for e in self.entries.values() if e.delivered and e.gts > delivered]
-        missed.sort(key=lambda e: e.gts)
-        prev_gts = delivered
-        for entry in missed:
-            self.send_one(member, Deliver(entry.m, self.candidate.cballot, entry.lts, entry.gts, prev_gts))
-            prev_gts = entry.gts
+        Nobody counts on that record, so it is not counted: else each would make others record that they heard of it.
+        """
+        if self.params.durable:
+            self.out.records.append(encoded(self.probation.record()))
+            self.out.urgent = True
+
+    def tell_marks(self) -> None:
+        """Record what was heard of the marks of others, and tell the group."""
+        probation = self.probation
+        if probation.changed:
+            self.out.records.append(encoded(probation.record()))
+        news = probation.news()
+        if news is not None:
+            self.send(self.candidate.others, news)
+
+    def on_heartbeat(self, sender: int, msg: Heartbeat) -> None:
+        """Notice who is ahead, and help who works in an older ballot."""
+        behind = self.candidate.is_behind(sender, msg)
+        self.prefix.collection.heard(self.topology.rank_of[sender], msg.delivered)
+        self.prefix.heard(sender, msg.position)
+        if behind and not self.probation.active:
+            self.send_state((sender,))
+
+    # Coming back
+
+    def on_marks(self, msg: Marks) -> None:
+        reason = self.probation.on_marks(msg)
+        if reason:
+            self.forget_all(reason)
+
+    def on_hello(self, sender: int, msg: Hello) -> None:
+        """Say what is remembered of a replica that came back, before anything else of it is heard."""
+        probation = self.probation
+        candidate = self.candidate
+        starts = probation.known_starts[sender]
+        mark = probation.known_marks[sender]
+        rows: list[tuple[AppMessage, int, int, int]] = []
+        if self.topology.group_of[sender] == self.g0:
+            rank = self.topology.rank_of[sender]
+            candidate.detector.restarted(rank)
+            if msg.void:
+                candidate.forget_member(sender)
+                self.states.forget(sender)
+                self.prefix.collection.delivered_by[rank] = BOTTOM
+            else:
+                rows = [(e.m, e.phase, e.lts, e.gts) for e in self.entries.values() if e.phase >= ACCEPTED]
+        if candidate.rejoining:
+            starts = BOTTOM
+        b = max(candidate.ballot, candidate.seen_ballot)
+        for part in in_parts(rows, self.params.part_bytes):
+            state = (b, candidate.cballot, self.clock, self.prefix.position, self.prefix.digest, *part)
+            self.send_one(sender, Welcome(*state, msg.starts, starts, mark))
+
+    def on_welcome(self, sender: int, msg: Welcome) -> None:
+        rows = self.states.rows_of(sender, msg)
+        probation = self.probation
+        if rows is None or not probation.active:
+            return
+        reason = probation.answered(sender, msg)
+        if reason:
+            self.forget_all(reason)
+            return
+        candidate = self.candidate
+        if self.topology.group_of[sender] == self.g0:
+            candidate.seen_ballot = max(candidate.seen_ballot, msg.b)
+            candidate.newest = max(candidate.newest, msg.cballot)
+            candidate.positions[self.topology.rank_of[sender]] = msg.position
+            if msg.cballot == candidate.cballot and not probation.void:
+                self.take_back(rows, msg.clock)
+        self.end_probation()
+
+    def take_back(self, rows: StateRows, clock: int) -> None:
+        """Accept again what another member accepted in the same ballot: this one may have, and forgotten it.
+
+        A leader counts on itself and tells nobody, and who counted on a follower may have restarted before it wrote
+        down what it had heard. Whoever accepts late does what it might have done before.
+        """
+        for m, phase, lts, gts in rows:
+            entry = self.entry_of(m)
+            if entry is not None and entry.phase < phase:
+                entry.phase = phase
+                entry.lts = lts
+                entry.gts = gts
+                entry.recorded = True
+                self.clock = max(self.clock, clock)
+                self.save(Accepted(m, lts, self.clock))
+
+    def forget_all(self, reason: str) -> None:
+        """Stop: this replica may come back as one that lost its disk, and not otherwise."""
+        self.out.forgot = reason
+        self.probation.active = True  # nothing more is said
+
+    def end_probation(self) -> None:
+        """Take part again if enough others have answered."""
+        probation = self.probation
+        if self.out.forgot or not probation.is_over(self.now) or self.lacks_deliveries():
+            return
+        candidate = self.candidate
+        void = probation.void
+        probation.end()
+        if void:
+            candidate.rejoin(candidate.seen_ballot)
+            self.save(Rejoining(candidate.rejoin_above, probation.starts, probation.mark))
+            self.prefix.fetch(max(candidate.others, key=lambda pid: candidate.positions[self.topology.rank_of[pid]]))
+        elif self.monitor is not None and not probation.clean:
+            self.monitor.rolled_back(self.pid)
+        elif self.monitor is not None:
+            cballot = candidate.cballot
+            self.monitor.restarted(self.pid, cballot, self.rows(), self.prefix.done.mids())
+            self.monitor.adopted(self.pid, cballot, self.clock, self.rows(), self.prefix.done.mids())
+
+    def lacks_deliveries(self) -> bool:
+        """Return whether some member that answered and is up has delivered more, and fetch that.
+
+        What is delivered is in no vote, so a replica that forgot it would be of no use to a quorum. One that lost its
+        disk gets it with the ballot that it enters.
+        """
+        probation = self.probation
+        suspected = self.candidate.detector.suspected
+        for pid, position in probation.positions.items():
+            if position > self.prefix.position and not suspected[self.topology.rank_of[pid]] and not probation.void:
+                self.prefix.fetch(pid)
+                return True
+        return False
+
+    def on_trust(self) -> None:
+        self.probation.end()
+        self.candidate.rejoining = False
 
     # Durability
 
     def save(self, record: Message) -> None:
         """Make a record durable before anybody hears of this step."""
-        self.out.records.append(encoded(record))
+        self.save_later(record)
         self.out.urgent = True
 
     def save_later(self, record: Message) -> None:
         """Make a record durable before anybody hears that this process delivered: a quorum has the message on disk."""
-        self.out.records.append(encoded(record))
+        if self.params.durable:
+            self.probation.mark += 1
+            self.out.records.append(encoded(record))
 
     def snapshot(self) -> list[bytes]:
-        floors = tuple(self.collection.floors)
-        shared_with = tuple(self.collection.shared_with)
         candidate = self.candidate
+        probation = self.probation
+        groups = self.topology.groups
         records: list[Message] = [
-            Summary(candidate.ballot, candidate.cballot, self.clock, self.max_delivered_gts, floors, shared_with)
+            Summary(
+                candidate.ballot,
+                candidate.cballot,
+                self.clock,
+                self.prefix.max_delivered_gts,
+                self.prefix.position,
+                self.prefix.digest,
+                probation.starts,
+                probation.mark,
+                candidate.rejoining,
+                candidate.rejoin_above,
+                tuple(self.prefix.collection.floors),
+                tuple(self.prefix.collection.shared_with),
+                tuple(probation.known_starts),
+                tuple(probation.known_marks),
+                tuple([(0, tuple(range(len(members)))) for members in groups]),
+            )
         ]
-        for sender, done, above in self.done.rows():
-            records.append(Remembered(sender, done, above))
-        idle = self.done.idle_rows()
-        for i in range(0, len(idle), IDLE_IN_RECORD):
-            records.append(Idle(tuple(idle[i : i + IDLE_IN_RECORD])))
+        records += self.prefix.records()
         for entry in self.entries.values():
             entry.recorded = entry.phase >= ACCEPTED
-        kept = sorted([e for e in self.entries.values() if e.recorded], key=lambda e: e.gts)
-        for entry in kept:
-            records.append(Held(entry.m, entry.phase, entry.lts, entry.gts))
-        if candidate.rejoining:
-            records.append(Rejoining(candidate.rejoin_above))
+            if entry.recorded:
+                records.append(Held(entry.m, entry.phase, entry.lts, entry.gts))
         return [encoded(record) for record in records]
 
-    def on_recover(self, records: list[bytes]) -> None:
+    def on_recover(self, records: list[bytes], starts: int, clean: bool) -> None:
         monitor = self.monitor
         self.monitor = None  # the past was checked when it happened
         for data in records:
             for record in RECORDS.read(data):
                 self.replay(record)
         self.monitor = monitor
+        probation = self.probation
+        if records or starts > 1:
+            probation.starts = max(starts, probation.starts + 1, probation.known_starts[self.pid] + 1)
         self.candidate.restart()
-        if monitor is not None:
-            cballot = self.candidate.cballot
-            monitor.restarted(self.pid, cballot, self.rows(), self.done.mids())
-            monitor.adopted(self.pid, cballot, self.clock, self.rows(), self.done.mids())
         self.out.records.clear()
         self.out.urgent = False
+        if probation.starts > starts:  # it lost its disk once: its driver counts from there, so it counts itself
+            probation.known_starts[self.pid] = probation.starts
+            self.out.records.append(encoded(probation.record()))
         self.on_start()
+        if monitor is not None and self.candidate.rejoining:
+            monitor.replaced(self.pid)
+        probation.begin(self.now, clean, self.candidate.rejoining)
+        self.end_probation()
 
-    def on_absent(self, pid: int) -> int:
-        self.collection.delivered_by[self.topology.rank_of[pid]] = BOTTOM
-        return self.candidate.forget_member(pid)
-
-    def on_rejoin(self, records: list[bytes], floor: int) -> None:
-        """Start without what this process knew, from another member's snapshot.
+    def on_rejoin(self, starts: int) -> None:
+        """Start without what this process knew.
 
         This is safe: it answers nothing before it enters a ballot that began after all other members dropped whatever
-        it had said, so the state of that ballot comes from a quorum without it. And nothing that it lacks is forgotten.
+        it had said, so the state of that ballot comes from a quorum without it. And it has the prefix by then.
         """
-        monitor = self.monitor
-        self.monitor = None  # which knows what this process was before
-        self.candidate.rejoin(floor)
-        self.on_recover(records)
-        self.monitor = monitor
-        if monitor is not None:
-            monitor.replaced(self.pid)
+        if self.monitor is not None:
+            self.monitor.replaced(self.pid)
+        self.probation.starts = starts
+        self.candidate.rejoin(BOTTOM)
+        self.candidate.restart()
+        self.save(Rejoining(BOTTOM, starts, self.probation.mark))
+        self.on_start()
+        self.probation.begin(self.now, clean=False, void=True)
+        self.end_probation()
+
+    def on_install(self, records: list[bytes]) -> None:
+        found = [record for data in records for record in RECORDS.read(data)]
+        summary = found[0]
+        assert isinstance(summary, Summary), "a snapshot begins with its summary"
+        if summary.position <= self.prefix.position:
+            return
+        self.clock = max(self.clock, time_of(summary.max_delivered_gts))
+        self.prefix.begin(summary)
+        for record in found:
+            self.prefix.replay(record)
+        if self.monitor is not None:
+            self.monitor.installed(self.pid, self.prefix.done.mids())
+        for entry in list(self.entries.values()):
+            entry.session = self.prefix.done.session(entry.m.mid)
+            if entry.session.contains(seq_of(entry.m.mid)):
+                self.drop(entry)
+        self.next_position = max(self.next_position, self.prefix.position)
+        self.prefix.forget_ahead()
+        if self.candidate.status == LEADER:
+            self.deliver_committed()
+        self.grown()
 
     def replay(self, record: Message) -> None:
+        candidate = self.candidate
+        probation = self.probation
+        probation.replay(record)
         if isinstance(record, Accepted):
             entry = self.entry_of(record.m)
             if entry is not None:
@@ -575,44 +935,34 @@ class WhiteBox(Process, Durable, Electing, Observed):
                 entry.recorded = True
             self.clock = max(self.clock, record.clock)
         elif isinstance(record, Delivered):
-            entry = self.entries[record.mid]
-            entry.phase = COMMITTED
+            mark = probation.mark
+            self.take(self.entries[record.mid].m, record.lts, record.gts)
+            probation.mark = mark  # it was counted
+        elif isinstance(record, Promised):
+            candidate.ballot = record.b
+        elif isinstance(record, Adopted):
+            mark = probation.mark
+            candidate.ballot = record.b
+            self.adopt(record.b, record.clock, record.state)
+            probation.mark = mark
+        elif isinstance(record, Rejoining):
+            candidate.rejoin(record.b)
+        elif isinstance(record, Summary):
+            candidate.ballot = record.ballot
+            candidate.cballot = record.cballot
+            self.clock = record.clock
+            self.prefix.begin(record)
+            if record.rejoining:
+                candidate.rejoin(record.rejoin_above)
+        elif isinstance(record, Held):
+            entry = self.entry_of(record.m)
+            assert entry is not None, "a snapshot holds a message that it says is delivered"
+            entry.phase = record.phase
             entry.lts = record.lts
             entry.gts = record.gts
-            self.clock = max(self.clock, time_of(record.gts))
-            self.max_delivered_gts = record.gts
-            self.deliver(entry.m, record.gts)
-            self.remember(entry)
-        elif isinstance(record, Promised):
-            self.candidate.ballot = record.b
-        elif isinstance(record, Adopted):
-            self.candidate.ballot = record.b
-            self.adopt(record.b, record.clock, record.state)
-        elif isinstance(record, Summary):
-            self.candidate.ballot = record.ballot
-            self.candidate.cballot = record.cballot
-            self.clock = record.clock
-            self.max_delivered_gts = record.max_delivered_gts
-            self.collection.floors = list(record.floors)
-            self.collection.shared_with = list(record.shared_with)
-        elif isinstance(record, Remembered):
-            self.done.restore(record.sender, record.done, record.above)
-        elif isinstance(record, Idle):
-            self.done.restore_idle(record.rows)
-        elif isinstance(record, Held):
-            self.hold(record)
-        elif isinstance(record, Rejoining):
-            self.candidate.rejoin(record.b)
-
-    def hold(self, record: Held) -> None:
-        entry = MessageState(record.m, self.done.session(record.m.mid))
-        entry.phase = record.phase
-        entry.lts = record.lts
-        entry.gts = record.gts
-        entry.recorded = True
-        self.entries[record.m.mid] = entry
-        if record.phase == COMMITTED and record.gts <= self.max_delivered_gts:
-            self.collection.keep(entry)
+            entry.recorded = True
+        else:
+            self.prefix.replay(record)
 
     # What drivers and people look at
 
@@ -621,13 +971,10 @@ class WhiteBox(Process, Durable, Electing, Observed):
         return [(e.m.mid, e.phase, e.lts, e.gts) for e in self.entries.values() if e.phase != START]
 
     def idle(self) -> bool:
-        if self.candidate.status == RECOVERING:
+        if self.candidate.status == RECOVERING or self.probation.active or self.prefix.ahead:
             return False
         for entry in self.entries.values():
-            if entry.phase == COMMITTED:
-                if entry.gts > self.max_delivered_gts:
-                    return False
-            elif entry.phase != START or self.candidate.status == LEADER:
+            if entry.phase != START or self.candidate.status == LEADER:
                 return False
         return True
 
@@ -635,26 +982,26 @@ class WhiteBox(Process, Durable, Electing, Observed):
         return self.candidate.status == LEADER
 
     def rejoining(self) -> bool:
-        return self.candidate.rejoining
+        return self.candidate.rejoining or self.probation.active
 
     def has_delivered(self, mid: Mid) -> bool:
-        return self.done.contains(mid)
+        return self.prefix.done.contains(mid)
+
+    def position(self) -> int:
+        return self.prefix.position
+
+    def backlog(self) -> int:
+        return self.under_way
 
     def unready(self) -> str:
-        return self.candidate.unready()
+        return self.probation.unready() or self.candidate.unready()
 
     def condition(self) -> dict[str, object]:
-        delivered = time_of(self.max_delivered_gts)
+        delivered = time_of(self.prefix.max_delivered_gts)
         return {**self.candidate.condition(), "clock": self.clock, "delivered": delivered}
 
     def footprint(self) -> int:
-        return len(self.entries) + self.done.size()
-
-
-def encoded(record: Message) -> bytes:
-    w = BytesWriter()
-    RECORDS.write(w, record)
-    return w.getvalue()
+        return len(self.entries) + self.prefix.done.size() + len(self.prefix.outcomes) + self.prefix.recent.size()
 
 
 ROW: Final[Protocol] = Protocol(
@@ -667,5 +1014,6 @@ ROW: Final[Protocol] = Protocol(
     messages=MESSAGES,
     monitor=Monitor,
     least_delivered=94,
+    convert=converted,
     paper_names=PAPER_NAMES,
 )

@@ -4,6 +4,7 @@ Whatever happens at the same instant happens in an order that is drawn. A run ha
 that could differ between two runs of one seed; it is made of numbers alone, for `hash` of text differs by process.
 """
 
+from asyncio.events import _set_running_loop
 from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
@@ -25,6 +26,7 @@ class Calendar:
         self._random = random
         self._heap: list[tuple[int, int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._number = 0
+        self._watches: list[Callable[[], bool]] = []
 
     def at(self, time: int, call: Callable[..., None], *arguments: Any) -> None:
         """Have something called at this time, or now if it has passed."""
@@ -34,7 +36,18 @@ class Calendar:
         heappush(self._heap, (time if time > now else now, tie, self._number, call, arguments))
 
     def after(self, delay: int, call: Callable[..., None], *arguments: Any) -> None:
-        self.at(self.now + delay, call, *arguments)
+        """Have something called after so many nanoseconds."""
+        self._number += 1
+        heappush(self._heap, (self.now + delay, self._random.getrandbits(16), self._number, call, arguments))
+
+    def watch(self, look: Callable[[], bool]) -> None:
+        """Have something called after every event, until it returns True."""
+        self._watches.append(look)
+
+    def _look(self) -> None:
+        for look in tuple(self._watches):
+            if look():
+                self._watches.remove(look)
 
     def note(self, what: int) -> None:
         """Put a number into the digest: something happened now that depends on all that happened before."""
@@ -43,12 +56,17 @@ class Calendar:
     def run(self, until: int, done: Callable[[], bool] | None = None) -> bool:
         """Go on until this time, or until `done` says so; return whether it did."""
         heap = self._heap
-        while heap and heap[0][0] <= until:
-            self.now, _, _, call, arguments = heappop(heap)
-            self.events += 1
-            call(*arguments)
-            if done is not None and not self.events % LOOK_EVERY and done():
-                return True
+        try:
+            while heap and heap[0][0] <= until:
+                self.now, _, _, call, arguments = heappop(heap)
+                self.events = events = self.events + 1
+                call(*arguments)
+                if self._watches:
+                    self._look()
+                if not events % LOOK_EVERY and done is not None and done():
+                    return True
+        finally:
+            _set_running_loop(None)  # simulated loops leave that to whoever is next: here it is a real one
         if done is not None and done():
             return True
         self.now = max(self.now, until)

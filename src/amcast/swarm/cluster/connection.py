@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, cast
 from zlib import crc32
 
+from amcast.swarm.cluster.calendar import MILLISECOND
 from amcast.swarm.cluster.loop import ProcessLoop
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Way:
         self.random = random
         self.cuts = 0  # that hold; they may overlap
         self.slower = 1
+        self.heard_at = -1  # when something last arrived
         self.ends: list[Endpoint] = []  # of connections, whose peers write to them by this way
 
 
@@ -57,6 +59,7 @@ class Endpoint(asyncio.Transport):
         self.end_put = False  # into the pipe
         self.written_at = -1  # the last chunk
         self.stuck = False  # the pipe is held by a cut
+        self.probing = False  # nothing of it was read for a while: is there still somebody?
         self.high = HIGH_WATER
         self.low = HIGH_WATER // 4
         self.full = False  # the program was told to pause
@@ -166,6 +169,16 @@ class Endpoint(asyncio.Transport):
         if self.end_sent and not self.buffer and not self.end_put:
             self.end_put = True
             self._put(None)
+        if self.buffer and not self.pipe and self.peer.gone and not self.probing:
+            self.probing = True
+            pause = self.way.random.randrange(MILLISECOND, 400 * MILLISECOND)
+            self.network.calendar.after(pause, self._probe)
+
+    def _probe(self) -> None:
+        """Look behind a window that stays closed, as TCP does: nobody is there, and the system says so if it can."""
+        self.probing = False
+        if not self.gone and self.network.passes(self.way, self.peer.process.host):
+            self.network.send_reset(self.peer, self)
 
     def _send(self, data: bytes) -> None:
         random = self.way.random
@@ -183,10 +196,11 @@ class Endpoint(asyncio.Transport):
 
     def _put(self, chunk: bytearray | None) -> None:
         calendar = self.network.calendar
-        self.due = max(self.due + 1, calendar.now + self.process.spent + self.network.delay(self.way))
+        soonest = calendar.now + self.process.spent + self.network.delay(self.way)
+        self.due = due = soonest if soonest > self.due else self.due + 1
         self.pipe.append(chunk)
         self.written_at = calendar.now
-        calendar.at(self.due, self.deliver)
+        calendar.at(due, self.deliver)
 
     def deliver(self) -> None:
         """Let the first chunk under way arrive; a cut holds it and all behind it."""
@@ -207,6 +221,8 @@ class Endpoint(asyncio.Transport):
             peer.notice()
         else:
             self.network.calendar.note(crc32(chunk))
+            self.way.heard_at = self.network.calendar.now
+            peer.process.received += len(chunk)
             peer.inbox += chunk
             peer.notice()
 
@@ -220,6 +236,9 @@ class Endpoint(asyncio.Transport):
                 calendar.at(self.due, self.deliver)
         if self.unacknowledged:  # and the peer hears what was read here
             self._acknowledge(0)
+        for end in (self, self.peer):
+            if end.buffer and not end.gone:
+                end.push()
 
     def taken(self, count: int) -> None:
         """Take note that the peer has read so much; there is room for more."""

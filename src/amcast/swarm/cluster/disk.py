@@ -64,6 +64,8 @@ class SimDisk:
         self.slow = 1.0  # every call takes so many times longer
         self.failing_sync = 0  # so many of the next syncs fail
         self.nameless = False  # there is room for bytes, but not for another file: it is out of inodes
+        self.unsynced = False  # something was written after the last sync
+        self.replacing = ""  # the file that will get its name when it is whole
         self.harm: list[str] = []  # faults that lost or changed what had been synced
         self.shadow = Shadow(self)
         self.root = Folder()
@@ -90,7 +92,7 @@ class SimDisk:
 
     def time_of(self, nanoseconds: int) -> int:
         """Draw how long a call takes."""
-        return int(nanoseconds * self._times.uniform(0.5, 2.0) * self.slow)
+        return int(nanoseconds * (0.5 + 1.5 * self._times.random()) * self.slow)
 
     # Faults
 
@@ -135,6 +137,7 @@ class SimDisk:
         at %= size
         mask = 1 << self._fates.randrange(8)
         inode.seen[at] ^= mask
+        inode.changed()
         if at < len(inode.kept):
             inode.kept[at] ^= mask
         self.harm.append(f"flipped a bit of byte {at} of {name}")
@@ -212,6 +215,7 @@ class SimDisk:
 
     def sync(self, node: Inode | Folder) -> None:
         """Carry a file or the names of a folder over to the platter, unless that is to fail."""
+        self.unsynced = False
         if self.failing_sync <= 0:
             node.sync()
             return
@@ -247,6 +251,7 @@ class SimFiles(Files):
         """End this life: nothing is lost but descriptors and locks."""
         for fd in list(self._open):
             self._forget(fd)
+        self._disk.replacing = ""
         self._disk.unmount(self)
 
     def die_at(self, call: int, *, power: bool = False) -> None:
@@ -255,7 +260,7 @@ class SimFiles(Files):
         self._power = power
 
     def _call(self, what: str, nanoseconds: int = CALL) -> None:
-        if self._dies_now():
+        if self._calls_left and self._dies_now():
             self._die()
         self._process.spend(what, self._disk.time_of(nanoseconds))
 
@@ -334,6 +339,8 @@ class SimFiles(Files):
             raise failure(errno.ENOTEMPTY, old, new)
         if there is node:
             return
+        if old.name == self._disk.replacing:
+            self._disk.replacing = ""
         if isinstance(there, Folder):
             if not isinstance(node, Folder):
                 raise failure(errno.EISDIR, old, new)
@@ -372,6 +379,8 @@ class SimFiles(Files):
         inode = parent.seen.get(path.name)
         if isinstance(inode, Folder):
             raise failure(errno.EISDIR, path)
+        if path.suffix == ".new":
+            self._disk.replacing = path.name
         if inode is None:
             if self._disk.nameless or not self._disk.room():
                 raise failure(errno.ENOSPC, path)
@@ -436,6 +445,7 @@ class SimFiles(Files):
                 raise failure(errno.ENOSPC)
         if data:
             file.inode.write(at, data)
+            self._disk.unsynced = True
             file.at = at + len(data)
         return len(data)
 

@@ -21,13 +21,14 @@ from amcast.checks import check
 from amcast.checks.serializable import Call, Judgement, check_history
 from amcast.core.application import AllOrNothing, Delivery, StateMachine, state_in_pieces
 from amcast.core.trace import Event
-from amcast.errors import Alarm
+from amcast.errors import Alarm, UsageError
 from amcast.runtime.node import Node
 
 BEGINNING: Final = bytes(16)
 HEAD: Final = Struct("<Q16s")  # of a snapshot: how many were applied, and the chain of them
 SAFETY: Final = ("integrity", "validity", "order", "agreement")
 LIVENESS: Final = (*SAFETY, "termination")
+SEARCHED: Final = 20_000  # states, until it is not known whether an order explains a history
 Machine = Callable[[int, int], StateMachine]
 
 
@@ -222,6 +223,7 @@ def replica_of(node: Node) -> Replica:
     assert isinstance(app, CheckedMachine), f"{node.me.name} runs an application without a check around it"
     busy = "" if node.engine.process.idle() else "its protocol has something under way"
     busy = busy or ("something waits for its disk" if node.durability.unfinished else "")
+    busy = busy or ("its trace is not complete" if node.trace is not None and node.trace.lacks else "")
     return Replica(node.me.name, node.group_names[node.me.group], node.history.end, app.count, busy, app.snapshot())
 
 
@@ -272,7 +274,7 @@ def check_refused(journal: Journal, payloads: Iterable[bytes]) -> None:
 
 def check_calls(calls: Sequence[Call], *, by_group: bool = False) -> Judgement:
     """Alarm if no order explains what clients heard; return the judgement, which may be that it was too much."""
-    judgement = check_history(calls, by_group=by_group)
+    judgement = check_history(calls, by_group=by_group, budget=SEARCHED)
     if judgement.status == "violated":
         raise Alarm(judgement.kind, str(judgement).partition(": ")[2])
     return judgement
@@ -311,6 +313,16 @@ def check_ending(process: str, error: BaseException, excuses: Iterable[Excuse]) 
     if not any(excuse.holds_for(error) for excuse in excuses):
         number = errorcode.get(error.errno or 0, "") if isinstance(error, OSError) else ""
         raise Alarm(f"stopped with {type(error).__name__} {number}".strip(), f"{process}: {error}") from error
+
+
+def check_refusal(process: str, error: BaseException | None, named: Collection[str], untouched: bool) -> None:
+    """Alarm unless a start with a wrong configuration was refused in one line that names it, and changed nothing."""
+    if not isinstance(error, UsageError):
+        raise Alarm("wrong start", f"{process} ended with {type(error).__name__}: {error}, expected a refusal")
+    if "\n" in str(error) or not any(name in str(error) for name in named):
+        raise Alarm("wrong start", f"{process}: {error}, expected one line that names {' or '.join(named)}")
+    if not untouched:
+        raise Alarm("wrong start", f"{process} was refused, and its data folder has changed")
 
 
 def check_start(process: str, complaint: str) -> None:

@@ -2,8 +2,7 @@
 
 A turn is what a real loop does between two looks at the world: everything that is ready runs, as if it took no time,
 and then the process is busy for a drawn time in which more may arrive. Between two turns it may be paused or killed;
-nothing in the program that it runs has to help with that. What runs in an executor does so in a stack of its own, which
-hands back to the calendar at every system call: turns of the loop fall between these calls, as with a real thread.
+nothing in the program that it runs has to help with that.
 
 Death is a flag. `Died` is only the way out of what runs when it is set, and asyncio swallows it; so every simulated
 call of a process looks at the flag, and what a dead process still does reaches nobody.
@@ -17,58 +16,29 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from contextlib import suppress
+from functools import cache
 from heapq import heapify, heappop, heappush
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zlib import crc32
 
-from amcast.runtime.machine import Clock
 from amcast.swarm.cluster.calendar import MICROSECOND, MILLISECOND, Calendar
-from amcast.swarm.cluster.stack import new_stack
+from amcast.swarm.cluster.clocks import HostClock, ProcessClock
+from amcast.swarm.cluster.jobs import Died, Jobs
 
 if TYPE_CHECKING:
     from amcast.swarm.cluster.network import Network
 
 MOST_CANCELLED: Final = 64  # timers that are still in the heap
 KEPT_TASKS: Final = 256
-MILLION: Final = 1_000_000
 T = TypeVar("T")
 Context = dict[str, Any]
 
 
-class Died(BaseException):
-    """The way out of what runs in a process that is dead. Catching it is in vain: the next call raises it again."""
-
-
-class HostClock:
-    """The two clocks of a machine. The monotonic one has its own rate and beginning; the wall clock also jumps."""
-
-    def __init__(self, calendar: Calendar, start: int, parts_per_million: int, wall: int) -> None:
-        self._calendar = calendar
-        self._start = start
-        self._rate = MILLION + parts_per_million
-        self.wall = wall  # minus the monotonic clock
-
-    def monotonic_at(self, time: int) -> int:
-        return self._start + time * self._rate // MILLION
-
-    def time_of(self, monotonic: int) -> int:
-        """Return the first true time at which the monotonic clock shows so much."""
-        return -((self._start - monotonic) * MILLION // self._rate)
-
-
-class ProcessClock(Clock):
-    """The clocks of its machine, as a process reads them: they go on while it computes."""
-
-    def __init__(self, process: "ProcessLoop") -> None:
-        self._process = process
-
-    def monotonic_ns(self) -> int:
-        process = self._process
-        return process.host_clock.monotonic_at(process.calendar.now + process.spent)
-
-    def wall_ns(self) -> int:
-        return self.monotonic_ns() + self._process.host_clock.wall
+@cache
+def number_of(call: str) -> int:
+    """Return what stands for the name of a system call in a digest."""
+    return crc32(call.encode())
 
 
 class Call(asyncio.TimerHandle):
@@ -113,38 +83,6 @@ class Call(asyncio.TimerHandle):
         return f"<Call {self._callback} at {self.at}>"
 
 
-class Job:
-    """A function that an executor of a process runs."""
-
-    def __init__(self, process: "ProcessLoop", work: Callable[[], Any], future: "asyncio.Future[Any]") -> None:
-        self.process = process
-        self.future = future
-        self.ended = False
-        self.in_a_hurry = False  # the loop blocks until this ends: its time is that of the loop's turn
-        self._work = work
-        self.stack = new_stack(self._run)
-
-    def _run(self) -> None:
-        result, error = None, None
-        try:
-            result = self._work()
-        except Died:
-            pass
-        except BaseException as problem:
-            error = problem
-        self.ended = True
-        if not self.process.dead:
-            self.process.call_soon_threadsafe(self._tell, result, error)
-
-    def _tell(self, result: object, error: BaseException | None) -> None:
-        if self.future.cancelled():
-            return
-        if error is None:
-            self.future.set_result(result)
-        else:
-            self.future.set_exception(error)
-
-
 class Disposition:
     """How a signal is taken: a handler of the program, or the way of the operating system."""
 
@@ -179,6 +117,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.paused = False
         self.spent = 0  # nanoseconds in this turn, so far
         self.turns = 0
+        self.received = 0  # bytes
         self.main: asyncio.Task[Any] | None = None
         self.error: BaseException | None = None  # with which the program ended
         self.on_complaint: Callable[[Context], None] | None = None  # what reached the loop's handler of exceptions
@@ -198,9 +137,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._in_turn = False
         self._tasks: list[asyncio.Task[Any]] = []
         self._most_tasks = KEPT_TASKS
-        self._jobs: dict[Executor | None, deque[Job]] = {}
-        self._job: Job | None = None  # that runs at this moment
-        self._held: list[Job] = []  # that would have gone on while the process is paused
+        self._jobs = Jobs(self)
         self._signals: dict[int, Disposition] = {}
         self._leaving = False
 
@@ -241,9 +178,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def go_on(self) -> None:
         if self.paused:
             self.paused = False
-            held, self._held = self._held, []
-            for job in held:
-                self.calendar.at(self.calendar.now, self._continue, job)
+            self._jobs.let_go()
             self.wake()
 
     def signal(self, number: signal.Signals) -> None:
@@ -258,10 +193,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """Let go of everything, while no process is alive any more: what runs now, in `finally`, reaches nobody."""
         self.dead = True
         events._set_running_loop(None)
-        for jobs in self._jobs.values():
-            for job in jobs:
-                if job.stack.started and not job.ended:
-                    job.stack.resume()  # the call in which it paused raises Died
+        self._jobs.bury()
         for task in self._tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()
@@ -272,15 +204,18 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._ready.clear()
         self._timers.clear()
         self._arrived.clear()
-        self._jobs.clear()
         self.at_death.clear()
         self.on_end = self.on_death = self.on_complaint = None
 
     def forgotten_errors(self) -> list[BaseException]:
-        """Return the errors of tasks that nobody looked at: a real loop would complain when they are collected."""
+        """Return the errors of tasks that nobody looked at: a real loop would complain when they are collected.
+
+        Whoever was to look in the turn that its death prevented is not blamed.
+        """
         found: list[BaseException] = []
+        about_to_look = {id(argument) for call in self._ready for argument in call._args or ()}
         for task in self._tasks:
-            if task.done() and not task.cancelled() and task._log_traceback:
+            if task.done() and not task.cancelled() and task._log_traceback and id(task) not in about_to_look:
                 error = task.exception()
                 if error is not None and not isinstance(error, Died):
                     found.append(error)
@@ -292,12 +227,12 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """Take time in a system call; every simulated one passes here. Raises Died if there is no process any more."""
         if self.dead:
             raise Died
-        self.calendar.note(crc32(what.encode()) + nanoseconds)
-        job = self._job
+        self.calendar.note(number_of(what) + nanoseconds)
+        job = self._jobs.current
         if job is None or job.in_a_hurry:
             self.spent += nanoseconds
             return
-        self.calendar.at(self.calendar.now + nanoseconds, self._continue, job)
+        self.calendar.after(nanoseconds, self._jobs.go_on, job)
         job.stack.pause()
         self._check_alive()
 
@@ -311,7 +246,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def wake(self) -> None:
         """Have a turn as soon as the process is free."""
         if not self._in_turn:
-            self._schedule(max(self._busy_until, self.calendar.now))
+            free = self._busy_until
+            now = self.calendar.now
+            self._schedule(free if free > now else now)
 
     def _schedule(self, at: int) -> None:
         if self._scheduled_at < 0 or at < self._scheduled_at:
@@ -336,15 +273,19 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         for _ in range(count):
             call = ready.popleft()
             if not call._cancelled:
-                self._run(call)
+                try:
+                    call._context.run(call._callback, *call._args)  # type: ignore[arg-type]  # it was not cancelled
+                except BaseException as error:
+                    self._raised(call, error)
                 if self.is_closed():
                     break
         self._in_turn = False
-        now = self.calendar.now
-        self._busy_until = now + self.spent + self._cost()
+        self._busy_until = self.calendar.now + self.spent + self.draw_cost()
         self.spent = 0
-        if self.is_closed():
-            return
+        if not self.is_closed():
+            self._plan_next_turn()
+
+    def _plan_next_turn(self) -> None:
         if self._leaving and all(task.done() for task in self._tasks):
             self.kill()
             if self.on_end is not None:
@@ -354,7 +295,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         elif self._timers:
             self._schedule(max(self._busy_until, self.host_clock.time_of(self._timers[0][0])))
 
-    def _cost(self) -> int:
+    def draw_cost(self) -> int:
         """Draw how long a turn takes: mostly little, at times as long as a page fault or a busy neighbour takes."""
         drawn = self.random.getrandbits(16)
         if drawn & 1023 == 0:
@@ -363,10 +304,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def _collect(self) -> None:
         """Make ready what arrived and the timers that are due, behind what is ready, as asyncio does."""
+        ready = self._ready
         if self._arrived:
             arrived, self._arrived = self._arrived, []
             for call in arrived:
-                self._ready.append(Call(self, call, (), self._context))
+                ready.append(Call(self, call, (), self._context))
         timers = self._timers
         if timers:
             now = self.clock.monotonic_ns()
@@ -376,19 +318,15 @@ class ProcessLoop(asyncio.AbstractEventLoop):
                 if timer._cancelled:
                     self._cancelled_timers -= 1
                 else:
-                    self._ready.append(timer)
+                    ready.append(timer)
 
-    def _run(self, call: Call) -> None:
-        callback = call._callback
-        assert callback is not None
-        try:
-            call._context.run(callback, *call._args)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except Died:
+    def _raised(self, call: Call, error: BaseException) -> None:
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            raise error
+        if isinstance(error, Died):
             assert self.dead
-        except BaseException as error:
-            self.call_exception_handler({"message": f"exception in {callback}", "exception": error})
+        else:
+            self.call_exception_handler({"message": f"exception in {call._callback}", "exception": error})
 
     # What programs ask of a loop
 
@@ -473,52 +411,16 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     ) -> "asyncio.Future[T]":
         """Run this beside the loop, behind what the same executor runs: each has one thread."""
         future: asyncio.Future[T] = self.create_future()
-        jobs = self._jobs.get(executor)
-        if jobs is None:
-            jobs = self._jobs[executor] = deque()
-            if executor is not None:  # no thread of it ever starts, so it could not wait for what it runs
-                setattr(executor, "shutdown", lambda *_, **__: self._finish(jobs))  # noqa: B010
-        jobs.append(Job(self, lambda: func(*args), future))
-        if len(jobs) == 1:
-            self.calendar.at(self.calendar.now + self.spent + self._cost(), self._continue, jobs[0])
+        self._jobs.run(executor, func, args, future)
         return future
-
-    def _continue(self, job: Job) -> None:
-        """Let a job run to its next system call."""
-        if self.dead or job.ended:
-            return
-        if self.paused:
-            self._held.append(job)
-            return
-        self._job = job
-        job.stack.resume()
-        self._job = None
-        self._next_job(job)
-
-    def _next_job(self, job: Job) -> None:
-        """Begin what the same executor runs behind a job that has ended."""
-        for jobs in self._jobs.values() if job.ended else ():
-            if jobs and jobs[0] is job:
-                jobs.popleft()
-                if jobs and not self.is_closed():
-                    self.calendar.at(self.calendar.now + self._cost(), self._continue, jobs[0])
-
-    def _finish(self, jobs: deque[Job]) -> None:
-        """Block until these jobs have ended, as a turn does that joins a thread."""
-        while jobs and not self.dead:
-            job = jobs.popleft()
-            job.in_a_hurry = True
-            before, self._job = self._job, job
-            job.stack.resume()
-            self._job = before
-        self._check_alive()
 
     # Networks; transports are in network.py
 
     def arrived(self, call: Callable[[], None]) -> None:
         """Have this called in the next turn, before timers: something has come from outside."""
         self._arrived.append(call)
-        self.wake()
+        if not self._in_turn:
+            self.wake()
 
     async def getaddrinfo(  # type: ignore[override]
         self, host: str | None, port: int | str | None, **_: int

@@ -19,7 +19,8 @@ from typing import Final
 
 from amcast.swarm.cluster.calendar import MICROSECOND, MILLISECOND, SECOND, Calendar
 from amcast.swarm.cluster.connection import Accepted, Endpoint, Listening, SimServer, Way, connect
-from amcast.swarm.cluster.loop import Died, ProcessLoop
+from amcast.swarm.cluster.jobs import Died
+from amcast.swarm.cluster.loop import ProcessLoop
 
 FIRST_REPEAT: Final = SECOND  # of a SYN that got no answer; then twice as long each time
 MOST_REPEATS: Final = 6
@@ -47,6 +48,7 @@ class Network:
         self.down: set[str] = set()  # hosts without power
         self._seed = seed
         self._ways: dict[tuple[str, str], Way] = {}
+        self._ways_from: defaultdict[str, list[Way]] = defaultdict(list)
         self._ends: dict[ProcessLoop, list[Endpoint]] = defaultdict(list)
         self._ports: defaultdict[str, int] = defaultdict(lambda: FIRST_PORT)
 
@@ -54,6 +56,7 @@ class Network:
         found = self._ways.get((source, target))
         if found is None:
             found = self._ways[source, target] = Way(Random(f"{self._seed} way {source} {target}"))
+            self._ways_from[source].append(found)
         return found
 
     def delay(self, way: Way) -> int:
@@ -65,6 +68,15 @@ class Network:
 
     def passes(self, way: Way, target: str) -> bool:
         return not way.cuts and target not in self.down
+
+    def heard_at(self, source: str, target: str) -> int:
+        """Return when something last arrived from one machine at another; -1 if nothing ever did."""
+        way = self._ways.get((source, target))
+        return way.heard_at if way is not None else -1
+
+    def sends(self, source: str) -> bool:
+        """Return whether something is under way from this machine."""
+        return any(end.pipe for way in self._ways_from[source] for end in way.ends)
 
     # Faults
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Final
+from zlib import crc32
 
 SECTOR: Final = 512
 
@@ -18,8 +19,23 @@ class Inode:
     pending: list[tuple[int, bytes, int]] = field(default_factory=list)  # place, bytes, length of the file afterwards
     locked_by: object = None  # the process that has the lock
     read_until: int = 0  # the shadow has read its frames up to here
+    _summed: int = 0  # bytes, from the front, that are …
+    _sum: int = 0  # … in this checksum
+
+    def checksum(self) -> int:
+        """Return the checksum of what programs see; what was only appended to is not read again."""
+        with memoryview(self.seen) as seen:
+            self._sum = crc32(seen[self._summed :], self._sum)
+        self._summed = len(self.seen)
+        return self._sum
+
+    def changed(self) -> None:
+        """Take note that bytes which were there are others now."""
+        self._summed = self._sum = 0
 
     def write(self, at: int, data: bytes) -> None:
+        if at < self._summed:
+            self.changed()
         if at > len(self.seen):
             self.seen.extend(bytes(at - len(self.seen)))
         self.seen[at : at + len(data)] = data
@@ -28,6 +44,7 @@ class Inode:
     def truncate(self, length: int) -> None:
         old = len(self.seen)
         if length < old:
+            self.changed()
             del self.seen[length:]
             self.pending.append((length, bytes(old - length), length))
             self.read_until = min(self.read_until, length)
@@ -41,7 +58,26 @@ class Inode:
         return iter(range(at // SECTOR, -(-(at + len(data)) // SECTOR)))
 
     def sync(self) -> None:
-        self._carry_over(lambda _: True)
+        first, end = self._written_in_one_piece()
+        if first >= end:
+            self._carry_over(lambda _: True)
+            return
+        resize(self.kept, len(self.seen))
+        place = slice(first // SECTOR * SECTOR, min(-(-end // SECTOR) * SECTOR, len(self.seen)))
+        self.kept[place] = self.seen[place]
+        self.pending.clear()
+
+    def _written_in_one_piece(self) -> tuple[int, int]:
+        """Return from where to where the pending writes go, each behind the one before it; nothing if they do not.
+
+        Logs are written so, and synced so often that a look at every sector would be most of a run.
+        """
+        first = end = self.pending[0][0] if self.pending else 0
+        for at, data, _ in self.pending:
+            if at != end:
+                return 0, 0
+            end += len(data)
+        return first, min(end, len(self.seen))
 
     def fail_to_sync(self, random: Random) -> None:
         """Do as Linux does: some sectors got there, and all count as clean, so that no later sync writes the others."""
@@ -51,7 +87,7 @@ class Inode:
         if not self.pending:
             return
         length = len(self.seen)
-        self.kept = resized(self.kept, length)
+        resize(self.kept, length)  # in place: a log that is synced after every write must not be copied as often
         for sector in sorted({sector for i in range(len(self.pending)) for sector in self.sectors(i)}):
             if holds(sector):
                 place = slice(sector * SECTOR, min((sector + 1) * SECTOR, length))
@@ -71,18 +107,20 @@ class Inode:
         """Keep each sector as it was before or after any of the writes to it, and any length in between."""
         last: dict[int, int] = {}  # sector: how many of the writes had been made when it was written out
         lengths = [len(self.kept), *(length for _, _, length in self.pending)]
-        kept = resized(self.kept, max(lengths))
+        kept = self.kept
+        resize(kept, max(lengths))
         for i, (at, data, _) in enumerate(self.pending):
             for sector in self.sectors(i):
                 if i < last.setdefault(sector, random.randint(0, len(self.pending))):
                     first, end = max(at, sector * SECTOR), min(at + len(data), (sector + 1) * SECTOR, len(kept))
                     kept[first:end] = data[first - at : end - at]
         length = random.choice(lengths) if random.random() < 0.5 else random.randint(min(lengths), max(lengths))
-        self.kept = resized(kept, length)
+        resize(kept, length)
 
     def forget_cache(self) -> None:
         """Show what is on the platter."""
         self.seen = bytearray(self.kept)
+        self.changed()
         self.read_until = min(self.read_until, len(self.seen))
 
     def copy(self) -> "Inode":
@@ -126,8 +164,12 @@ def put(names: dict[str, Inode | Folder], changes: dict[str, Inode | Folder | No
             names[name] = node
 
 
-def resized(data: bytearray, length: int) -> bytearray:
-    return data[:length] + bytes(max(0, length - len(data)))
+def resize(data: bytearray, length: int) -> None:
+    """Cut a file, or fill it up with zeros, to this length."""
+    if length < len(data):
+        del data[length:]
+    else:
+        data.extend(bytes(length - len(data)))
 
 
 def every_file(folder: Folder, path: Path) -> Iterator[tuple[Path, Inode]]:

@@ -10,7 +10,7 @@ import msgspec
 from amcast.checks.evidence import Evidence
 from amcast.core.protocol import Protocol
 from amcast.errors import UsageError
-from amcast.swarm.cluster.faults import Plan, as_json, from_json
+from amcast.swarm.cluster.faults.plan import Plan, as_json, from_json
 from amcast.swarm.cluster.setup import LOADS, Setup, changed, draw_setup
 from amcast.swarm.cluster.trial import Result, Trial
 from amcast.swarm.seeds import Outcome

@@ -9,13 +9,17 @@ from typing import Final
 from amcast.runtime.config import ClusterConfig, load_config
 from amcast.runtime.machine import Limits
 from amcast.swarm.cluster.calendar import MICROSECOND, MILLISECOND
-from amcast.swarm.cluster.faults import Drawing, Plan
+from amcast.swarm.cluster.faults.drawing import Drawing
+from amcast.swarm.cluster.faults.plan import Plan, draw_plan
 from amcast.swarm.cluster.network import Weather
 
 ECHO, STORE, GATEWAY = LOADS = ("echo", "store", "kv")  # multicasts of many sizes; direct users of the store; Redis
 PEER_PORT: Final = 4100
 RESP_PORT: Final = 6379
 MANY: Final = 40  # users of one client
+MOST_CALLS: Final = {ECHO: 450, STORE: 250, GATEWAY: 250}  # in a run: more cost more than another seed, and find less
+MOST_BYTES: Final = 6_000_000  # of payloads in a run: each is a dozen times in memory, at every replica
+PARTS: Final = {0.8: 20, 0.3: 7, 0.1: 2}  # by the shape of sizes: which part of the largest their mean is, about
 
 
 @dataclass(frozen=True)
@@ -73,18 +77,24 @@ def draw_setup(protocol: str, seed: int, load: str) -> Setup:
     replicas = random.choice((3, 3, 3, 3, 3, 3, 3, 3, 1, 5))
     clients = random.choice((1, 2, 2, 3))
     gateways = random.choice((1, 2)) if load == GATEWAY else 0
-    calm_at = random.choice((3000, 4000, 6000, 8000, 8000, 15_000))
+    calm_at = random.choice((3000, 3000, 4000, 4000, 6000, 6000, 8000, 12_000))
     think = random.choice((0.02, 0.05, 0.1, 0.2))
     users = random.choice((1, 1, 1, 2, 2, 2, 4, 4, 4, 10, 10, MANY))
-    most = 700 if load == ECHO else 300  # calls in a run: more take long to judge
-    wishes = max(3, min(int(calm_at / 1000 * 0.8 / think), most // (clients * users)))
     limits, window, largest = draw_limits(random)
     payload = min(random.choice((100, 1000, 10_000, 60_000)), largest // 2)
+    if (
+        window < 20_000
+    ):  # what takes dozens of round trips is sent again before it has arrived, and nothing else is seen
+        payload = min(payload, 4 * window)
     shape = random.choice((0.8, 0.8, 0.3, 0.1))
     deadline = random.choice((2.0, 5.0, 10.0))
     if users == MANY:  # what is under way, and what was given up, is more than one frame may hold
         payload, shape, deadline = min(60_000, largest // 2), 0.1, 2.0
         window = max(window, 2 * payload)  # in smaller pieces it takes too long
+    most = MOST_CALLS[load] * 3 // max(3, groups * replicas)
+    if load == ECHO:
+        most = min(most, MOST_BYTES * PARTS[shape] // payload)
+    wishes = max(3, min(int(calm_at / 1000 * 0.8 / think), most // (clients * users)))
     weather = Weather(
         shortest=random.choice((20, 50, 200)) * MICROSECOND,
         longest=random.choice((300 * MICROSECOND, MILLISECOND, 5 * MILLISECOND)),
@@ -115,7 +125,7 @@ def draw_setup(protocol: str, seed: int, load: str) -> Setup:
         calm_at=calm_at,
         limits=limits,
         weather=weather,
-        plan=drawing.plan(),
+        plan=draw_plan(drawing),
         lost=drawing.lost() if random.random() < 0.2 else (),
     )
 
@@ -144,9 +154,9 @@ def draw_limits(random: Random) -> tuple[Limits, int, int]:
     some(file_bytes=rows, kept_on_disk=rows * random.choice((4, 1000)))
     some(kept_in_memory=random.choice((2_000, 16_000)))
     some(sync_after=random.choice((0.01, 0.5)))
-    some(rows_at_once=random.choice((2_000, 20_000)), most_read=random.choice((2_000, 20_000)))
+    some(rows_at_once=random.choice((20_000, 60_000)), most_read=random.choice((2_000, 20_000)))
     some(seconds_of_silence=1.0, seconds_to_greet=2.0)
-    some(seconds_to_fetch=5.0)
+    some(seconds_of_pull=2.0)
     some(gateway_batch_bytes=4_000, under_way=2)
     if random.random() < 0.5:
         kept = random.choice((30_000, 50_000, 100_000, 300_000))
@@ -155,6 +165,17 @@ def draw_limits(random: Random) -> tuple[Limits, int, int]:
     elif random.random() < 0.5:
         window = random.choice((4_000, 16_000))
     return limits, window, largest
+
+
+def other_config(setup: Setup, other: str, replica: str) -> ClusterConfig:
+    """Return a configuration that is not that of a cluster, but has this replica in it."""
+    last = int(replica.partition("/")[2]) + 1
+    if other == "app":
+        return config_of(replace(setup, load=STORE if setup.load == ECHO else ECHO))
+    if other == "group":
+        return config_of(replace(setup, groups=setup.groups + 1))
+    fewer = other == "fewer" and setup.replicas - 2 >= last
+    return config_of(replace(setup, replicas=setup.replicas + (-2 if fewer else 2)))
 
 
 def config_of(setup: Setup) -> ClusterConfig:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from amcast.runtime.sectors import decode_frame
+from amcast.runtime.sectors import CONTENT, HEAD, LENGTH, SECTOR, is_sector, number_at
 from amcast.swarm.cluster.platter import Folder, Inode
 
-NUMBERED: Final = re.compile(r"(log|snapshot)-(\d+)")
+LOG: Final = re.compile(r"log-\d+")
 UNFINISHED: Final = re.compile(r"snapshot-(\d+)\.new")
 
 
@@ -104,8 +104,7 @@ class Shadow:
             promise = self._promises.setdefault(path.parent, Promise())
             promise.replacing[int(unfinished[1])] = checksum(inode)
             return
-        numbered = NUMBERED.fullmatch(path.name)
-        if numbered is None or numbered[1] != "log":
+        if LOG.fullmatch(path.name) is None:
             return
         promise = self._promises.setdefault(path.parent, Promise())
         start = inode.read_until
@@ -118,16 +117,23 @@ class Shadow:
 
     def folder_synced(self, path: Path, folder: Folder) -> None:
         promise = self._promises.setdefault(path, Promise())
+        floor = promise.floor
         for number, snapshot in self._numbered(path, "snapshot").items():
+            if number in promise.snapshots and number not in promise.replacing:
+                continue  # folders are synced often, and snapshots may be large
             replaced = checksum(snapshot) == promise.replacing.pop(number, None)
             if settled(snapshot) and (replaced or number not in promise.snapshots):
                 promise.snapshots[number] = checksum(snapshot)
                 promise.end = max(promise.end, number)
         for number, log in self._numbered(path, "log").items():  # also one that was written under another name
-            if isinstance(log, Inode) and number >= promise.floor and settled(log):
+            if not isinstance(log, Inode) or log.read_until == len(log.seen):
+                continue
+            if number >= promise.floor and settled(log):
                 self.file_synced(path / f"log-{number}", log)
-        promise.snapshots = {n: check for n, check in promise.snapshots.items() if n == promise.floor}
-        promise.frames = {n: check for n, check in promise.frames.items() if n >= promise.floor}
+        if promise.floor != floor:
+            floor = promise.floor
+            promise.snapshots = {floor: promise.snapshots[floor]}
+            promise.frames = {n: check for n, check in promise.frames.items() if n >= floor}
 
     def _numbered(self, path: Path, kind: str) -> dict[int, Inode | Folder]:
         try:
@@ -135,16 +141,24 @@ class Shadow:
         except OSError:
             return {}
         names = folder.seen if isinstance(folder, Folder) else {}
-        found = ((NUMBERED.fullmatch(name), node) for name, node in names.items())
-        return {int(match[2]): node for match, node in found if match is not None and match[1] == kind}
+        front = f"{kind}-"
+        found = ((name.removeprefix(front), node) for name, node in names.items() if name.startswith(front))
+        return {int(number): node for number, node in found if number.isdecimal()}
 
 
 def frames_of(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Return number, checksum and end of each frame up to the first that is not sound."""
-    at = 0
-    while (frame := decode_frame(memoryview(data), at)) is not None:
-        yield frame[0], zlib.crc32(data[at : frame[2]]), frame[2]
-        at = frame[2]
+    """Return number, checksum and end of each frame up to the first whose head is not sound.
+
+    That the rest of a frame is as it was written follows from its checksum, with which it is compared.
+    """
+    at, view = 0, memoryview(data)
+    while (number := number_at(view, at)) is not None and is_sector(view, at, 0, number):
+        length = LENGTH.size + LENGTH.unpack_from(view, at + HEAD)[0]
+        end = at - (-length // CONTENT) * SECTOR
+        if end > len(data):
+            return
+        yield number, zlib.crc32(view[at:end]), end
+        at = end
 
 
 def settled(node: Inode | Folder) -> bool:
@@ -156,5 +170,5 @@ def settled(node: Inode | Folder) -> bool:
 
 def checksum(node: Inode | Folder) -> int:
     if isinstance(node, Inode):
-        return zlib.crc32(node.seen)
+        return node.checksum()
     return zlib.crc32(repr([(name, checksum(node.seen[name])) for name in sorted(node.seen)]).encode())

@@ -11,7 +11,6 @@ import gc
 import signal
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from amcast.apps import KV_STORE
@@ -19,23 +18,28 @@ from amcast.apps.kv.gateway import Gateway, serve
 from amcast.checks.refusals import without_withdrawn
 from amcast.checks.serializable import Outcome
 from amcast.core.application import StateMachine
-from amcast.core.capabilities import Durable
 from amcast.errors import Alarm, StorageCorrupt, StorageFailure, UsageError
 from amcast.protocols import protocol
 from amcast.runtime.client import Client
+from amcast.runtime.config import ClusterConfig
 from amcast.runtime.log import Log
 from amcast.runtime.node import Node
 from amcast.swarm.cluster import judge
 from amcast.swarm.cluster.calendar import MILLISECOND, SECOND
 from amcast.swarm.cluster.judge import Excuse, Journal
-from amcast.swarm.cluster.load import Book, DirectUser, Echo, EchoUser, Keys, RespUser, read_everything, use_store
+from amcast.swarm.cluster.load.book import Book
+from amcast.swarm.cluster.load.echo import Echo, EchoUser
+from amcast.swarm.cluster.load.resp import RespUser
+from amcast.swarm.cluster.load.store import DirectUser, read_everything, use_store
+from amcast.swarm.cluster.load.wishes import Keys
 from amcast.swarm.cluster.loop import ProcessLoop
-from amcast.swarm.cluster.setup import ECHO, GATEWAY, RESP_PORT, Setup, config_of
-from amcast.swarm.cluster.world import TRACES, Life, NodeLog, ProcessMachine, Program, Seat, World
+from amcast.swarm.cluster.setup import ECHO, GATEWAY, RESP_PORT, Setup, config_of, other_config
+from amcast.swarm.cluster.world import Life, NodeLog, ProcessMachine, Program, Seat, World, trace_of
 from amcast.tracefile.text import event_of_json
 
 BOUND: Final = 120  # seconds after the calm
-MOST_EVENTS: Final = 2_000_000  # in a run: more are something that goes round in circles
+MOST_EVENTS: Final = 800_000  # in a run, and …
+MOST_MOVED: Final = 500_000_000  # … bytes that arrive: more are something that goes round in circles, and fills memory
 LOOK_EVERY: Final = 500 * MILLISECOND
 TIME_TO_NOTICE: Final = 300 * MILLISECOND  # until an operator starts again what ended by itself
 EXCUSES: Final[dict[str, tuple[Excuse, ...]]] = {  # for which a node may end, by what a fault did to it
@@ -43,6 +47,7 @@ EXCUSES: Final[dict[str, tuple[Excuse, ...]]] = {  # for which a node may end, b
     "full": (Excuse(StorageFailure), Excuse(OSError, errno.ENOSPC)),
     "failing": (Excuse(StorageFailure), Excuse(OSError, errno.EIO)),
 }
+OLDER: Final = {"older", "older than others heard"}
 
 
 @dataclass(frozen=True)
@@ -65,11 +70,18 @@ class Trial:
     """A run, from its setup to its result."""
 
     def __init__(self, setup: Setup) -> None:
+        """Prepare a run. From here to `close` nothing is collected: that would run code of the dead.
+
+        What is there now need not be looked at after every seed; all that the run makes must be, or it stays for good.
+        """
+        self._collecting = gc.isenabled()
+        gc.freeze()
+        gc.disable()
         self.setup = setup
         self.journal = Journal()
         self.alarms: list[Alarm] = []
-        self.calm = False
         self.clients: dict[str, bool] = {}  # whether each is done
+        self.gateways: dict[str, Client] = {}  # what each sends with, in its last life
         self.world = World(
             setup.seed,
             config_of(setup),
@@ -82,19 +94,16 @@ class Trial:
         )
         self.book = Book(lambda: self.world.calendar.now / SECOND)
         self.world.ended = self._node_ended
+        self.world.other_config = lambda other, seat: other_config(setup, other, seat.name)
         self.world.ready = self._node_ready
         self.world.complaint = self._complained
         self._make_clients()
-        self._collecting = True
 
     # The run
 
     def run(self) -> Result:
-        """Run to the end, or to the first alarm. Nothing is collected meanwhile: that would run code of the dead."""
+        """Run to the end, or to the first alarm."""
         world, setup = self.world, self.setup
-        self._collecting = gc.isenabled()
-        gc.freeze()  # what is there now need not be looked at after every seed
-        gc.disable()
         settled = -1
         try:
             for seat in world.seats.values():
@@ -116,9 +125,11 @@ class Trial:
         return self._result(settled)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Let go of everything, and collect it: what is still held here would be frozen by the next run, for good."""
         self.world.bury()
-        if self._collecting:
+        collecting = self._collecting
+        vars(self).clear()
+        if collecting:
             gc.enable()
             gc.collect()
             gc.unfreeze()
@@ -148,7 +159,10 @@ class Trial:
         return bool(self.journal.alarms or self.book.alarms or self.alarms)
 
     def _look(self) -> None:
-        """Complain about calls that should have ended."""
+        """Complain about calls that should have ended, and about a run that does not."""
+        moved = sum(process.received for process in self.world.processes)
+        if moved > MOST_MOVED:
+            self.alarms.append(Alarm("no end", f"{moved:,} bytes arrived; the log says what is sent again and again"))
         try:
             self.book.check_open()
         except Alarm:
@@ -168,16 +182,19 @@ class Trial:
         return self.journal.checked(seat.name, group, inner, unapplied)
 
     def _node_ready(self, seat: Seat, life: Life) -> None:
+        if life.wrong is not None:
+            self.alarms.append(Alarm("wrong start", f"{seat.name} serves with {said_of(life.wrong)}"))
+            return
         shadow = seat.host.disk.shadow
         assert life.node is not None
-        process: object = life.node.engine.process
-        if life.rejoins or (isinstance(process, Durable) and process.rejoining()):  # an earlier life may have begun it
+        if life.rejoins or life.node.durability.rejoining:  # an earlier life may have begun it
             shadow.begin_again(seat.member.data)
-            seat.reasons.discard("older")
+            seat.reasons -= OLDER
             return
         complaint = shadow.judge(seat.member.data, 2**62)
-        if complaint and "older" in seat.reasons:  # nothing on this disk can tell; others would have to be asked
-            self.alarms.append(Alarm("older folder trusted", f"{seat.name}: {complaint}"))
+        if complaint and "older" in seat.reasons:  # nothing on this disk can tell; others have to be asked
+            if "older than others heard" in seat.reasons:  # they will tell it, and it stops
+                life.forgot = complaint
         else:
             self._guarded(judge.check_start, seat.name, complaint)
 
@@ -188,6 +205,12 @@ class Trial:
             self.world.calendar.at(again, self.world.start, seat)
             return
         excuses = [excuse for reason in sorted(seat.reasons) for excuse in EXCUSES.get(reason, ())]
+        if life.wrong is not None:
+            if not any(excuse.holds_for(error) for excuse in excuses):
+                named = said_of(life.wrong)
+                self._guarded(judge.check_refusal, seat.name, error, named, life.found == seat.checksum())
+            self.world.calendar.after(TIME_TO_NOTICE, self.world.start, seat)
+            return
         self._guarded(judge.check_ending, seat.name, error, excuses)
         if isinstance(error, StorageCorrupt | UsageError):
             if life.rejoins:  # whoever does what the message says must get somewhere
@@ -206,7 +229,7 @@ class Trial:
 
     def _calm_down(self) -> None:
         """Let some stay away for ever, and start everybody else."""
-        self.calm = True
+        self.world.calm = True
         self.world.write_down("world", "calm")
         for seat in self.world.seats.values():
             if seat.life is not None:
@@ -224,7 +247,7 @@ class Trial:
         return [seat for seat in self.world.seats.values() if not seat.left_alone]
 
     def _settled(self) -> bool:
-        if not all(self.clients.values()):
+        if not all(self.clients.values()) or any(map(unanswered, self.gateways.values())):
             return False
         ends: dict[int, int] = {}
         for seat in self._needed():
@@ -240,15 +263,16 @@ class Trial:
         absent = [seat.name for seat in self._needed() if seat.life is None or not seat.life.ready]
         if absent:
             raise Alarm("does not serve", f"in the calm {', '.join(absent)}")
+        for seat in self._needed():
+            if seat.life is not None and seat.life.forgot:
+                raise Alarm("older folder trusted", f"{seat.name}: {seat.life.forgot}, and others had heard of it")
         nodes = [seat.node for seat in self._needed()]
-        if not self._settled():
-            given_up = sum(link.dropped for node in nodes if node is not None for link in node.links.values())
-            if given_up:
-                ends = ", ".join(f"{node.me.name} at {node.history.end}" for node in nodes if node is not None)
-                raise Alarm("channels given up", f"{given_up} times; in the calm {ends}")
         late = [name for name, done in self.clients.items() if not done]
         if late:
             raise Alarm("no answer in the calm", f"{', '.join(late)} went on asking")
+        for name, gateway in self.gateways.items():
+            if unanswered(gateway):
+                raise Alarm("no answer in the calm", f"{name} went on sending {unanswered(gateway)} multicasts")
         judge.check_settled(judge.replica_of(node) for node in nodes if node is not None)
         judge.check_acknowledged(journal, self.book.acknowledged)
         judge.check_refused(journal, self.book.refused_payloads)
@@ -278,12 +302,10 @@ class Trial:
             world.programs[host.name] = Program(host.name, host, self._client)
             self.clients[host.name] = False
 
-    def _trace(self, program: Program) -> Path | None:
-        return TRACES / f"{program.name}-{program.lives}.jsonl" if self.world.traced else None
-
     def _new_client(self, program: Program, machine: ProcessMachine) -> Client:
         config, table, deadline = self.world.config, self.world.table, self.setup.deadline
-        return Client(config, table, program.name, deadline, trace=self._trace(program), machine=machine)
+        trace = trace_of(program) if self.world.traced else None
+        return Client(config, table, program.name, deadline, trace=trace, machine=machine)
 
     async def _gateway(self, program: Program, machine: ProcessMachine) -> None:
         """Do what `amcast kv` does."""
@@ -291,7 +313,7 @@ class Trial:
         task = asyncio.current_task()
         assert task is not None
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
-        client = self._new_client(program, machine)
+        client = self.gateways[program.name] = self._new_client(program, machine)
         largest = max(1000, self.setup.largest_message - 1024)
         log = Log(program.name, stream=NodeLog(self.world, program.name), machine=machine)
         gateway = Gateway(client, largest_request=largest, two_rounds=self.setup.two_rounds, log=log)
@@ -309,6 +331,7 @@ class Trial:
     async def _direct_client(self, program: Program, machine: ProcessMachine) -> None:
         setup = self.setup
         async with self._new_client(program, machine) as client:
+            patient = machine.random.getrandbits(1)  # it stays until nothing of it is open; others leave that behind
             if setup.load == ECHO:
                 user = EchoUser(
                     program.name, client, self.book, machine.random, setup.deadline, setup.payload, setup.shape
@@ -318,6 +341,8 @@ class Trial:
                 everywhere = tuple(range(setup.groups))
                 while await user.multicast(everywhere, self.book.value().encode()) is not Outcome.DONE:
                     await asyncio.sleep(0.2)
+                while patient and unanswered(client):
+                    await asyncio.sleep(0.1)
                 return
             direct = DirectUser(program.name, client, self.book, setup.deadline)
             keys = Keys()
@@ -328,6 +353,8 @@ class Trial:
             await together(wants)
             await self._until_calm()
             await read_everything(direct.execute, keys)
+            while patient and unanswered(client):
+                await asyncio.sleep(0.1)
 
     async def _redis_client(self, program: Program, machine: ProcessMachine) -> None:
         setup, world = self.setup, self.world
@@ -349,7 +376,7 @@ class Trial:
         await together([use(number) for number in range(setup.users)])
 
     async def _until_calm(self) -> None:
-        while not self.calm:
+        while not self.world.calm:
             await asyncio.sleep(0.1)
 
 
@@ -359,5 +386,16 @@ async def together(work: list[Coroutine[Any, Any, None]]) -> None:
         await task
 
 
+def unanswered(client: Client) -> int:
+    """Return how many multicasts a client still sends, since not all of their groups have answered."""
+    return sum(batch.count for batch in client._engine.open.values())
+
+
+def said_of(config: ClusterConfig) -> tuple[str, str]:
+    """Return what a refusal of this configuration names: one or the other is wrong."""
+    return f"application {config.identity.app}", config.identity.groups
+
+
 def is_idle(node: Node) -> bool:
-    return node.engine.process.idle() and not node.durability.unfinished
+    traced = node.trace is None or not node.trace.lacks
+    return node.engine.process.idle() and not node.durability.unfinished and traced

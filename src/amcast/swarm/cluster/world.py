@@ -22,9 +22,11 @@ from amcast.runtime.log import Log
 from amcast.runtime.machine import Files, Limits, Machine
 from amcast.runtime.node import Node
 from amcast.swarm.cluster.calendar import SECOND, Calendar
+from amcast.swarm.cluster.clocks import HostClock
 from amcast.swarm.cluster.disk import SimDisk, SimFiles
-from amcast.swarm.cluster.loop import HostClock, ProcessLoop
+from amcast.swarm.cluster.loop import ProcessLoop
 from amcast.swarm.cluster.network import Network, Weather
+from amcast.swarm.cluster.shadow import checksum
 
 YEAR_2026 = 1_767_225_600 * SECOND
 TRACES = Path("/traces")
@@ -50,7 +52,6 @@ class Host:
         self.name = name
         self.address = address
         self.clock = HostClock(
-            world.calendar,
             start=start,
             parts_per_million=random.randint(-10_000, 10_000) if random.random() < 0.3 else 0,
             wall=YEAR_2026 - start + random.randrange(-SECOND, SECOND),
@@ -82,7 +83,9 @@ class Life:
     since: int
     node: Node | None = None
     ready: bool = False
-    excused: bool = False  # whatever it ends with
+    wrong: ClusterConfig | None = None  # it was started with this one, which is not that of its data
+    forgot: str = ""  # what had been synced and is not in its folder, of which others have heard
+    found: int = 0  # the checksum of its folder when it started
 
 
 @dataclass(eq=False)
@@ -106,6 +109,13 @@ class Seat:
         """Return the process that runs now, paused or not."""
         return self.lives[-1] if self.lives and not self.lives[-1].process.dead else None
 
+    def checksum(self) -> int:
+        """Return a checksum of all that is in its data folder."""
+        try:
+            return checksum(self.host.disk.look_up(self.member.data))
+        except OSError:
+            return 0
+
     @property
     def node(self) -> Node | None:
         return self.life.node if self.life is not None else None
@@ -121,6 +131,11 @@ class Program:
     process: ProcessLoop | None = None
     lives: int = 0
     done: bool = False  # it need not be started again
+
+
+def trace_of(program: Program) -> Path:
+    """Return where a client or a gateway writes down what it does in this life."""
+    return TRACES / f"{program.name}-{program.lives}.jsonl"
 
 
 class KeptTraces(Files):
@@ -195,11 +210,13 @@ class World:
         self.processes: list[ProcessLoop] = []
         self.lines: list[tuple[int, str, str]] = []  # of all logs: time, process, text
         self.traces: dict[Path, bytearray] = {}
+        self.calm = False  # no more faults
         self.hosts: dict[str, Host] = {}
         self.seats: dict[str, Seat] = {}
         self.programs: dict[str, Program] = {}
         self.ready: Callable[[Seat, Life], None] = lambda *_: None  # a node serves
         self.ended: Callable[[Seat, Life, BaseException | None], None] = lambda *_: None  # a node, by itself
+        self.other_config: Callable[[str, Seat], ClusterConfig]  # of the kind that is asked for
         self.complaint: Callable[[ProcessLoop, dict[str, Any]], None] = lambda *_: None  # a loop
         self._turn_cost = turn_cost
         for member in config.members:
@@ -242,8 +259,8 @@ class World:
 
     # The operator
 
-    def start(self, seat: Seat, *, new: bool = False, rejoin: bool = False) -> None:
-        """Start a replica, unless it runs."""
+    def start(self, seat: Seat, *, new: bool = False, rejoin: bool = False, wrong: ClusterConfig | None = None) -> None:
+        """Start a replica, unless it runs; with the `wrong` configuration, if there is one."""
         if seat.life is not None or seat.left_alone:
             return
         if not seat.host.powered:
@@ -252,7 +269,7 @@ class World:
         process = self.new_process(seat.name, seat.host)
         files = KeptTraces(process, seat.host.disk.mount(process), self.traces)
         process.at_death.append(files.disk.kill)
-        life = Life(process, files, rejoin, self.calendar.now)
+        life = Life(process, files, rejoin, self.calendar.now, wrong=wrong, found=seat.checksum() if wrong else 0)
         seat.lives.append(life)
         machine = self.machine(process, files)
         trace = TRACES / f"{seat.name.replace('/', '-')}.jsonl" if self.traced else None
@@ -265,13 +282,12 @@ class World:
         async def main() -> None:
             log = Log(seat.name, stream=NodeLog(self, seat.name), machine=machine)
             app = self.app(seat, life)
-            life.node = Node(
-                self.config, seat.name, self.table, app, trace, log, machine=machine, new=new, rejoin=rejoin
-            )
+            config = wrong or self.config
+            life.node = Node(config, seat.name, self.table, app, trace, log, machine=machine, new=new, rejoin=rejoin)
             await life.node.run(ready)
 
         process.on_end = lambda _: self._ended(seat, life)
-        self.write_down(seat.name, f"started{' --new' * new}{' --rejoin' * rejoin}")
+        self.write_down(seat.name, f"started{' --new' * new}{' --rejoin' * rejoin}{' wrongly' * bool(wrong)}")
         process.begin(main())
 
     def _ended(self, seat: Seat, life: Life) -> None:
@@ -287,7 +303,7 @@ class World:
         process = program.process = self.new_process(program.name, program.host)
         program.lives += 1
         files = program.host.disk.mount(process)
-        process.at_death.append(files.kill)
+        process.at_death += [files.kill, lambda: self._trace_crash(process, trace_of(program))]
         machine = self.machine(process, KeptTraces(process, files, self.traces))
 
         def ended(process: ProcessLoop) -> None:
@@ -297,6 +313,19 @@ class World:
 
         process.on_end = ended
         process.begin(program.main(program, machine))
+
+    def _trace_crash(self, process: ProcessLoop, path: Path) -> None:
+        """Say in the trace of a program that it was killed: it cannot, and nobody sends again what it had under way.
+
+        One that ended by itself has said whether something was.
+        """
+        if process.main is None or process.main.done():
+            return
+        last = bytes(self.traces.get(path, b"")).rstrip(b"\n").rpartition(b"\n")[2]
+        if last:
+            row = msgspec.json.decode(last)
+            same = {name: row[name] for name in ("run", "process", "group", "time")}
+            self.traces[path] += msgspec.json.encode({**same, "kind": "crash", "seq": row["seq"] + 1}) + b"\n"
 
     def stop(self, seat: Seat) -> None:
         """Send SIGTERM."""
