@@ -56,6 +56,56 @@ def test_a_folder_as_it_was_before_the_first_start_is_an_older_copy(tmp_path: Pa
         assert "forgot what it said" in str(running.ended("g0/2"))
 
 
+def put_back(copy: Path, data: Path) -> None:
+    shutil.rmtree(data)
+    shutil.copytree(copy, data)
+
+
+def test_an_older_copy_waits_for_all_who_may_know_better(tmp_path: Path) -> None:
+    """A majority that heard nothing newer is not enough: the one who counted on what is missing may be away."""
+    config = cluster(tmp_path / "c")
+    data = config.members[1].data
+    with laggards(config, row=WHITE_BOX) as running:
+        up(config, running)
+        assert running.stop("g0/1") is None
+        shutil.copytree(data, tmp_path / "older")
+        running.start("g0/1")
+        assert running.level() and running.stop("g0/2") is None
+        with connect_sync(config.path, "dev", deadline=20) as client:
+            client.multicast(["g0"], b"known to g0/0 and g0/1")
+        assert running.level() and running.stop("g0/1") is None and running.stop("g0/0") is None
+        put_back(tmp_path / "older", data)
+        running.start("g0/2")
+        older = running.start("g0/1")
+        assert not until(lambda: not older.durable_process().rejoining(), 3 * config.suspect_ms / 1000)
+        assert older.durability.doubted and "waits for g0/0" in older.engine.process.unready()
+        assert running.stop("g0/1") is None
+        older = running.start("g0/1")  # once more: it is as doubtful as before
+        assert not until(lambda: not older.durable_process().rejoining(), 3 * config.suspect_ms / 1000)
+        running.start("g0/0")
+        error = running.ended("g0/1")
+        assert isinstance(error, StorageCorrupt) and "forgot what it said" in str(error)
+        running.start("g0/1", rejoin=True)
+        assert running.level() and running.nodes["g0/1"].history.end == 6
+
+
+def test_a_folder_that_moved_is_believed_when_all_have_confirmed_it(tmp_path: Path) -> None:
+    config = cluster(tmp_path / "c")
+    data = config.members[1].data
+    with laggards(config, row=WHITE_BOX) as running:
+        up(config, running)
+        assert running.stop("g0/1") is None
+        shutil.copytree(data, tmp_path / "moved")
+        put_back(tmp_path / "moved", data)
+        node = running.start("g0/1")
+        assert running.level() and until(lambda: not node.durability.doubted)
+        assert running.stop("g0/1") is None and running.stop("g0/0") is None
+        node = running.start("g0/1")
+        assert not node.durability.doubted
+        with connect_sync(config.path, "dev", deadline=20) as client:
+            client.multicast(["g0"], b"g0/0 is not needed")
+
+
 def test_who_is_dialled_dials_back_at_once(tmp_path: Path) -> None:
     """Who restarts must hear the others within `suspect_ms`, however long their pause between two attempts is."""
     patient = Machine(limits=replace(REAL.limits, first_pause=600.0, longest_pause=600.0))

@@ -1,6 +1,7 @@
 """The durable log on a real disk: what was committed is found again, whatever was cut off or damaged."""
 
 import os
+import shutil
 import subprocess
 import sys
 import timeit
@@ -124,7 +125,7 @@ def test_snapshots_replace_the_log_before_them(tmp_path: Path) -> None:
     storage.commit([b"eleven"])
     storage.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "identity", "lock", "log-10", "seal", "snapshot-10", "starts",
+        "identity", "lock", "log-10", "place", "seal", "snapshot-10", "starts",
     ]  # fmt: skip
     storage = Storage(tmp_path, "test g0/0")
     found = storage.recover()
@@ -516,6 +517,40 @@ def test_a_torn_end_is_clean_if_the_seal_knows_all_before_it(tmp_path: Path) -> 
         storage = Storage(tmp_path, "test p0", new=False)
         found = storage.recover()
         storage.close()
-        assert (found.clean, len(found.records)) == (clean, 2 if torn else 3), (torn, lost)
+        assert (not found.doubt, len(found.records)) == (clean, 2 if torn else 3), (torn, lost)
+        again = Storage(tmp_path, "test p0", new=False)
+        assert (not again.recover().doubt) == clean, "who starts once more knows no more"
+        again.confirm()
+        again.close()
         for path in tmp_path.glob("log-*"):
             path.unlink()
+
+
+def doubt_of(folder: Path) -> str:
+    storage = Storage(folder, "test g0/0", new=False)
+    try:
+        return storage.recover().doubt
+    finally:
+        storage.close()
+
+
+def test_a_copy_of_a_folder_is_doubted_until_it_is_confirmed(tmp_path: Path) -> None:
+    """All is there and whole. Only who put it there knows whether more had been written, and need not say so."""
+    data = tmp_path / "data"
+    storage = Storage(data, "test g0/0")
+    storage.recover()
+    storage.commit([b"x"])
+    storage.close()
+    assert not doubt_of(data)
+    shutil.copytree(data, tmp_path / "copy")
+    shutil.rmtree(data)
+    shutil.copytree(tmp_path / "copy", data)
+    for _ in range(2):
+        assert "copy" in doubt_of(data)
+    storage = Storage(data, "test g0/0", new=False)
+    storage.recover()
+    storage.confirm()
+    storage.close()
+    assert not doubt_of(data)
+    (data / "place").unlink()
+    assert doubt_of(data)

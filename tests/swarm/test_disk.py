@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import TypeGuard
 
 import pytest
 
@@ -73,6 +75,10 @@ def content(disk: SimDisk, path: Path = LOG) -> bytes:
 # ---------------------------------------------------------------- beside the real one
 
 
+def failed(outcome: object) -> TypeGuard[tuple[str, int]]:
+    return isinstance(outcome, tuple) and isinstance(outcome[0], str)
+
+
 class Pair:
     """The same calls on both; results and errors must be equal."""
 
@@ -100,9 +106,9 @@ class Pair:
         real, sim = outcome(self.real, self.folder, 0), outcome(self.sim, DATA, 1)
         if name == "open" and isinstance(real, int) and isinstance(sim, int):
             self.descriptors.append((real, sim))
-        elif name != "free" or isinstance(real, tuple):
+        elif name not in ("free", "place") or failed(real):
             assert sim == real, f"{name} {arguments} {options}: the real one gives {real}, the simulated one {sim}"
-        assert isinstance(real, tuple) == isinstance(sim, tuple)
+        assert failed(real) == failed(sim)
         return real
 
     def step(self) -> object:
@@ -130,6 +136,7 @@ class Pair:
             "replace": lambda: self.call("replace", path, other),
             "remove": lambda: self.call("remove", path),
             "sync_folder": lambda: self.call("sync_folder", path),
+            "place": lambda: self.call("place", path),
             "free": lambda: self.call("free", path),
         }
         return calls[random.choice(list(calls))]()
@@ -152,7 +159,7 @@ def test_same_results_and_errors_as_the_real_one() -> None:
             try:
                 for _ in range(120):
                     outcome = pair.step()
-                    if isinstance(outcome, tuple):
+                    if failed(outcome):
                         seen.add(errno.errorcode[outcome[1]])
                 assert dict(pair.tree()) is not None
             finally:
@@ -430,6 +437,36 @@ def test_lost_disk_is_empty() -> None:
     write_new(files, LOG, b"x")
     disk.lose()
     assert disk.paths() == [] and not disk.mount(Process()).exists(DATA) and disk.harm
+
+
+def test_no_copy_has_the_place_of_its_file() -> None:
+    """What is read, locked, moved with its folder or without power keeps it. What is copied there and back does not."""
+    disk, files = started(1)
+    write_new(files, LOG, b"content")
+    place = files.place(LOG)
+    copy = disk.copy(DATA)
+    files.lock(files.open(LOG, append=True))
+    disk.power_cut()
+    assert disk.mount(Process()).place(LOG) == place
+    disk.put_back(copy)
+    assert disk.mount(Process()).place(LOG) != place
+
+
+def test_no_real_copy_has_the_place_of_its_file(tmp_path: Path) -> None:
+    files, data = Files(), tmp_path / "data"
+    files.make_folder(data)
+    files.close(files.open(data / "lock"))
+    place = files.place(data / "lock")
+    shutil.copytree(data, tmp_path / "copy")
+    fd = files.open(data / "lock")
+    files.lock(fd)
+    files.close(fd)
+    data.rename(tmp_path / "moved").rename(data)
+    assert files.place(data / "lock") == place
+    for _ in range(20):  # the number of a removed file may be given to the next one
+        shutil.rmtree(data)
+        shutil.copytree(tmp_path / "copy", data)
+        assert files.place(data / "lock") != place
 
 
 def test_older_copy_takes_the_place_of_its_folder() -> None:

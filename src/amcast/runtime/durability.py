@@ -159,6 +159,7 @@ class Durability:
         self._offering = asyncio.Lock()
         self._offers: list[int] = []  # positions of snapshots for others, of a node that keeps none for itself
         self.rejoining = False  # the folder holds nothing of this replica's own
+        self.doubted = False  # it may lack something, and nobody has confirmed yet that it does not
         self._stopped = False  # no other commit begins
         self._failed = False  # and what is in memory must not get to the disk any more
 
@@ -214,6 +215,16 @@ class Durability:
     def save_first(self) -> None:
         """Release nothing else before a snapshot is durable. If this replica rejoins, that is its own data again."""
         self._must_save = self.storage is not None
+
+    def confirm(self) -> None:
+        """Have the next start believe the folder: the others have confirmed that it lacks nothing."""
+        self.doubted = False
+        if self.storage is not None:
+            self.in_thread(self.storage.confirm).add_done_callback(self._confirmed)
+
+    def _confirmed(self, done: "asyncio.Future[None]") -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            self._host.fail(error)
 
     # Snapshots for others
 

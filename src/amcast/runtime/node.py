@@ -449,8 +449,10 @@ class Node:
                 answers = self.serving.with_results(tick.answers) if self.app is not None else tick.answers
                 for client, batch in self.engine.encode_answers(answers, self.results.by_mid):
                     self.serving.answer(client, batch)
-            if self.durability.rejoining and self._has_rejoined():
+            if self.durability.rejoining and self._takes_part():
                 self.durability.save_first()
+            if self.durability.doubted and self._takes_part():
+                self.durability.confirm()
             self.durability.take(tick)
             if tick.halted:  # after its last messages were taken: the others count on them
                 self._halted = True
@@ -459,8 +461,8 @@ class Node:
         except Exception as error:  # half a step may be done: nothing else must leave
             self.fail(error)
 
-    def _has_rejoined(self) -> bool:
-        """Return whether this replica takes part again, although it took over no snapshot: there was little to know."""
+    def _takes_part(self) -> bool:
+        """Return whether this replica knows all that it may have forgotten; it need not have taken over a snapshot."""
         return isinstance(self.engine.process, Durable) and not self.engine.process.rejoining()
 
     def _forgot(self, reason: str) -> None:

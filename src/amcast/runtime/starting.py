@@ -93,13 +93,16 @@ def start_from_disk(node: "Node", starts: int, how: How) -> None:
     if node.trace is not None:
         node.trace.recovered(position)
     # Also at a first start, without any: an empty disk may have been another one, and `--new` a slip. Only others know.
-    node.durable_process().recover(node.now(), records, starts, recovered.clean)
+    node.durable_process().recover(node.now(), records, starts, not recovered.doubt)
+    node.durability.doubted = bool(recovered.doubt)
     # What was delivered after the snapshot is delivered again: the application has not seen it in this life.
     again, node.engine.out.deliveries = node.engine.out.deliveries, []
     node.deliver(again)
     node.delivered_for_good(again)
     if recovered.cut:
-        node.log.warning("torn write cut off", bytes=recovered.cut, clean=recovered.clean)
+        node.log.warning("torn write cut off", bytes=recovered.cut)
+    if recovered.doubt:
+        node.log.warning("all others are asked what it may have forgotten", reason=recovered.doubt)
     if how.accept_loss:
         node.log.warning("LOSS ACCEPTED", reason="--accept-loss: it takes part whatever it may have forgotten")
         node.durable_process().trust(node.now())

@@ -15,6 +15,7 @@ Files in the folder of a node:
     identity      cluster and process it belongs to; then `identity.py`
     starts        how many there were, with a checksum
     seal          what must be there (`seal.py`)
+    place         where the folder is: in a copy of it this is wrong. Empty while a replica does not know what it forgot
     snapshot-N    the state after N frames (`snapshots.py`)
     log-N         a segment: frames from N on, as far as the next segment (`sectors.py`)
     rejoining     all was set aside, and nothing of the replica's own is in its place yet
@@ -54,7 +55,7 @@ class Recovered:
     snapshot: list[bytes] | None  # in pieces
     records: list[bytes]
     cut: int  # bytes of a torn frame that were dropped
-    clean: bool = True  # nothing that was synced can be missing at the end, so far as this disk can tell
+    doubt: str = ""  # why something that was synced may be missing at the end, so far as this disk can tell
 
 
 def body_of(records: list[bytes]) -> bytes:
@@ -124,6 +125,8 @@ class Storage:
                 self._write_whole(self.folder / "seal", (WITH_A_STATE if rejoin else Seal()).encoded())
             if not self._files.exists(self.folder / "starts"):
                 self._write_starts(int(rejoin))  # there was another, which nobody remembers
+            if not rejoin:
+                self.confirm()
             self.describe(b"")  # last: where there is an identity there is all of the above
         data = self._files.read(path)
         try:
@@ -213,9 +216,31 @@ class Storage:
             records, last, cut = self._read_log(seal)
             # What is cut off looks as a write that was never synced. The seal is sure of it only if it has a record of
             # every frame before: a power cut may have taken its last records, and with them that of a lost frame.
-            clean = not cut or seal.frame == self.next_frame - 1
+            doubt = self._doubt()
+            if cut and seal.frame != self.next_frame - 1 and not doubt:
+                doubt = "its last write was cut off, and may have been promised to others"
+                self._write_whole(self.folder / "place", b"")  # first: when it is cut off, nobody sees it any more
             self._go_on_behind(last)
-        return Recovered(snapshot, records, cut, clean)
+        return Recovered(snapshot, records, cut, doubt)
+
+    def _doubt(self) -> str:
+        """Return why this folder may be older than what this replica wrote last.
+
+        All that was written may be there and be whole, and still be a copy that somebody made before the rest of it.
+        """
+        found = self._read("place")
+        if not found:
+            return "nobody has confirmed yet that it forgot nothing"
+        return "" if found == self._place_text() else "its data folder is a copy, or its files were changed"
+
+    def _place_text(self) -> bytes:
+        text = b"%d %d" % self._files.place(self.folder / "lock")
+        return b"%s %08x\n" % (text, zlib.crc32(text))
+
+    def confirm(self) -> None:
+        """Have the next start believe what is here: others have confirmed it, or there is nothing yet."""
+        with self._stopping_if_it_fails():
+            self._write_whole(self.folder / "place", self._place_text())
 
     def _go_on_behind(self, last: bytes | None) -> None:
         """Begin a segment with the last frame, written anew; what was found of it may have been in memory only."""
@@ -446,6 +471,7 @@ class Storage:
 
     def end_rejoin(self) -> None:
         """Have the next start go on from here: a snapshot of this replica's own is durable."""
+        self.confirm()
         self._files.remove(self.folder / "rejoining")
         self._files.sync_folder(self.folder)
 

@@ -10,6 +10,8 @@ PINNED = f"{PULLING}::test_a_snapshot_stays_while_it_is_copied_and_a_while_longe
 FIRST = f"{SAVED}::test_a_state_of_others_is_durable_before_anything_leaves"
 CONVERTED = f"{OLD}::test_a_cluster_goes_on_from_the_data_of_0_1_0"
 BACK = "tests/runtime/test_coming_back.py"
+TORN = "tests/runtime/test_storage.py::test_a_torn_end_is_clean_if_the_seal_knows_all_before_it"
+COPY = "tests/runtime/test_storage.py::test_a_copy_of_a_folder_is_doubted_until_it_is_confirmed"
 HOLE = f"{PULLING}::test_rows_that_nobody_keeps_end_a_trace_honestly"
 SLOW = f"{LEADING}::test_a_leader_with_a_slow_disk_hands_over_but_not_again_at_once"
 
@@ -76,9 +78,9 @@ MUTANTS = [
     shell_mutant(
         "a_first_start_is_believed", "amcast.runtime.starting",
         (
-            "    node.durable_process().recover(node.now(), records, starts, recovered.clean)\n",
+            "    node.durable_process().recover(node.now(), records, starts, not recovered.doubt)\n",
             "    if records or starts > 1:\n"
-            "        node.durable_process().recover(node.now(), records, starts, recovered.clean)\n"
+            "        node.durable_process().recover(node.now(), records, starts, not recovered.doubt)\n"
             "    else:\n"
             "        node.engine.process.start(node.now())\n",
         ),
@@ -114,8 +116,25 @@ MUTANTS = [
     ),
     shell_mutant(
         "a_torn_end_is_always_clean", "amcast.runtime.storage",
-        ("clean = not cut or seal.frame == self.next_frame - 1", "clean = True"),
-        caught_by="tests/runtime/test_storage.py::test_a_torn_end_is_clean_if_the_seal_knows_all_before_it",
+        ("if cut and seal.frame != self.next_frame - 1 and not doubt:", "if False:"), caught_by=TORN,
+    ),
+    shell_mutant(
+        "a_torn_end_is_clean_at_the_next_start", "amcast.runtime.storage",
+        ('                self._write_whole(self.folder / "place", b"")  #', "                #"), caught_by=TORN,
+    ),
+    shell_mutant(
+        "a_copy_of_a_folder_is_believed", "amcast.runtime.storage",
+        ('return "" if found == self._place_text() else', 'return "" if found else'), caught_by=COPY,
+    ),
+    shell_mutant(
+        "a_copy_is_believed_before_it_is_confirmed", "amcast.runtime.node",
+        ("            if self.durability.doubted and self._takes_part():\n", "            if True:\n"),
+        caught_by=f"{BACK}::test_an_older_copy_waits_for_all_who_may_know_better",
+    ),
+    shell_mutant(
+        "a_copy_is_never_believed", "amcast.runtime.node",
+        ("                self.durability.confirm()\n", "                pass\n"),
+        caught_by=f"{BACK}::test_a_folder_that_moved_is_believed_when_all_have_confirmed_it",
     ),
     shell_mutant(
         "a_trace_goes_on_behind_a_hole", "amcast.runtime.tracing", ("        self.ended = True\n", ""), caught_by=HOLE,

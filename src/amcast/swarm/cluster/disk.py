@@ -73,6 +73,7 @@ class SimDisk:
         self._times = Random(random.getrandbits(64))
         self._fates = Random(random.getrandbits(64))
         self._capacity = CAPACITY
+        self._numbers = 0  # of files that there were
         self._mounted: list[SimFiles] = []
         self._unreliable: list[Inode] = []  # a sync of these failed: memory and platter may differ without any write
 
@@ -89,6 +90,10 @@ class SimDisk:
     def unmount(self, files: "SimFiles") -> None:
         if files in self._mounted:
             self._mounted.remove(files)
+
+    def new_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
 
     def time_of(self, nanoseconds: int) -> int:
         """Draw how long a call takes."""
@@ -180,7 +185,10 @@ class SimDisk:
             if not isinstance(found, Folder):
                 raise failure(errno.ENOTDIR, copy.path)
             parent = found
-        parent.seen[copy.path.name] = parent.kept[copy.path.name] = copy.content.copy()
+        content = copy.content.copy()
+        for _, inode in every_file(content, copy.path):
+            inode.number = self.new_number()
+        parent.seen[copy.path.name] = parent.kept[copy.path.name] = content
         self.harm.append(f"put an older copy of {copy.path} back")
 
     # What is there
@@ -384,7 +392,7 @@ class SimFiles(Files):
         if inode is None:
             if self._disk.nameless or not self._disk.room():
                 raise failure(errno.ENOSPC, path)
-            inode = Inode()
+            inode = Inode(self._disk.new_number())
             parent.change({path.name: inode})
         elif new:
             inode.truncate(0)
@@ -415,6 +423,11 @@ class SimFiles(Files):
         if at < 0:
             raise failure(errno.EINVAL)
         return bytes(inode.seen[at : at + length])
+
+    def place(self, path: Path) -> tuple[int, int]:
+        self._call("place")
+        node = self._disk.look_up(path)
+        return (node.number if isinstance(node, Inode) else 0), 0
 
     def _readable(self, path: Path) -> Inode:
         self._call("read")

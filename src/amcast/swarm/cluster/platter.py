@@ -14,6 +14,7 @@ SECTOR: Final = 512
 class Inode:
     """The content of a file."""
 
+    number: int = 0  # no other file of the disk has it, nor had it
     seen: bytearray = field(default_factory=bytearray)
     kept: bytearray = field(default_factory=bytearray)  # on the platter
     pending: list[tuple[int, bytes, int]] = field(default_factory=list)  # place, bytes, length of the file afterwards
@@ -124,7 +125,7 @@ class Inode:
         self.read_until = min(self.read_until, len(self.seen))
 
     def copy(self) -> "Inode":
-        return Inode(bytearray(self.seen), bytearray(self.seen))
+        return Inode(seen=bytearray(self.seen), kept=bytearray(self.seen))
 
 
 @dataclass(eq=False)

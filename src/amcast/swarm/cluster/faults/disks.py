@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Final, Self
 
+from amcast.protocols.black_box.durable_log import DurableLogOwner
+from amcast.protocols.white_box.replica import WhiteBox
 from amcast.swarm.cluster.calendar import MILLISECOND
 from amcast.swarm.cluster.faults.drawing import Drawing
 from amcast.swarm.cluster.faults.shapes import Damage, Fault, Spell, end_hard, later, restart, seat_of
@@ -166,24 +168,33 @@ class OldFolder(Damage, frozen=True, tag=True):
             copy = disk.copy(folder)
         except OSError:  # there is none yet
             return
-        promised = disk.shadow.promised(folder)
         void = takes_no_part_yet(seat)
-        newer_at = -1  # when something was synced that the copy lacks
+        synced = disk.shadow.promised(folder)
+        promised = promised_by(seat)  # in the copy, so far as that can be told
+        newer_at = -1  # when the replica had promised, and synced, something that the copy lacks
+        told = False  # whether others have heard of it since then
+        gone = False
 
         def look() -> None:
-            nonlocal newer_at
-            if disk.shadow.promised(folder) > promised:
+            nonlocal promised, newer_at, told
+            now_promised = promised_by(seat)
+            promised = now_promised if promised < 0 else promised
+            if newer_at < 0 and now_promised > promised and disk.shadow.promised(folder) > synced:
                 newer_at = world.calendar.now
-            else:
+            if newer_at >= 0 and now_promised >= 0:
+                heard = max(world.network.heard_at(seat.host.address, s.host.address) for s in world.seats.values())
+                told = told or newer_at < heard - SLACK
+            if not gone and not told:
                 later(world, LOOK_EVERY, look)
 
         def put_back() -> None:
-            heard = max(world.network.heard_at(seat.host.address, s.host.address) for s in world.seats.values())
+            nonlocal gone
+            gone = True
             end_hard(world, seat, power=False)
             world.write_down(seat.name, f"data folder of {self.age} ms ago put back")
             disk.put_back(copy)
             seat.reasons |= {"harmed", "older"}
-            if not void and 0 <= newer_at < heard - SLACK:
+            if not void and told:
                 seat.reasons.add("older than others heard")
             seat.must_rejoin = seat.must_rejoin or self.told
             restart(world, seat, self.down)
@@ -197,6 +208,17 @@ class OldFolder(Damage, frozen=True, tag=True):
         node = cls.whom(drawing)
         told = drawing.chance(50)  # else the operator forgets to say --rejoin, and others have to notice
         return cls(drawing.time(down + age), node, down, age, told) if node is not None else None
+
+
+def promised_by(seat: Seat) -> int:
+    """Return how many records of a replica others may count on; -1 while it does not run, or takes no part.
+
+    Not all that it syncs is of that kind: what it heard of others it promised to nobody.
+    """
+    process = seat.node.durable_process() if seat.node is not None else None
+    if not isinstance(process, WhiteBox | DurableLogOwner) or process.rejoining():
+        return -1
+    return process.probation.mark
 
 
 def takes_no_part_yet(seat: Seat) -> bool:
