@@ -3,15 +3,19 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
-from laggards import Laggard, Running, laggards
+from laggards import ROW, Laggard, Running, laggards
 from nodes import cluster, logged, until
 
 from amcast.checks import check
 from amcast.errors import StorageCorrupt, UsageError
 from amcast.runtime.config import ClusterConfig
 from amcast.runtime.durability import OFFERED, PULLED
+from amcast.runtime.links import BURST, LinkHost, Outgoing
 from amcast.runtime.machine import REAL, Files, Limits, Machine
 from amcast.runtime.node import Node
 from amcast.runtime.snapshots import SnapshotSource
@@ -300,5 +304,25 @@ def test_an_operator_accepts_the_loss(tmp_path: Path) -> None:
         running.start("g0/2", accept_loss=True, rejoin=True)
 
 
-def test_what_is_kept_for_a_member_is_bounded() -> None:
+@pytest.mark.parametrize("under_way", [0, 10**6])
+def test_what_is_kept_for_a_member_is_bounded_by_what_is_under_way(tmp_path: Path, under_way: int) -> None:
+    """A vote has all that is under way: a channel that gives it up whenever it is sent would end the group for good."""
     assert REAL.limits.most_kept == 16 * 2**20 and REAL.limits.congested == 6 * 2**20
+    config = replace(cluster(tmp_path), largest_message=1000)
+    machine = Machine(limits=replace(REAL.limits, most_kept=100_000))
+    log = SimpleNamespace(warning=lambda *_, **__: None)
+    host = SimpleNamespace(config=config, machine=machine, protocol=ROW, log=log, under_way=lambda: under_way)
+    link = Outgoing(cast(LinkHost, host), config.members[1], None)
+
+    def kept() -> int:
+        link.forget()
+        while not link.dropped:
+            before = link.kept_bytes
+            link.send(bytes(1000))
+        link.dropped = 0
+        return before
+
+    assert 98_000 < kept() <= 100_000, "for one that is away, however much is under way"
+    link.connection = cast(Any, SimpleNamespace(transport=Mock()))
+    most = BURST * max(100_000, under_way)
+    assert most - 2000 < kept() <= most

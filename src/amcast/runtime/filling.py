@@ -18,7 +18,8 @@ from amcast.runtime.links import Asking, LinkHost
 from amcast.runtime.rows import unpack_rows
 from amcast.runtime.tracing import ReplicaTrace, Row
 
-PAUSE: Final = 1.0  # seconds, before the others are asked again
+FIRST_PAUSE: Final = 1.0  # seconds, before the others are asked again; twice as long each time …
+LONGEST_PAUSE: Final = 60.0  # … up to this: one that has the rows may be away for days
 
 
 class FillingHost(LinkHost, Protocol):
@@ -36,6 +37,7 @@ class Filling:
         self._context = context
         self._limits = host.machine.limits
         self._groups = len(host.config.topology.groups)
+        self._pause = FIRST_PAUSE
         self._task: asyncio.Task[None] | None = None
 
     def look(self, source: Member | None = None) -> None:
@@ -79,6 +81,7 @@ class Filling:
                 await asking.open(self._context)
                 while self._trace.position < self._host.durability.history.earliest:
                     await self._read(asking)
+                    self._pause = FIRST_PAUSE
                 return
             except HistoryGone:
                 gone += 1
@@ -91,7 +94,8 @@ class Filling:
             self._host.log.warning("trace ends", missing_from=self._trace.position, missing_to=kept)
             self._trace.end(kept)
             return
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(self._pause)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     async def _read(self, asking: Asking) -> None:
         at = self._trace.position

@@ -34,6 +34,10 @@ class LinkHost(GreetingHost, Protocol):
 
     protocol: Row
 
+    def under_way(self) -> int:
+        """Return how many bytes of messages are under way in the group."""
+        ...
+
     def on_batch(self, sender: int, batch: bytes) -> None: ...
 
     def on_pulse(self, sender: int, pulse: Pulse) -> None: ...
@@ -98,9 +102,19 @@ class Outgoing:
         self.next += 1
         if self.connection is not None:
             self.connection.transport.write(data)
-        # One that is there and only slow may be behind by several times as much: votes and retries come at once.
-        if self.kept_bytes > (self._most_kept if self.connection is None else BURST * self._most_kept):
+        if self.kept_bytes > self._most_kept and self.kept_bytes > self._most_now():
             self.give_up()
+
+    def _most_now(self) -> int:
+        """Return how many bytes may be kept.
+
+        One that is there and only slow may be behind by several times as much: votes and retries come at once. They
+        have all that is under way. However much that has become, a channel that gave it up would be given up again when
+        the same is sent again, and the group would never elect.
+        """
+        if self.connection is None:
+            return self._most_kept
+        return BURST * max(self._most_kept, self.host.under_way())
 
     def tell(self, data: bytes) -> None:
         """Send a frame that is not worth keeping: the next one says more."""

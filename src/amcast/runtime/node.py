@@ -454,12 +454,16 @@ class Node:
             if self.durability.doubted and self._takes_part():
                 self.durability.confirm()
             self.durability.take(tick)
+            self.pulses.hold_back()  # in this turn, not when the disk is done: more would be read meanwhile
             if tick.halted:  # after its last messages were taken: the others count on them
                 self._halted = True
                 self.log.info("left" if self._leaving else "removed")
                 self.stop()
         except Exception as error:  # half a step may be done: nothing else must leave
             self.fail(error)
+
+    def under_way(self) -> int:
+        return self.engine.process.backlog()
 
     def _takes_part(self) -> bool:
         """Return whether this replica knows all that it may have forgotten; it need not have taken over a snapshot."""
@@ -532,7 +536,6 @@ class Node:
             link = self.links.get(pid)
             if link is not None:
                 link.send(batch)  # in the order of the steps: links keep it, and protocols count on it
-        self.pulses.hold_back()
         if tick.to_self and not self._ended:  # an event of its own, as in simulations: in another turn than its cause
             self.engine.handle(self.now(), self.me.pid, tick.to_self)
             self._schedule()

@@ -97,6 +97,11 @@ MUTANTS = [
         caught_by=f"{BACK}::test_a_connection_to_a_process_that_is_gone_is_dropped",
     ),
     shell_mutant(
+        "what_is_under_way_may_not_fit_a_channel", "amcast.runtime.links",
+        ("return BURST * max(self._most_kept, self.host.under_way())", "return BURST * self._most_kept"),
+        caught_by=f"{PULLING}::test_what_is_kept_for_a_member_is_bounded_by_what_is_under_way[1000000]",
+    ),
+    shell_mutant(
         "a_majority_may_rejoin", "amcast.local.rejoining",
         ("if joining and len(group) - len(joining) - 1 <= len(group) // 2:", "if False:"),
         caught_by=f"{BACK}::test_a_majority_is_not_let_rejoin_at_once",

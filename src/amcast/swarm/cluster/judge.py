@@ -217,13 +217,17 @@ class Replica:
     state: bytes
 
 
-def replica_of(node: Node) -> Replica:
-    """Return what the oracles look at, of a node that runs a checked application."""
+def replica_of(node: Node, lost_some: bool = False) -> Replica:
+    """Return what the oracles look at, of a node that runs a checked application.
+
+    `lost_some`: a member of its group never comes back. It may be the only one that has rows for the trace of this one.
+    """
     app = node.app.app if node.app is not None else None  # inside what executes it
     assert isinstance(app, CheckedMachine), f"{node.me.name} runs an application without a check around it"
     busy = "" if node.engine.process.idle() else "its protocol has something under way"
     busy = busy or ("something waits for its disk" if node.durability.unfinished else "")
-    busy = busy or ("its trace is not complete" if node.trace is not None and node.trace.lacks else "")
+    lacks = node.trace is not None and node.trace.lacks and not lost_some
+    busy = busy or ("its trace is not complete" if lacks else "")
     return Replica(node.me.name, node.group_names[node.me.group], node.history.end, app.count, busy, app.snapshot())
 
 

@@ -26,6 +26,7 @@ from amcast.runtime.log import Log
 from amcast.runtime.node import Node
 from amcast.swarm.cluster import judge
 from amcast.swarm.cluster.calendar import MILLISECOND, SECOND
+from amcast.swarm.cluster.faults.disks import doubt_of
 from amcast.swarm.cluster.judge import Excuse, Journal
 from amcast.swarm.cluster.load.book import Book
 from amcast.swarm.cluster.load.echo import Echo, EchoUser
@@ -39,9 +40,12 @@ from amcast.tracefile.text import event_of_json
 
 BOUND: Final = 120  # seconds after the calm
 MOST_EVENTS: Final = 800_000  # in a run, and …
-MOST_MOVED: Final = 500_000_000  # … bytes that arrive: more are something that goes round in circles, and fills memory
+# … bytes that arrive: more are something that goes round in circles. All payloads of a run are 6 MB; each goes to all
+# replicas of all its groups from every leader, and again while one of these groups is away: 100 times have been seen.
+MOST_MOVED: Final = 1_500_000_000
 LOOK_EVERY: Final = 500 * MILLISECOND
-TIME_TO_NOTICE: Final = 300 * MILLISECOND  # until an operator starts again what ended by itself
+TIME_TO_NOTICE: Final = 300 * MILLISECOND  # until an operator starts again what ended by itself …
+TIME_TO_DECIDE: Final = 5 * SECOND  # … or helps what waits for those who never come back
 EXCUSES: Final[dict[str, tuple[Excuse, ...]]] = {  # for which a node may end, by what a fault did to it
     "harmed": (Excuse(StorageCorrupt), Excuse(UsageError)),
     "full": (Excuse(StorageFailure), Excuse(OSError, errno.ENOSPC)),
@@ -240,11 +244,29 @@ class Trial:
             self.world.start(seat)
         for program in self.world.programs.values():
             self.world.start_program(program)
+        if self.setup.lost:
+            self.world.calendar.after(TIME_TO_DECIDE, self._help_the_doubtful)
+
+    def _help_the_doubtful(self) -> None:
+        """Be the operator of replicas that may have forgotten something, and wait for those who never come back."""
+        lost = {seat.member.pid for seat in self.world.seats.values() if seat.left_alone}
+        for seat in self._needed():
+            if not seat.must_rejoin and not seat.accepts_loss and (waits_for := doubt_of(seat)) and waits_for <= lost:
+                alone = {member.pid for member in self.world.config.members if member.group == seat.member.group} & lost
+                seat.must_rejoin = not alone  # all others of its group must be up for that
+                seat.accepts_loss = bool(alone)
+                self.world.kill(seat)
+                self.world.start(seat)
+        self.world.calendar.after(TIME_TO_DECIDE, self._help_the_doubtful)
 
     # The end
 
     def _needed(self) -> list[Seat]:
         return [seat for seat in self.world.seats.values() if not seat.left_alone]
+
+    def _lost_some_of(self, seat: Seat) -> bool:
+        """Return whether a member of its group never comes back."""
+        return any(other.left_alone and other.member.group == seat.member.group for other in self.world.seats.values())
 
     def _settled(self) -> bool:
         if not all(self.clients.values()) or any(map(unanswered, self.gateways.values())):
@@ -252,7 +274,9 @@ class Trial:
         ends: dict[int, int] = {}
         for seat in self._needed():
             life = seat.life
-            if life is None or not life.ready or life.node is None or not is_idle(life.node):
+            if life is None or not life.ready or life.node is None:
+                return False
+            if not is_idle(life.node, self._lost_some_of(seat)):
                 return False
             if ends.setdefault(seat.member.group, life.node.history.end) != life.node.history.end:
                 return False
@@ -266,14 +290,14 @@ class Trial:
         for seat in self._needed():
             if seat.life is not None and seat.life.forgot:
                 raise Alarm("older folder trusted", f"{seat.name}: {seat.life.forgot}, and others had heard of it")
-        nodes = [seat.node for seat in self._needed()]
         late = [name for name, done in self.clients.items() if not done]
         if late:
             raise Alarm("no answer in the calm", f"{', '.join(late)} went on asking")
         for name, gateway in self.gateways.items():
             if unanswered(gateway):
                 raise Alarm("no answer in the calm", f"{name} went on sending {unanswered(gateway)} multicasts")
-        judge.check_settled(judge.replica_of(node) for node in nodes if node is not None)
+        needed = [(seat.node, self._lost_some_of(seat)) for seat in self._needed()]
+        judge.check_settled(judge.replica_of(node, lost_some) for node, lost_some in needed if node is not None)
         judge.check_acknowledged(journal, self.book.acknowledged)
         judge.check_refused(journal, self.book.refused_payloads)
         if self.setup.load == ECHO:
@@ -396,6 +420,6 @@ def said_of(config: ClusterConfig) -> tuple[str, str]:
     return f"application {config.identity.app}", config.identity.groups
 
 
-def is_idle(node: Node) -> bool:
-    traced = node.trace is None or not node.trace.lacks
+def is_idle(node: Node, lost_some: bool) -> bool:
+    traced = node.trace is None or not node.trace.lacks or lost_some
     return node.engine.process.idle() and not node.durability.unfinished and traced

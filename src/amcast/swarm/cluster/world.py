@@ -95,7 +95,8 @@ class Seat:
     member: Member
     host: Host
     lives: list[Life] = field(default_factory=list)
-    must_rejoin: bool = False  # its operator was told so
+    must_rejoin: bool = False  # its operator was told so …
+    accepts_loss: bool = False  # … or knows that others, which it waits for, never come back
     left_alone: bool = False  # nobody starts it any more
     down_until: int = 0  # who stops it in order wants it to stay so until then
     reasons: set[str] = field(default_factory=set)  # to end, that faults gave it: harmed, older, full, failing
@@ -276,18 +277,22 @@ class World:
 
         def ready() -> None:
             life.ready = True
-            seat.must_rejoin = False
+            seat.must_rejoin = seat.accepts_loss = False
             self.ready(seat, life)
 
         async def main() -> None:
             log = Log(seat.name, stream=NodeLog(self, seat.name), machine=machine)
             app = self.app(seat, life)
             config = wrong or self.config
-            life.node = Node(config, seat.name, self.table, app, trace, log, machine=machine, new=new, rejoin=rejoin)
+            life.node = Node(
+                config, seat.name, self.table, app, trace, log, machine=machine, new=new, rejoin=rejoin,
+                accept_loss=seat.accepts_loss,
+            )  # fmt: skip
             await life.node.run(ready)
 
         process.on_end = lambda _: self._ended(seat, life)
-        self.write_down(seat.name, f"started{' --new' * new}{' --rejoin' * rejoin}{' wrongly' * bool(wrong)}")
+        how = {"--new": new, "--rejoin": rejoin, "--accept-loss": seat.accepts_loss, "wrongly": wrong is not None}
+        self.write_down(seat.name, " ".join(["started", *[word for word, said in how.items() if said]]))
         process.begin(main())
 
     def _ended(self, seat: Seat, life: Life) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final, Self
 
 from amcast.protocols.black_box.durable_log import DurableLogOwner
+from amcast.protocols.white_box.probation import Probation
 from amcast.protocols.white_box.replica import WhiteBox
 from amcast.swarm.cluster.calendar import MILLISECOND
 from amcast.swarm.cluster.faults.drawing import Drawing
@@ -215,10 +216,21 @@ def promised_by(seat: Seat) -> int:
 
     Not all that it syncs is of that kind: what it heard of others it promised to nobody.
     """
-    process = seat.node.durable_process() if seat.node is not None else None
-    if not isinstance(process, WhiteBox | DurableLogOwner) or process.rejoining():
+    probation = probation_of(seat)
+    if probation is None or seat.node is None or seat.node.durable_process().rejoining():
         return -1
-    return process.probation.mark
+    return probation.mark
+
+
+def doubt_of(seat: Seat) -> set[int]:
+    """Return whom a replica waits for, which must say that it forgot nothing. Empty if it does not."""
+    probation = probation_of(seat)
+    return set(probation.unanswered) if probation is not None and probation.active and not probation.void else set()
+
+
+def probation_of(seat: Seat) -> Probation | None:
+    process = seat.node.durable_process() if seat.node is not None else None
+    return process.probation if isinstance(process, WhiteBox | DurableLogOwner) else None
 
 
 def takes_no_part_yet(seat: Seat) -> bool:
