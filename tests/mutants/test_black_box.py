@@ -95,6 +95,17 @@ PAXOS = [
     ),
 ]
 
+LEARNS = [
+    mutant(
+        "who_only_learns_is_whole_at_once",
+        ("            self.learn_again()\n            return\n", "            return\n"),
+    ),
+    mutant(
+        "who_only_learns_forgets_that_it_learns",
+        ("                self.lost_disk = True\n", "                pass\n"),
+    ),
+]
+
 SKEEN = [
     mutant(
         "clock_not_raised",
@@ -248,7 +259,7 @@ SHARED = (
 )  # fmt: skip
 CASES: list[tuple[str, str, tuple[ModuleType, ...], list[Mutant]]] = [
     ("multi_paxos", "MultiPaxos", (*SHARED, multi_paxos), LOG[1:] + PAXOS[-1:]),
-    ("paxos_amcast", "PaxosAmcast", (*SHARED, multi_paxos, paxos_amcast), PAXOS),
+    ("paxos_amcast", "PaxosAmcast", (*SHARED, multi_paxos, paxos_amcast), PAXOS + LEARNS),
     ("ft_skeen", "FtSkeen", (*SHARED, ft_skeen), LOG + SKEEN + RECOVERY),
     ("fastcast", "FastCast", (*SHARED, ft_skeen, fastcast), FASTCAST),
 ]

@@ -12,7 +12,7 @@ from nodes import cluster, running
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
 from amcast.errors import AmcastError, HistoryGone
-from amcast.runtime.history import BLOCK, History
+from amcast.runtime.history import BLOCK, MOST_TOGETHER, History
 from amcast.runtime.machine import Limits, Machine
 from amcast.runtime.rows import unpack_rows
 from amcast.service import connect, connect_sync
@@ -66,6 +66,20 @@ def test_every_row_from_every_position(tmp_path: Path, most_bytes: int) -> None:
         assert told(history, start, most_bytes) == expected(start), start
     assert history.read(ROWS, most_bytes) == history.read(ROWS + 7, most_bytes) == (ROWS, ROWS, b"")
     history.close()
+
+
+def test_what_is_delivered_together_may_be_long(tmp_path: Path) -> None:
+    """After a restart all since the snapshot is delivered at once. Readers get whole blocks, in bounded frames."""
+    history = History(tmp_path)
+    sizes = [10, 2 * MOST_TOGETHER, *[50_000] * 100, MOST_TOGETHER, 7]
+    payloads = [bytes([n]) * size for n, size in enumerate(sizes)]
+    messages = [AppMessage(message_id(2**50, n), (0,), payload) for n, payload in enumerate(payloads)]
+    history.append([(m, n << 8) for n, m in enumerate(messages)], time=1)
+    history.write(history.take_unwritten())
+    for found in (history, History(tmp_path, history.end)):
+        assert [payload for _, payload in told(found, 0)] == payloads
+        lengths = [len(found.read(position, 1)[2]) for position in range(found.end)]
+        assert max(lengths) < 2 * MOST_TOGETHER + 1000 and sorted(lengths)[-2] < MOST_TOGETHER + 1000
 
 
 def test_in_memory_alone() -> None:

@@ -239,6 +239,25 @@ def r11_restarts_after_a_lost_disk(table: Protocol) -> Script:
     return s
 
 
+@scenario("paxos_amcast")
+def r12_one_that_only_learns_loses_its_disk(table: Protocol) -> Script:
+    """g1/2 has no part in the log. It is not whole before it knows what g1 knew, also if it restarts meanwhile."""
+    # Else those of g1 could lose their disks one after the other, and nobody would know any more what g1 delivered.
+    s = Script(table, (1, 3), heartbeat=5, durable=True)
+    whole: list[bool] = []
+    s.at(1, lambda: s.multicast("c0", 0, 1))
+    s.at(40, lambda: LoseDisk(s.topology.pid("g1/2"), DELTA).act(s.world))
+    s.at(40.5, lambda: [s.delay(p, "g1/2", None, NEVER) for p in ("g0/0", "g1/0", "g1/1")])
+    s.at(60, lambda: (s.crash("g1/2", lose=False), s.restart("g1/2")))
+    for time in (59, 80, 200):
+        s.at(time, lambda: whole.append(not process(s, "g1/2").rejoining()))
+    s.at(80, s.network.rules.clear)
+    s.run()
+    assert whole == [False, False, True]
+    same_everywhere(s, 1, ["c0:0"])
+    return s
+
+
 def run(name: str, table: Protocol) -> Script:
     return judged(SCENARIOS[name][1](table), table)
 

@@ -22,10 +22,11 @@ from amcast.runtime.rows import pack_rows
 
 BLOCK: Final = Struct("<IIQI")  # length of the rows, checksum of the rows, first position, number of rows
 READ_AHEAD: Final = 256 * 1024
+MOST_TOGETHER: Final = 256 * 1024  # bytes of payloads in a block, unless one message has more: readers get whole blocks
 
 
 class History:
-    """Blocks of rows, one for each batch of deliveries."""
+    """Blocks of rows: one for each batch of deliveries, or several where a batch is long, as that after a restart."""
 
     def __init__(self, folder: Path | None, end: int = 0, machine: Machine = REAL) -> None:
         self.end = end  # the position of the next row
@@ -63,6 +64,16 @@ class History:
         return self._folder is not None
 
     def append(self, deliveries: list[tuple[AppMessage, int]], time: int) -> None:
+        size = 0
+        first = 0
+        for i, (m, _) in enumerate(deliveries):
+            size += len(m.payload)
+            if size > MOST_TOGETHER and i > first:
+                self._append(deliveries[first:i], time)
+                first, size = i, len(m.payload)
+        self._append(deliveries[first:], time)
+
+    def _append(self, deliveries: list[tuple[AppMessage, int]], time: int) -> None:
         w = BytesWriter()
         count = pack_rows(w, deliveries, time)
         rows = w.getvalue()

@@ -10,6 +10,11 @@ ROLES = "tests/runtime/test_authorization.py"
 
 CLIENT = [
     shell_mutant(
+        "what_is_delivered_together_is_one_block", "amcast.runtime.history",
+        ("            if size > MOST_TOGETHER and i > first:\n", "            if False:\n"),
+        caught_by=f"{HISTORY}::test_what_is_delivered_together_may_be_long",
+    ),
+    shell_mutant(
         "answer_of_the_lowest_group_for_all", "amcast.runtime.client",
         ("group_name(g): answers[g] for g", "group_name(g): answers[numbers[0]] for g"),
         caught_by=f"{LIVE}::test_each_group_answers_for_itself",

@@ -79,6 +79,9 @@ class DurableLogOwner(LogOwner, Durable):
         self.welcomes = IncomingStates()
         self.lost: tuple[int, int, StateRows] | None = None  # of its log, that others have: position, base, rows
         self.carried: dict[Mid, AppMessage] = {}  # while it recovers: messages that are in no log
+        self.lost_disk = False  # and has no part in the log: it only has to learn again what it knew, which is …
+        self.goal = 0  # … what those of its group know, …
+        self.unanswered: dict[int, bool] = {}  # … but for these, which have not said so yet
 
     # What subclasses say
 
@@ -117,6 +120,7 @@ class DurableLogOwner(LogOwner, Durable):
     def waits(self) -> bool:
         """Begin what a heartbeat brings; True if this process is on probation, and only asks the others again."""
         self.out.urgent = self.params.durable  # a heartbeat tells what is delivered
+        self.ask_what_is_known()
         if not self.probation.active:
             return False
         assert self.part is not None
@@ -165,6 +169,8 @@ class DurableLogOwner(LogOwner, Durable):
         b = cballot = BOTTOM
         base = 0
         part = self.part
+        if self.lost_disk:
+            starts = BOTTOM  # it does not know itself how much its group knew
         if part is not None:
             b = max(part.ballot, part.seen_ballot)
             cballot = part.cballot
@@ -194,6 +200,9 @@ class DurableLogOwner(LogOwner, Durable):
         rows = self.welcomes.rows_of(sender, msg)
         probation = self.probation
         part = self.part
+        if part is None and msg.starts == probation.starts and msg.known_starts != BOTTOM:
+            self.goal = max(self.goal, msg.position)
+            self.unanswered.pop(sender, None)
         if rows is None or not probation.active or part is None:
             return
         reason = probation.answered(sender, msg)
@@ -294,7 +303,7 @@ class DurableLogOwner(LogOwner, Durable):
                 prefix.digest,
                 probation.starts,
                 probation.mark,
-                part is not None and part.rejoining,
+                part.rejoining if part is not None else self.lost_disk,
                 part.rejoin_above if part is not None else BOTTOM,
                 tuple(prefix.collection.floors),
                 tuple(prefix.collection.shared_with),
@@ -333,6 +342,25 @@ class DurableLogOwner(LogOwner, Durable):
             self.save_what_was_heard()
             probation.begin(self.now, clean, part.rejoining)
             self.end_probation()
+        elif self.lost_disk:
+            self.learn_again()
+
+    def learn_again(self) -> None:
+        """Find out how much a process without a part in the log knew that lost its disk, at least.
+
+        Nobody counts on what it said, so it goes on at once. But until it knows as much as the others of its group do,
+        these must not lose theirs.
+        """
+        group = self.topology.groups[self.g0]
+        self.lost_disk = True
+        self.unanswered = {pid: True for pid in group if pid != self.pid}
+        self.ask_what_is_known()
+
+    def ask_what_is_known(self) -> None:
+        if self.unanswered:
+            self.send(tuple(self.unanswered), Hello(self.probation.starts, self.probation.mark, True))
+        elif self.lost_disk and self.reached()[0] >= self.goal:
+            self.lost_disk = False
 
     def on_rejoin(self, starts: int) -> None:
         """Start without what this process knew.
@@ -343,7 +371,9 @@ class DurableLogOwner(LogOwner, Durable):
         self.probation.starts = starts
         part = self.part
         if part is None:
+            self.save(Rejoining(BOTTOM, starts, self.probation.mark))
             self.on_start()
+            self.learn_again()
             return
         part.rejoin(BOTTOM)
         part.restart()
@@ -380,6 +410,7 @@ class DurableLogOwner(LogOwner, Durable):
             self.take_again(m, record.lts, record.gts)
         elif isinstance(record, Summary):
             self.prefix.begin(record)
+            self.lost_disk = part is None and record.rejoining
             if part is not None:
                 part.ballot = record.ballot
                 part.cballot = record.cballot
@@ -399,15 +430,18 @@ class DurableLogOwner(LogOwner, Durable):
             part.store((record.kind, record.ts, record.m))
         elif part is not None and isinstance(record, Held):
             part.store((record.phase, record.lts, record.m))
-        elif part is not None and isinstance(record, Rejoining):
-            part.rejoin(record.b)
+        elif isinstance(record, Rejoining):
+            if part is not None:
+                part.rejoin(record.b)
+            else:
+                self.lost_disk = True
         else:
             self.prefix.replay(record)
 
     # What drivers look at
 
     def rejoining(self) -> bool:
-        return self.probation.active or (self.part is not None and self.part.rejoining)
+        return self.probation.active or (self.part.rejoining if self.part is not None else self.lost_disk)
 
     def unready(self) -> str:
         return self.probation.unready() or (self.part.unready() if self.part is not None else "")
