@@ -95,7 +95,17 @@ PAXOS = [
     ),
 ]
 
+NOMINATION = [
+    mutant(
+        "ballots_of_those_who_are_gone_count",
+        ("leader_of(max([self.works_in[rank] for rank in trusted]))", "leader_of(max(self.works_in))"),
+    ),
+]
+
 LEARNS = [
+    mutant(
+        "stored_behind_a_promise", (" and part is not None and part.ballot == part.cballot:", " and part is not None:")
+    ),
     mutant(
         "who_only_learns_is_whole_at_once",
         ("            self.learn_again()\n            return\n", "            return\n"),
@@ -235,6 +245,10 @@ RECOVERY = [
     mutant("no_probation", ("            probation.begin(self.now, clean, part.rejoining)\n", "")),
     mutant("lives_not_counted", (", probation.known_starts[self.pid] + 1)", ")")),
     mutant("own_word_not_taken_back", ("        self.take_back()\n", "")),
+    mutant(
+        "what_was_stored_is_said_once",
+        ("            elif follows:\n", "            elif False:\n"),
+    ),
     mutant("rejoins_for_ever", ("            part.enter(record.b)\n", "")),
     mutant(
         "end_of_the_log_not_told",
@@ -260,7 +274,7 @@ SHARED = (
 CASES: list[tuple[str, str, tuple[ModuleType, ...], list[Mutant]]] = [
     ("multi_paxos", "MultiPaxos", (*SHARED, multi_paxos), LOG[1:] + PAXOS[-1:]),
     ("paxos_amcast", "PaxosAmcast", (*SHARED, multi_paxos, paxos_amcast), PAXOS + LEARNS),
-    ("ft_skeen", "FtSkeen", (*SHARED, ft_skeen), LOG + SKEEN + RECOVERY),
+    ("ft_skeen", "FtSkeen", (*SHARED, ft_skeen), LOG + SKEEN + RECOVERY + NOMINATION),
     ("fastcast", "FastCast", (*SHARED, ft_skeen, fastcast), FASTCAST),
 ]
 ALL = [(name, cls, modules, broken) for name, cls, modules, mutants in CASES for broken in mutants]

@@ -489,6 +489,22 @@ def s32_delivery_of_an_old_leader(table: Protocol) -> Script:
     return s
 
 
+@scenario("ft_skeen", "multi_paxos")
+def s34_ballot_of_which_one_has_heard(table: Protocol) -> Script:
+    """g0/2 leads. g0/1 gets its vote, tells nobody but g0/2 that it leads now, and crashes: the two others go on."""
+    s = Script(table, (3,), heartbeat=5)
+    s.at(1, lambda: s.recover("g0/2"))
+    lost = (("g0/1", "g0/0", None), ("g0/1", None, "NewLog"), ("g0/2", None, "NewLeader"))
+    s.at(30, lambda: [s.delay(*rule, NEVER) for rule in lost])
+    s.at(30.1, lambda: s.recover("g0/1"))
+    s.at(45, lambda: (s.crash("g0/1"), s.network.rules.clear()))
+    s.at(46, lambda: s.multicast("c0", 0))
+    s.run()
+    assert any(e.kind == "send" and e.type == "NewLog" for e in s.recorder.events), "g0/1 was to lead"
+    same_everywhere(s, 0, ["c0:0"], but=("g0/1",))
+    return s
+
+
 @scenario("paxos_amcast")
 def s33_a_group_hears_late(table: Protocol) -> Script:
     """No announcement reaches g1 for long, and acceptors keep next to nothing for laggards: their log still has it."""

@@ -239,6 +239,37 @@ def r11_restarts_after_a_lost_disk(table: Protocol) -> Script:
     return s
 
 
+@scenario("ft_skeen", "fastcast")
+def r13_what_was_stored_is_said_again(table: Protocol) -> Script:
+    """g0/1 and g0/2 store m and crash before g0/0 hears of it; it still leads when they are back: m is delivered."""
+    s = script(table)
+    lost = s.delay(None, "g0/0", "Appended", NEVER)
+    s.at(1, lambda: s.multicast("c0", 0))
+    s.at(3.5, lambda: (s.crash("g0/1", "g0/2", "c0", lose=False), s.normal(lost)))
+    s.at(5, lambda: s.restart("g0/1", "g0/2"))
+    s.run()
+    same_everywhere(s, 0, ["c0:0"])
+    assert len([e for e in s.recorder.events if e.kind == "leader"]) == 1, "nobody had to be elected"
+    return s
+
+
+@scenario("multi_paxos", "paxos_amcast")
+def r14_nothing_is_stored_behind_a_promise(table: Protocol) -> Script:
+    """g0/0 alone stored m1. g0/1 and g0/3 vote for g0/4 without it, and restart: they must not store it any more."""
+    s = Script(table, (5,), heartbeat=5, durable=True)
+    s.delay("g0/0", None, "Append", NEVER)
+    s.delay("g0/4", "g0/0", "NewLeader", NEVER)
+    s.at(1, lambda: s.multicast("c0", 0))
+    s.at(3, lambda: s.recover("g0/4"))
+    s.at(5.5, lambda: (s.crash("g0/0", "g0/1", "g0/3", "c0", lose=False), s.network.rules.clear()))
+    s.at(5.6, lambda: s.restart("g0/0", "g0/1", "g0/3"))
+    s.at(8, lambda: s.multicast("c1", 0))
+    s.run()
+    same_everywhere(s, 0, s.deliveries("g0/4"))
+    assert s.deliveries("g0/4")[0] == "c1:0", "g0/4 began without m1"
+    return s
+
+
 @scenario("paxos_amcast")
 def r12_one_that_only_learns_loses_its_disk(table: Protocol) -> Script:
     """g1/2 has no part in the log. It is not whole before it knows what g1 knew, also if it restarts meanwhile."""

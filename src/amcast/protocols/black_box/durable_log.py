@@ -211,7 +211,7 @@ class DurableLogOwner(LogOwner, Durable):
             return
         if sender in part.members:
             part.seen_ballot = max(part.seen_ballot, msg.b)
-            part.newest = max(part.newest, msg.cballot)
+            part.works_in[part.members.index(sender)] = msg.cballot
             part.positions[part.members.index(sender)] = msg.position
             longer = msg.clock + len(rows) > (part.length() if self.lost is None else self.lost[1] + len(self.lost[2]))
             if msg.cballot == part.cballot and longer and not probation.void:
@@ -223,9 +223,11 @@ class DurableLogOwner(LogOwner, Durable):
 
         A leader counts on itself and tells nobody, and who counted on a follower may have restarted before it wrote
         down what it had heard. All logs of a ballot are parts of one. Whoever stores late does what it might have done.
+        But not behind a promise: who joined a higher ballot stored all that it ever did in this one before that, and
+        what it promised with is what it had.
         """
         part = self.part
-        if self.lost is not None and part is not None:
+        if self.lost is not None and part is not None and part.ballot == part.cballot:
             position, base, rows = self.lost
             if position > self.prefix.position and part.base < base <= part.length():
                 rows = (*part.rows()[: base - part.base], *rows)  # it needs what the other one has forgotten

@@ -186,7 +186,7 @@ class Missed(Message):
 @final
 @dataclass
 class LogEnd(Background):
-    """From the leader of ballot b: its log has so many places, of which some may have been lost on the way."""
+    """From the leader of ballot b: its log has so many places, of which some, or their 2B, may have been lost."""
 
     b: int
     length: int
@@ -302,8 +302,11 @@ class GroupLog(LeaderCandidate[Vote]):
             if self.status == LEADER and self.cballot == msg.b:
                 self.send_log((sender,))
         elif isinstance(msg, LogEnd):
-            if self.status == FOLLOWER and self.cballot == msg.b and msg.length > self.length():
+            follows = self.status == FOLLOWER and self.cballot == msg.b
+            if follows and msg.length > self.length():
                 self.miss(sender, msg.b)
+            elif follows:
+                self.tell_stored(sender)  # said before, and lost, or never: it got it from others when it came back
         elif isinstance(msg, Nack):
             self.on_nack(msg.b)
 
@@ -380,6 +383,12 @@ class GroupLog(LeaderCandidate[Vote]):
             i = self.known_decided
             self.known_decided += 1
             self.owner.decided(i, self.entries[i - self.base])
+
+    def tell_stored(self, leader: int) -> None:
+        """Send 2B for all of the log, in the current ballot, unless learners were told."""
+        if self.entries and not self.learners:
+            i, m = self.length() - 1, self.entries[-1][2]
+            self.owner.send_one(leader, Appended(self.cballot, i, m.mid, self.owner.mark()))
 
     def announce(self, i: int, entries: tuple[Entry, ...]) -> None:
         """Send 2B: these are stored in the current ballot, from place i on."""
@@ -492,9 +501,7 @@ class GroupLog(LeaderCandidate[Vote]):
         if not entered:
             self.owner.tell_mark((self.pending_from,))
             self.owner.send_one(self.pending_from, NewStateAck(pending.b))
-        if self.entries and not self.learners:
-            last = self.entries[-1][2].mid
-            self.owner.send_one(self.pending_from, Appended(pending.b, self.length() - 1, last, self.owner.mark()))
+        self.tell_stored(self.pending_from)
         if self.passed_by:
             self.owner.send_one(self.pending_from, Missed(pending.b))
 
@@ -513,7 +520,9 @@ class GroupLog(LeaderCandidate[Vote]):
     def tick(self, delivered: int, position: int = 0) -> None:
         super().tick(delivered, position)
         if self.status == LEADER and self.entries:
-            self.owner.send(self.others, LogEnd(self.cballot, self.length()))
+            unsure = [p for p in self.others if self.learners or self.stored[self.members.index(p)] < self.length()]
+            if unsure:
+                self.owner.send(tuple(unsure), LogEnd(self.cballot, self.length()))
 
     def lead(self) -> None:
         self.owner.save_what_was_heard()
@@ -577,10 +586,7 @@ class Learner:
 
     def goes_on(self) -> list[Entry]:
         """Return what is learned because places before it were told."""
-        found: list[Entry] = []
-        for b in sorted(self._values):
-            found += self.found_in(b)
-        return found
+        return [entry for b in sorted(self._values) for entry in self.found_in(b)]
 
     def skip_to(self, i: int) -> None:
         """Take note that all places before i are learned."""

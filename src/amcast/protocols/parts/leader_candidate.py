@@ -89,7 +89,7 @@ class LeaderCandidate(Generic[AnyVote]):
         self.cballot = ballot(0, 0)  # the one in which this process works
         self.ballot = ballot(0, 0)  # the one that it promised to join
         self.seen_ballot = self.ballot  # the highest one that anybody in the group is known to have joined …
-        self.newest = self.cballot  # … and to work in: its leader stays while it is not suspected
+        self.works_in = [self.cballot] * len(members)  # … and those that each is known to work in
         self.positions = [0] * len(members)  # how many deliveries each member is known to have
         self.must_recover = False  # the current ballot is of no use to some member
         self.refused = BOTTOM  # the last ballot in which this process missed something
@@ -117,7 +117,7 @@ class LeaderCandidate(Generic[AnyVote]):
     def restart(self) -> None:
         """Go on from the ballots that were on disk."""
         self.seen_ballot = max(self.seen_ballot, self.ballot)
-        self.newest = max(self.newest, self.cballot)
+        self.works_in[self.rank] = self.cballot
         leads = leader_of(self.cballot) == self.rank  # not any more: its proposals were not on disk
         self.status = RECOVERING if leads or self.rejoining or self.ballot != self.cballot else FOLLOWER
 
@@ -130,6 +130,7 @@ class LeaderCandidate(Generic[AnyVote]):
         self.votes.pop(pid, None)
         self.followers.pop(pid, None)
         self.positions[self.members.index(pid)] = 0
+        self.works_in[self.members.index(pid)] = BOTTOM
 
     def leader(self) -> int:
         """Return who leads the ballot in which this process works."""
@@ -156,9 +157,13 @@ class LeaderCandidate(Generic[AnyVote]):
         self.not_before = self.process.now + self.process.params.suspect_after
 
     def nominee(self) -> int:
-        """Return the rank of who should lead: who led last, or else the first, of those not suspected here."""
+        """Return the rank of who should lead: who led last, or else the first, of those not suspected here.
+
+        Only the ballots of these count. All of them come to know these, and so to nominate the same. One that crashed
+        may have told some of a ballot of which the others never hear: each would wait for another one, for ever.
+        """
         trusted = [rank for rank, suspected in enumerate(self.detector.suspected) if not suspected]
-        incumbent = leader_of(self.newest)
+        incumbent = leader_of(max([self.works_in[rank] for rank in trusted]))
         if incumbent in trusted:
             return incumbent
         furthest = max([self.positions[rank] for rank in trusted])
@@ -201,7 +206,7 @@ class LeaderCandidate(Generic[AnyVote]):
     def enter(self, b: int) -> None:
         """Work in ballot b: its state is at hand."""
         self.cballot = b
-        self.newest = max(self.newest, b)
+        self.works_in[self.rank] = b
         self.must_recover = False
         self.rejoining = False
 
@@ -289,7 +294,7 @@ class LeaderCandidate(Generic[AnyVote]):
         if self.detector.heard(rank, process.now):
             process.note(Suspicion(process.topology.name(sender), False))
         self.seen_ballot = max(self.seen_ballot, msg.ballot)
-        self.newest = max(self.newest, msg.cballot)
+        self.works_in[rank] = msg.cballot
         self.positions[rank] = msg.position
         if self.status != LEADER:
             return False

@@ -756,7 +756,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
         candidate = self.candidate
         if self.topology.group_of[sender] == self.g0:
             candidate.seen_ballot = max(candidate.seen_ballot, msg.b)
-            candidate.newest = max(candidate.newest, msg.cballot)
+            candidate.works_in[self.topology.rank_of[sender]] = msg.cballot
             candidate.positions[self.topology.rank_of[sender]] = msg.position
             if msg.cballot == candidate.cballot and not probation.void:
                 self.take_back(rows, msg.clock)
