@@ -263,7 +263,18 @@ RECOVERY = [
         ("                part.load(part.cballot, record.base, ())", "                pass"),
     ),
     mutant(
+        "delivered_places_said_again",
+        ("            self.forget_log()\n        probation", "            pass\n        probation"),
+    ),
+    mutant(
         "heartbeat_before_what_it_tells_is_durable", ("        self.out.urgent = self.params.durable", "        pass")
+    ),
+]
+
+LEARNED = [
+    mutant(
+        "forgotten_places_not_on_disk",
+        ("            self.save_in_passing(Forgotten(self.log.base))\n", "            pass\n"),
     ),
 ]
 
@@ -272,7 +283,7 @@ SHARED = (
     replicated_log, durable_log,
 )  # fmt: skip
 CASES: list[tuple[str, str, tuple[ModuleType, ...], list[Mutant]]] = [
-    ("multi_paxos", "MultiPaxos", (*SHARED, multi_paxos), LOG[1:] + PAXOS[-1:]),
+    ("multi_paxos", "MultiPaxos", (*SHARED, multi_paxos), LOG[1:] + PAXOS[-1:] + LEARNED),
     ("paxos_amcast", "PaxosAmcast", (*SHARED, multi_paxos, paxos_amcast), PAXOS + LEARNS),
     ("ft_skeen", "FtSkeen", (*SHARED, ft_skeen), LOG + SKEEN + RECOVERY + NOMINATION),
     ("fastcast", "FastCast", (*SHARED, ft_skeen, fastcast), FASTCAST),

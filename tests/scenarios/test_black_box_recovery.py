@@ -289,6 +289,23 @@ def r12_one_that_only_learns_loses_its_disk(table: Protocol) -> Script:
     return s
 
 
+@scenario(*ALL)
+def r15_delivered_places_are_not_said_again(table: Protocol) -> Script:
+    """All crash when 20 messages are delivered: the disks have their places, and what replicas say has none of them."""
+    s = script(table)
+    for i in range(20):
+        s.at(1 + 5 * i, lambda: s.multicast("c0", 0))
+    s.at(150, lambda: s.crash("g0/0", "g0/1", "g0/2", lose=False))
+    s.at(160, lambda: s.restart("g0/0", "g0/1", "g0/2"))
+    logs: list[int] = []
+    s.at(160.1, lambda: logs.extend(len(process(s, f"g0/{rank}").log.entries) for rank in range(3)))  # type: ignore[attr-defined]
+    s.at(220, lambda: s.multicast("c1", 0))
+    s.run()
+    same_everywhere(s, 0, [*[f"c0:{i}" for i in range(20)], "c1:0"])
+    assert logs == [0, 0, 0], f"{logs} places come with every answer, vote and new log"
+    return s
+
+
 def run(name: str, table: Protocol) -> Script:
     return judged(SCENARIOS[name][1](table), table)
 

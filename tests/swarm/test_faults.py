@@ -13,7 +13,7 @@ from amcast.swarm.cluster import trial
 from amcast.swarm.cluster.faults.aimed import AgainAtOnce, BeforeTheSync, LongAbsence, WhilePulling
 from amcast.swarm.cluster.faults.disks import FullDisk, LoseDisk, OldFolder
 from amcast.swarm.cluster.faults.drawing import Drawing
-from amcast.swarm.cluster.faults.processes import StopGateway
+from amcast.swarm.cluster.faults.processes import PowerCut, StopGateway
 from amcast.swarm.cluster.faults.shapes import Fault
 from amcast.swarm.cluster.faults.starts import OTHERS, OtherConfig
 from amcast.swarm.cluster.setup import Setup, draw_setup
@@ -138,3 +138,15 @@ def test_an_older_folder_of_one_that_lost_its_disk_is_not_trusted() -> None:
     result, log = run(replace(draw_setup("white_box", 40070, ""), plan=plan))
     assert result.alarm is None
     assert log.count("put back") == 2
+
+
+def test_logs_since_the_last_snapshot_do_not_keep_a_group_from_coming_back() -> None:
+    """Seed 1107 of fastcast: each answer to a replica that started was larger than what a channel keeps, for ever."""
+    setup = draw_setup("fastcast", 1107, "")
+    result, log = run(replace(setup, plan=[PowerCut(7919, "", 46)]))
+    assert result.alarm is None
+    assert log.count("power off") == 3
+
+
+def test_a_protocol_of_one_group_has_one() -> None:
+    assert {draw_setup("multi_paxos", seed, "").groups for seed in range(30)} == {1}

@@ -5,6 +5,9 @@ hears of them. So a replica that restarts is the same member as before, but it m
 of the log it gets from the leader, and of deliveries from any member (`white_box/prefix.py`). It takes no part before
 the others have said that it forgot nothing, and one that lost its disk takes part from a later ballot on: see
 `white_box/probation.py`, which is used as it is. A process that only learns is counted on by nobody, and needs neither.
+
+Places that were forgotten are still on disk, behind the last snapshot. They are forgotten again before anything is
+said: what travels while replicas come back is what is under way, not all that they did since their snapshots.
 """
 
 from dataclasses import dataclass
@@ -18,7 +21,7 @@ from amcast.core.order import BOTTOM
 from amcast.core.process import Effects, Params
 from amcast.core.topology import MOST, Mid, Topology
 from amcast.core.wire import AppMessage, Codec, Message
-from amcast.protocols.black_box.log_records import LogEntered, Stored
+from amcast.protocols.black_box.log_records import Forgotten, LogEntered, Stored
 from amcast.protocols.black_box.replicated_log import GroupLog, LogOwner
 from amcast.protocols.parts.leader_candidate import Heartbeat
 from amcast.protocols.white_box.messages import Fetch, Hello, Marks, StateRows, Tail, Welcome
@@ -55,7 +58,7 @@ class LogBegin(Message):
 
 RECORDS: Final = Codec(
     (Promised, LogEntered, Stored, Accepted, Delivered, Heard, Rejoining, Summary, LogBegin, Held, Remembered, Idle,
-     Outcomes),
+     Outcomes, Forgotten),
     MOST,
 )  # fmt: skip
 COUNTED: Final = (Stored, LogEntered)  # besides those that `Probation` counts: others count on them
@@ -82,6 +85,7 @@ class DurableLogOwner(LogOwner, Durable):
         self.lost_disk = False  # and has no part in the log: it only has to learn again what it knew, which is …
         self.goal = 0  # … what those of its group know, …
         self.unanswered: dict[int, bool] = {}  # … but for these, which have not said so yet
+        self.forgotten = 0  # the places before it were needed by nobody, in an earlier life
 
     # What subclasses say
 
@@ -95,6 +99,10 @@ class DurableLogOwner(LogOwner, Durable):
 
     def go_on(self) -> None:
         """Go on with what waited for a longer prefix."""
+        raise NotImplementedError
+
+    def forget_log(self) -> None:
+        """Forget the places of the log that nobody needs."""
         raise NotImplementedError
 
     # Messages
@@ -284,6 +292,11 @@ class DurableLogOwner(LogOwner, Durable):
             self.probation.mark += 1
             self.out.records.append(encoded(record))
 
+    def save_in_passing(self, record: Message) -> None:
+        """Write a record that nobody counts on: it is no reason to sync, and may be lost."""
+        if self.params.durable:
+            self.out.records.append(encoded(record))
+
     def save_delivery(self, m: AppMessage, lts: int, gts: int) -> None:
         if self.params.durable:
             if self.part is None or m.mid not in self.part.payloads:
@@ -328,6 +341,10 @@ class DurableLogOwner(LogOwner, Durable):
                 self.replay(record)
         self.monitor = monitor
         self.carried = {}
+        if self.part is not None:
+            # On disk are all places since the snapshot. Every answer, vote and new log would carry them: together they
+            # may be more than a channel keeps, and then no member ever hears another one again.
+            self.forget_log()
         probation = self.probation
         if records or starts > 1:
             probation.starts = max(starts, probation.starts + 1, probation.known_starts[self.pid] + 1)
@@ -430,6 +447,8 @@ class DurableLogOwner(LogOwner, Durable):
             part.load(record.b, record.base, record.rows)
         elif part is not None and isinstance(record, Stored):
             part.store((record.kind, record.ts, record.m))
+        elif isinstance(record, Forgotten):
+            self.forgotten = record.base
         elif part is not None and isinstance(record, Held):
             part.store((record.phase, record.lts, record.m))
         elif isinstance(record, Rejoining):

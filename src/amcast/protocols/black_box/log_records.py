@@ -1,4 +1,7 @@
-"""What a replicated log makes durable, besides the promise of a ballot: a stored place, and the log of a new ballot."""
+"""What a replicated log makes durable, besides the promise of a ballot.
+
+A stored place, the log of a new ballot, and which places are forgotten.
+"""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, final
@@ -39,3 +42,11 @@ class LogEntered(Message):
     b: int
     base: int
     rows: StateRows = field(metadata=wired(StateRows))
+
+
+@final
+@dataclass
+class Forgotten(Message):
+    """Forgot the places before this one."""
+
+    base: int

@@ -12,7 +12,8 @@ the log. A new leader knows from its log which messages have a place; a message 
 
 What a process has learned is a prefix of one sequence, as in White-Box: who hears of somebody ahead gets what it lacks
 from there (Fetch, Tail). Acceptors forget a place when a quorum of every group has learned it, so that a process which
-is away costs them no more than what they keep to help it.
+is away costs them no more than what they keep to help it. Which places those are is on disk (`Forgotten`): one that
+comes back does not know what others have learned, and would say all places since its last snapshot again.
 """
 
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from amcast.core.wire import AppMessage, Background, Message
 from amcast.protocols.black_box.durable_log import MESSAGES as RECOVERY_MESSAGES
 from amcast.protocols.black_box.durable_log import DurableLogOwner
 from amcast.protocols.black_box.invariants import LogMonitor
+from amcast.protocols.black_box.log_records import Forgotten
 from amcast.protocols.black_box.replicated_log import MESSAGES as LOG_MESSAGES
 from amcast.protocols.black_box.replicated_log import Announce, Entry, GroupLog, Learner, quorum_has
 from amcast.protocols.parts.leader_candidate import LEADER, RECOVERING, Heartbeat
@@ -247,7 +249,16 @@ class MultiPaxos(DurableLogOwner):
         self.learned_by[self.pid] = self.learner.learned
         self.reached_by[self.pid] = self.prefix.position
         self.prefix.forget(self.reached_by)
-        self.log.forget_before(min([self.learned_in(g) for g in range(len(self.topology.groups))]))
+        before = self.log.base
+        self.forget_log()
+        if self.log.base > before:
+            self.save_in_passing(Forgotten(self.log.base))
+
+    def forget_log(self) -> None:
+        """Drop the places that a quorum of every group has learned, so far as is known in this life or was before."""
+        assert self.log is not None
+        everywhere = min([self.learned_in(g) for g in range(len(self.topology.groups))])
+        self.log.forget_before(max(everywhere, min(self.forgotten, self.learner.learned)))
 
     def learned_in(self, g: int) -> int:
         """Return the place before which a quorum of a group has learned all, and so has this process."""

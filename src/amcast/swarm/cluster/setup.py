@@ -6,6 +6,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from amcast.protocols import PROTOCOLS
 from amcast.runtime.config import ClusterConfig, load_config
 from amcast.runtime.machine import Limits
 from amcast.swarm.cluster.calendar import MICROSECOND, MILLISECOND
@@ -74,6 +75,7 @@ def draw_setup(protocol: str, seed: int, load: str) -> Setup:
     random = Random(f"{seed} setup")
     load = load or random.choice((ECHO, STORE))
     groups = random.choice((1, 1, 1, 1, 2, 2, 3))
+    groups = 1 if PROTOCOLS[protocol].single_group else groups
     replicas = random.choice((3, 3, 3, 3, 3, 3, 3, 3, 1, 5))
     clients = random.choice((1, 2, 2, 3))
     gateways = random.choice((1, 2)) if load == GATEWAY else 0
