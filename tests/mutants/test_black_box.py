@@ -244,6 +244,13 @@ RECOVERY = [
     ),
     mutant("no_probation", ("            probation.begin(self.now, clean, part.rejoining)\n", "")),
     mutant("lives_not_counted", (", probation.known_starts[self.pid] + 1)", ")")),
+    mutant(
+        "who_rejoins_is_not_helped",
+        (
+            "            if self.status == LEADER and msg.b < self.cballot and self.lagged",
+            "            if False and self.lagged",
+        ),
+    ),
     mutant("own_word_not_taken_back", ("        self.take_back()\n", "")),
     mutant(
         "what_was_stored_is_said_once",

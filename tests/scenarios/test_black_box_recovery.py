@@ -306,6 +306,22 @@ def r15_delivered_places_are_not_said_again(table: Protocol) -> Script:
     return s
 
 
+@scenario(*ALL)
+def r13_rejoins_though_it_missed_the_ballot(table: Protocol) -> Script:
+    """g0/1 lost its disk, and the log of the next ballot does not reach it: its leader hears that it waits."""
+    s = script(table)
+    s.at(1, lambda: s.multicast("c0", 0))
+    lost = s.delay(None, "g0/1", "NewLog", NEVER)
+    s.at(20, lambda: LoseDisk(s.topology.pid("g0/1"), DELTA).act(s.world))
+    s.at(50, lambda: s.normal(lost))
+    s.at(200, lambda: s.crash("g0/2", lose=False))
+    s.at(202, lambda: s.multicast("c1", 0))
+    s.run()
+    same_everywhere(s, 0, ["c0:0", "c1:0"], but=("g0/2",))
+    assert len([e for e in s.recorder.events if e.kind == "leader"]) == 2, "one ballot is enough for it to come back"
+    return s
+
+
 def run(name: str, table: Protocol) -> Script:
     return judged(SCENARIOS[name][1](table), table)
 

@@ -148,5 +148,12 @@ def test_logs_since_the_last_snapshot_do_not_keep_a_group_from_coming_back() -> 
     assert log.count("power off") == 3
 
 
+def test_who_rejoins_and_missed_the_ballot_is_helped() -> None:
+    """Seed 1006 of paxos_amcast: the ballot began before it was ready, and nobody sent it that log again."""
+    result, log = run(draw_setup("paxos_amcast", 1006, ""))
+    assert result.alarm is None
+    assert "rejoining" in log
+
+
 def test_a_protocol_of_one_group_has_one() -> None:
     assert {draw_setup("multi_paxos", seed, "").groups for seed in range(30)} == {1}
