@@ -309,9 +309,7 @@ class GroupLog(LeaderCandidate[Vote]):
                 self.tell_stored(sender)  # said before, and lost, or never: it got it from others when it came back
         elif isinstance(msg, Nack):
             if self.status == LEADER and msg.b < self.cballot and self.lagged(self.members.index(sender)):
-                self.send_log(
-                    (sender,)
-                )  # one that rejoins, and was not ready when this ballot began, sends no heartbeat
+                self.send_log((sender,))  # who rejoins sends no heartbeat, and was not ready when this ballot began
             self.on_nack(msg.b)
 
     def length(self) -> int:
