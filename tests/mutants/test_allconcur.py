@@ -115,6 +115,13 @@ RING = [
     mutant("ring_goes_on_in_a_view_change", ("        return size == len(self.members) and not self.target", "        return size == len(self.members)")),
     mutant("early_on_the_ring_lost", ("            self.early.append((sender, msg))\n        return size", "            pass\n        return size")),
     mutant("views_not_intersected", ("        if len(common) < len(self.view()):\n            self.change_view(common)\n", "")),
+    mutant("left_out_not_told", ("        self.send(left_out, State(self.target, ()))", "        pass")),
+    mutant("left_out_goes_on", ("        if self.pid not in msg.members and not self.outlasts(sender):", "        if False:")),
+    mutant("left_out_is_obeyed", ("        if sender not in self.view():\n            return  # it is left out itself, and was told\n", "")),
+    mutant("outlasts_a_member", ("        return other not in self.view() and 2 * ", "        return 2 * ")),
+    mutant("outlasts_nobody", ("        return other not in self.view() and 2 * len(self.view()) > self.replicas", "        return False")),
+    mutant("half_outlasts_half", (" and 2 * len(self.view()) > self.replicas", "")),
+    mutant("own_pause_is_silence_of_others", ("        self.detector.look(self.now)\n", "")),
     mutant("older_view_last", ("        return a.size > b.size", "        return a.size < b.size")),
 ]  # fmt: skip
 

@@ -646,6 +646,65 @@ def lcr_two_views_behind(table: Protocol) -> Script:
     return s
 
 
+@scenario("lcr")
+def lcr_paused(table: Protocol) -> Script:
+    """p4 stands still for longer than the time-out: the others go on, and it stops when it hears of that.
+
+    The same happens to one of two, where nobody has more than half.
+    """
+    for n in (2, 5):
+        for later in range(20):
+            s = Script(table, (n,), heartbeat=2)  # who is silent for 8 δ is suspected
+            for at in (1, 4, 30, 60):
+                everybody_multicasts(s, at)
+            s.at(1.1 + later / 2, lambda s=s, n=n: s.world.pause(n - 1))  # type: ignore[misc]
+            s.at(31.1 + later / 2, lambda s=s, n=n: s.world.resume(n - 1))  # type: ignore[misc]
+            s.run()
+            assert [s.world.up(i) for i in range(n)] == [True] * (n - 1) + [False], (n, later)
+            assert all(server(s, i).members == tuple(range(n - 1)) for i in range(n - 1))
+            assert len(s.deliveries("g0/0")) >= 4 * (n - 1)
+            assert any(e.kind == "suspect" and "left out" in (e.detail or "") for e in s.recorder.events)
+    return s
+
+
+@scenario("lcr")
+def lcr_left_out_suspects(table: Protocol) -> Script:
+    """p4 is left out and does not know yet when it leaves out p0: it stops, and takes nobody along."""
+    s = Script(table, (5,))
+    everybody_multicasts(s)
+    s.delay(None, "g0/4", "State", 30)
+    s.at(20, lambda: [s.detect(f"g0/{i}", "g0/4") for i in range(4)])
+    s.at(30, lambda: s.detect("g0/4", "g0/0"))
+    everybody_multicasts(s, 70)
+    s.run()
+    assert [s.world.up(i) for i in range(5)] == [True] * 4 + [False]
+    assert all(server(s, i).members == (0, 1, 2, 3) and len(s.deliveries(f"g0/{i}")) == 9 for i in range(4))
+    return s
+
+
+@scenario("lcr")
+def lcr_halves(table: Protocol) -> Script:
+    """Two sides leave each other out and hear of it late: more than half go on, of two halves both stop."""
+    for n in (4, 5):
+        s = Script(table, (n,))
+        everybody_multicasts(s)
+        here = tuple([f"g0/{i}" for i in range(n - 2)])
+        there = tuple([f"g0/{i}" for i in range(n - 2, n)])
+        for p in here:
+            for q in there:
+                s.delay(p, q, "State", 30)
+                s.delay(q, p, "State", 30)
+        for one, other in ((here, there), (there, here)):
+            s.at(20, lambda s=s, one=one, other=other: [s.detect(p, *other) for p in one])  # type: ignore[misc]
+        views: list[int] = []
+        s.at(40, lambda s=s, n=n, views=views: views.extend([len(server(s, i).members) for i in (0, n - 1)]))  # type: ignore[misc]
+        everybody_multicasts(s, 70)
+        s.run()
+        assert views == [n - 2, 2]  # both went on
+        assert [s.world.up(i) for i in range(n)] == [n == 5] * (n - 2) + [False] * 2
+    return s
+
+
 def run(name: str) -> Script:
     protocol_name, build = SCENARIOS[name]
     table = UNDER_TEST[protocol_name]

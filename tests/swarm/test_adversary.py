@@ -28,6 +28,8 @@ from tests.tools import some_now
 # back, and never told the leader that they had it; 21658: two members waited for each other to stand. paxos_amcast: a
 # whole group lost its disks one after the other, since one that only learns counted as whole at once; 4766: members
 # that had voted without a message stored it when they came back, in the ballot before.
+# lcr: a server that stood still suspected all others when it woke, and went on alone (315); it was left out of a view
+# and not told (376); or both (357).
 MENDED = [
     ("ft_skeen", 19423),
     ("ft_skeen", 21658),
@@ -41,6 +43,9 @@ MENDED = [
     ("baseline", 139),
     ("optimistic", 84),
     ("optimistic", 1211),
+    ("lcr", 315),
+    ("lcr", 357),
+    ("lcr", 376),
 ]
 # Each is found within so many seeds, from 1 on.
 PLANTED = {

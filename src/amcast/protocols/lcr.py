@@ -12,13 +12,20 @@ perfect failure detector.
 Departures: the paper takes views from a membership service. Here a view is the set of servers that are not suspected:
 who hears of a smaller view takes the intersection, so views shrink along one chain, and of two that are not comparable
 at most one is ever complete. A view is complete when all its members have acknowledged the states of all.
+The paper's detector never errs, but one that works by time-outs takes a server for crashed that only stood still. It
+cannot be kept in: LCR bears any number of crashes, so the others must go on without it, however few they are. So a
+server that leaves others out of a view tells them, before anything is delivered without them, and who is told stops.
+Who is left out is not listened to, else it would take others along. Where two sides left each other out, the one with
+more than half of all servers goes on and any other stops; until they hear of each other both may have delivered. Who
+stood still does not count that time as the silence of all others. But one that hears nobody for other reasons, and is
+heard, leaves out all others, and they stop: it cannot tell that from their crashes.
 """
 
 from dataclasses import dataclass, field
 from typing import Final, final
 
 from amcast.core.capabilities import Detecting
-from amcast.core.notes import MembersChange
+from amcast.core.notes import MembersChange, Stops
 from amcast.core.process import Effects, Params
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Multicast, Reply
@@ -52,7 +59,7 @@ class RingAck(Message):
 @final
 @dataclass
 class State(Message):
-    """What the sender has not delivered, for a view of these members."""
+    """What the sender has not delivered, for a view of these members. Who gets it and is none of them is left out."""
 
     members: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
     pending: Pending = field(metadata=wired(Pending))
@@ -167,6 +174,7 @@ class Lcr(RoundServer, Detecting):
         self.set_timer("beat", self.params.heartbeat, self.params.heartbeat)
 
     def on_timer(self, name: str) -> None:
+        self.detector.look(self.now)
         silent = self.detector.newly_suspected(self.now)
         if silent:
             self.change_view([p for p in self.view() if p not in silent])
@@ -181,16 +189,24 @@ class Lcr(RoundServer, Detecting):
         return self.target or self.members
 
     def change_view(self, members: list[int]) -> None:
-        """Stop the ring, and tell all of the new view what is not delivered."""
+        """Stop the ring, tell all of the new view what is not delivered, and tell the others that they are left out."""
+        left_out = tuple([p for p in self.view() if p not in members])
         self.target = tuple(members)
         self.note(MembersChange(len(members)))
         for p in self.members:
             self.detector.suspected[p] = p not in self.target
         self.states = {}
         rows = tuple([(e.msg.size, e.msg.origin, e.msg.clock, e.msg.m) for e in self.pending])
+        self.send(left_out, State(self.target, ()))  # first: nothing is delivered without them before they can know
         self.send(self.target, State(self.target, rows))
 
     def on_state(self, sender: int, msg: State) -> None:
+        if self.pid not in msg.members and not self.outlasts(sender):
+            self.note(Stops("left out"))
+            self.out.halted = True
+            return
+        if sender not in self.view():
+            return  # it is left out itself, and was told
         common = [p for p in self.view() if p in msg.members]
         if len(common) < len(self.view()):
             self.change_view(common)
@@ -202,6 +218,10 @@ class Lcr(RoundServer, Detecting):
         if len(self.states) == len(self.target):
             self.send(self.target, StateAck(self.target))
             self.install_if_acknowledged()
+
+    def outlasts(self, other: int) -> bool:
+        """Return True if this server may go on although the other one left it out: with most servers, without that."""
+        return other not in self.view() and 2 * len(self.view()) > self.replicas
 
     def merge(self, msg: Ring) -> None:
         """Keep a message that somebody has not delivered, unless it is known or delivered here."""

@@ -217,7 +217,7 @@ def draw_broadcast(table: Protocol, seed: int, choices: Choices) -> Setup:
         count = choices.below(f - crashes - leave + 1) if f - crashes > leave else 0
         setup.false_edges = tuple([choices.sample(n, 2)[:: 1 - 2 * choices.below(2)] for _ in range(count)])  # type: ignore[misc]
     setup.clients_crash = choices.chance(40)
-    if table.detector == "P" and table.joins and crashes and not clients and choices.chance(30):
+    if table.detector == "P" and crashes and not clients and choices.chance(30):
         setup.pauses = True
         setup.uniform = False  # what it delivers before it knows that the others went on counts as little
     return setup
