@@ -157,7 +157,7 @@ def test_a_rejoin_that_is_cut_short_is_not_taken_for_a_replica_that_promised_not
         if lost:
             disk.lose()
         files = disk.mount(Process(disk))
-        files.die_at(Random(seed).randint(1, 90), power=seed % 2 == 0)
+        files.die_at(Random(seed).randint(1, 120), power=seed % 2 == 0)
         with suppress(Died):
             storage = Storage(FOLDER, "test p0", replace(REAL, files=files), rejoin=True)
             storage.begin_rejoin()
@@ -277,8 +277,8 @@ class Sample:
         machine.files.write(log, encode_frame(8, b"x" * 900)[:700])
         self.copy = self.disk.copy(FOLDER)
         names = machine.files.names(FOLDER)
-        assert names == ["identity", "lock", "log-1", "log-3", "log-6", "seal", "snapshot-1", "starts"]
-        self.files = [FOLDER / name for name in names if name != "lock"]
+        assert names == ["identity", "lock", "log-1", "log-3", "log-6", "place", "seal", "snapshot-1", "starts"]
+        self.files = [FOLDER / name for name in names if name not in ("lock", "place")]
 
     def inode(self, path: Path) -> Inode:
         """Return a file as it was, in the folder as it was."""
@@ -347,6 +347,33 @@ def test_each_lost_file_each_two_and_each_three_are_missed() -> None:
             for path in lost:
                 sample.disk.lose_name(path)
             assert not sample.start(), lost
+
+
+def test_each_damage_of_place_is_a_doubt() -> None:
+    disk = SimDisk(Random(7))
+    assert doubt_at_a_start(disk, new=True) == doubt_at_a_start(disk) == ""
+    inode = disk.look_up(FOLDER / "place")
+    assert isinstance(inode, Inode)
+    whole = bytes(inode.seen)
+    flipped = [
+        bytes(byte ^ (at == here) << bit for here, byte in enumerate(whole))
+        for at in range(len(whole))
+        for bit in range(8)
+    ]
+    for damaged in (*flipped, *(whole[:length] for length in range(len(whole)))):
+        inode.seen[:] = inode.kept[:] = damaged
+        assert doubt_at_a_start(disk), damaged
+    inode.seen[:] = inode.kept[:] = whole
+    assert doubt_at_a_start(disk) == "", "a doubt stays without a reason"
+    disk.lose_name(FOLDER / "place")
+    assert doubt_at_a_start(disk) and doubt_at_a_start(disk), "the second start believes what the first did not"
+
+
+def doubt_at_a_start(disk: SimDisk, new: bool = False) -> str:
+    storage = Storage(FOLDER, "test p0", replace(REAL, files=disk.mount(Process(disk))), new=new)
+    found = storage.recover()
+    storage.close()
+    return found.doubt
 
 
 def test_what_is_damaged_in_identity_or_starts_is_repaired_by_a_rejoin() -> None:
