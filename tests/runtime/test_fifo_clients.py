@@ -1,6 +1,7 @@
 """Clients of fifo and causal multicast: what is refused, or waits for a group that is gone, holds up nothing else."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,17 +72,23 @@ def test_a_client_goes_on_when_there_is_room_for_it(name: str, tmp_path: Path) -
     config = made(tmp_path, name, groups=1)
 
     async def calls() -> None:
-        async with connect(config.path, "alice", deadline=allow(10)) as late:
+        async with AsyncExitStack() as later:
             async with connect(config.path, "alice", deadline=allow(10)) as early:
                 await early.multicast(["g0"], b"early")
+                assert await asyncio.to_thread(until, lambda: all(node.serving.sessions for node in nodes.values()))
+                first = sessions()
+                late = await later.enter_async_context(connect(config.path, "alice", deadline=allow(10)))
                 asked = []
                 for _ in range(3):
                     asked.append(late.submit((0,), b"refused"))
                     await asyncio.sleep(0)
                 found = await asyncio.gather(*asked, return_exceptions=True)
                 assert all(isinstance(one, MulticastFailed) for one in found), found
-            assert until(lambda: not any(node.serving.sessions for node in nodes.values()))
+            assert await asyncio.to_thread(until, lambda: not first & sessions())
             assert (await late.multicast(["g0"], b"late"))["g0"] == b"LATE"
+
+    def sessions() -> set[int]:
+        return {session for node in nodes.values() for session in node.serving.sessions}
 
     with running(config, app=Shout, machine=Machine(limits=replace(Limits(), most_clients=1))) as nodes:
         asyncio.run(calls())
