@@ -52,7 +52,6 @@ PLANTED = {
 }  # fmt: skip
 BROKEN = {f"{name}: {broken.name}": (name, broken) for name, mutants in PLANTED.items() for broken in mutants}
 QUICK = (
-    "multi_paxos: leads_with_one_vote_less",
     "fifo: the_last_member_gets_no_ok",
     "allconcur_plus: complete_one_short",
 )

@@ -31,7 +31,7 @@ TRACES = Path(__file__).parent.parent / "traces"
 ALL = list(PROPERTIES)
 FINELY = Plan("made", ALL, rows_per_bucket=20_000, places_per_block=3)
 HUGE, SMALL = 0, 10**9
-LESS = 1 if FULL else 8  # so many times fewer runs
+LESS = 1 if FULL else 12  # so many times fewer runs
 TIERS = pytest.mark.parametrize("small", [HUGE, SMALL], ids=["huge", "small"])
 
 
