@@ -126,6 +126,7 @@ def test_a_paused_server_of_a_ledger_comes_back(tmp_path: Path) -> None:
             began = time.monotonic()
             while time.monotonic() - began < pause * SUSPECT * pace:
                 client.multicast(["g0"], b"transaction while %d is paused" % number, deadline=allow(30))
+                time.sleep(0.004 * pace)  # so that it lacks no more than others remember
             trial.resume(paused)
         assert trial.wait_until_level(), trial.not_level
         chains = {rank: chain(log_of(client, rank)) for rank in range(5)}

@@ -60,7 +60,7 @@ class Ask(Message):
 @final
 @dataclass
 class Past(Message):
-    """Messages from place `first` on, of `all` that there are; -1 if the receiver has others before that place."""
+    """Messages from place `first` on, of `all` that there are, or why there are none for the receiver."""
 
     first: int
     batch: Batch = field(metadata=wired(Batch))
@@ -69,6 +69,8 @@ class Past(Message):
 
 TAIL: Final = 4096  # messages that members keep for one that was removed and comes back
 NO_GOAL: Final = b""
+ANOTHER_PAST: Final = -1  # instead of a number of messages: the asker delivered others …
+FORGOTTEN: Final = -2  # … or lacks some that are no longer kept
 
 
 class JoiningServer(OverlayServer, Dynamic):
@@ -108,7 +110,7 @@ class JoiningServer(OverlayServer, Dynamic):
         if self.eon > 0 or msg.first != len(self.log):
             return
         if msg.all < 0:
-            self.note(Stops("another past"))
+            self.note(Stops("another past" if msg.all == ANOTHER_PAST else "further behind than others remember"))
             self.out.halted = True
             return
         welcome = self.welcome
@@ -156,9 +158,10 @@ class JoiningServer(OverlayServer, Dynamic):
         if msg.goal and msg.goal == self.log.prefix(self.before_eon):
             end = max(end, self.before_eon)
         known = self.log.prefix(msg.have)
-        if (known and msg.prefix != known) or msg.have < self.log.first:
+        forgotten = msg.have < self.log.first
+        if forgotten or (known and msg.prefix != known):
             if msg.have <= self.stable:  # else it may be this server that is alone
-                self.send_one(sender, Past(msg.have, (), -1))
+                self.send_one(sender, Past(msg.have, (), FORGOTTEN if forgotten else ANOTHER_PAST))
             return
         batch = self.log.part(msg.have, end, CHUNK)
         self.send_one(sender, Past(msg.have, batch, max(end, msg.have)))
