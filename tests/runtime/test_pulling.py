@@ -313,6 +313,8 @@ def test_what_is_kept_for_a_member_is_bounded_by_what_is_under_way(tmp_path: Pat
     log = SimpleNamespace(warning=lambda *_, **__: None)
     host = SimpleNamespace(config=config, machine=machine, protocol=ROW, log=log, under_way=lambda: under_way)
     link = Outgoing(cast(LinkHost, host), config.members[1], None)
+    other = Outgoing(cast(LinkHost, host), config.members[2], None)
+    host.links = {1: link, 2: other}
 
     def kept() -> int:
         link.forget()
@@ -322,6 +324,8 @@ def test_what_is_kept_for_a_member_is_bounded_by_what_is_under_way(tmp_path: Pat
         link.dropped = 0
         return before
 
+    assert 48_000 < kept() <= 50_000, "two who are away share it"
+    other.connection = cast(Any, SimpleNamespace(transport=Mock()))
     assert 98_000 < kept() <= 100_000, "for one that is away, however much is under way"
     link.connection = cast(Any, SimpleNamespace(transport=Mock()))
     most = BURST * max(100_000, under_way)

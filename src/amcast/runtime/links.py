@@ -90,8 +90,9 @@ class Outgoing:
         self.refusal = ""  # why the other end does not let us in
         self._limits = host.machine.limits
         # Two of the largest messages must fit, or none of them would ever get through.
+        self._least_kept = 2 * host.config.largest_message
         most_kept = self._limits.most_kept if host.protocol.durable else self._limits.most_kept_for_good
-        self._most_kept = max(most_kept, 2 * host.config.largest_message)
+        self._most_kept = max(most_kept, self._least_kept)
         self._random = host.machine.random
         self._sooner: asyncio.Future[None] | None = None  # done if the pause before dialling again has no reason
 
@@ -102,18 +103,22 @@ class Outgoing:
         self.next += 1
         if self.connection is not None:
             self.connection.transport.write(data)
-        if self.kept_bytes > self._most_kept and self.kept_bytes > self._most_now():
+        if self.kept_bytes > self._least_kept and self.kept_bytes > self._most_now():
             self.give_up()
 
     def _most_now(self) -> int:
         """Return how many bytes may be kept.
 
-        One that is there and only slow may be behind by several times as much: votes and retries come at once. They
-        have all that is under way. However much that has become, a channel that gave it up would be given up again when
-        the same is sent again, and the group would never elect.
+        Those who are away share what one of them may cost, unless the protocol cannot ask again for what is given up:
+        who lacks more comes back by a snapshot. One that is there and only slow may be behind by several times as much:
+        votes and retries come at once. They have all that is under way. However much that has become, a channel that
+        gave it up would be given up again when the same is sent again, and the group would never elect.
         """
         if self.connection is None:
-            return self._most_kept
+            if not self.host.protocol.durable:
+                return self._most_kept
+            away = sum([link.connection is None for link in self.host.links.values()])
+            return max(self._most_kept // max(1, away), self._least_kept)
         return BURST * max(self._most_kept, self.host.under_way())
 
     def tell(self, data: bytes) -> None:

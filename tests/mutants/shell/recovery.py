@@ -102,6 +102,11 @@ MUTANTS = [
         caught_by=f"{PULLING}::test_what_is_kept_for_a_member_is_bounded_by_what_is_under_way[1000000]",
     ),
     shell_mutant(
+        "each_who_is_away_costs_as_much_as_all", "amcast.runtime.links",
+        ("self._most_kept // max(1, away)", "self._most_kept"),
+        caught_by=f"{PULLING}::test_what_is_kept_for_a_member_is_bounded_by_what_is_under_way[0]",
+    ),
+    shell_mutant(
         "a_majority_may_rejoin", "amcast.local.rejoining",
         ("if joining and len(group) - len(joining) - 1 <= len(group) // 2:", "if False:"),
         caught_by=f"{BACK}::test_a_majority_is_not_let_rejoin_at_once",
