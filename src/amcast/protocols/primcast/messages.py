@@ -121,11 +121,19 @@ class Gap(Message):
 
 @final
 @mypyc_attr(acyclic=True)
-@dataclass
 class Probe(Message):
     """To the destinations of a message that is not delivered here: what do you know of it?"""
 
-    mid: Mid
+    wire: ClassVar[dict[str, object]] = {"mid": int}
+
+    def __init__(self, mid: Mid) -> None:
+        self.mid = mid
+
+    def pack(self, w: BytesWriter) -> None:
+        pack_mid(w, self.mid)
+
+    def unpack(self, r: Reader) -> Message:
+        return Probe(r.mid())
 
 
 @final

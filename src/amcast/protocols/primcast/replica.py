@@ -7,7 +7,7 @@ hand of the paper does not say how it is done.
 Latency in message delays, at every replica: 3 with no conflicting message under way (2 at the followers of one group of
 three, who are a quorum with its primary), 5 at worst without failures. With hybrid clocks (`primcast_hybrid`) 4 at
 worst, and up to one more by how much the clock of another group is ahead. A message that a crash of a primary
-interrupted is delivered 4 after `recover()` at the latest, and one whose proposal left before the crash may need no recovery at all.
+interrupted is delivered 4 after `recover()` at the latest; one whose proposals left before may need no recovery at all.
 
 How it works. The primary of each destination group gives m a local timestamp and sends it to every member of every
 destination group (Proposal). Who gets that of its own primary appends it to its log, raises its clock to it, and tells
@@ -133,6 +133,7 @@ class PrimCast(Process, Durable, Electing, Observed):
         self.quorum = [topology.quorum(g) for g in range(len(topology.groups))]
         self.clock = 0
         self.ceiling = 0  # on disk: no clock above it was reported
+        self.mark = 0  # on disk, before anybody hears of this step: so many records
         self.entries: dict[Mid, Undelivered] = {}  # those with a local timestamp are the log
         self.under_way = 0  # bytes of their payloads
         self.candidate: LeaderCandidate[StatePart] = LeaderCandidate(self, self.group)  # status, epoch, promised epoch
@@ -335,7 +336,7 @@ class PrimCast(Process, Durable, Electing, Observed):
 
     def say_ack(self, m: AppMessage, lts: int) -> None:
         self.watch_vote(m.mid, lts)
-        ack = Ack(m.mid, self.g0, self.candidate.cballot, lts, self.probation.mark)
+        ack = Ack(m.mid, self.g0, self.candidate.cballot, lts, self.mark)
         self.send(self.topology.members_of(m.dest), ack)
 
     def watch_vote(self, mid: Mid, lts: int) -> None:
@@ -390,7 +391,7 @@ class PrimCast(Process, Durable, Electing, Observed):
     def bump(self) -> Bump:
         """Return a report of the clock."""
         self.cover_clock()
-        return Bump(self.candidate.cballot, self.clock, self.n, self.probation.mark)
+        return Bump(self.candidate.cballot, self.clock, self.n, self.mark)
 
     def cover_clock(self) -> None:
         """Have on disk that the clock got so far, and a bit further, before anybody hears of it."""
@@ -517,7 +518,7 @@ class PrimCast(Process, Durable, Electing, Observed):
         entry = self.entries.get(mid)
         e = self.candidate.cballot
         if entry is not None and entry.lts != BOTTOM and entry.voted == e:  # a primary votes when its disk has it
-            self.send_one(to, Ack(mid, self.g0, e, entry.lts, self.probation.mark))
+            self.send_one(to, Ack(mid, self.g0, e, entry.lts, self.mark))
 
     def tell_outcome(self, asker: int, mid: Mid) -> None:
         """Answer who asks for a message that is delivered here: its client, or a replica that still works on it."""
@@ -713,6 +714,7 @@ class PrimCast(Process, Durable, Electing, Observed):
         """Send the state of the epoch of which this process is the primary, as it is now."""
         b = self.candidate.cballot
         if self.params.durable:
+            self.save_now()
             self.send(to, self.probation.own())
         for part in self.log_in_parts():
             state = EpochState(b, b, self.clock, self.prefix.position, self.prefix.digest, *part, self.n)
@@ -765,7 +767,7 @@ class PrimCast(Process, Durable, Electing, Observed):
 
     def on_timer(self, name: str) -> None:
         candidate = self.candidate
-        self.out.urgent = self.params.durable  # a heartbeat tells what is delivered
+        self.save_now()  # a heartbeat tells what is delivered
         if self.probation.active:
             candidate.schedule_tick()
             candidate.watch()
@@ -776,7 +778,7 @@ class PrimCast(Process, Durable, Electing, Observed):
         candidate.tick(self.prefix.max_delivered_gts, self.prefix.position)
         if candidate.status != RECOVERING:
             self.cover_clock()
-            self.send(candidate.others, Report(candidate.cballot, self.clock, self.n, self.probation.mark))
+            self.send(candidate.others, Report(candidate.cballot, self.clock, self.n, self.mark))
         if self.params.durable:
             self.tell_marks()
         self.retry_what_is_due()
@@ -936,7 +938,12 @@ class PrimCast(Process, Durable, Electing, Observed):
     def save(self, record: Message) -> None:
         """Make a record durable before anybody hears of this step."""
         self.save_later(record)
-        self.out.urgent = True
+        self.save_now()
+
+    def save_now(self) -> None:
+        """Make all records so far durable before anybody hears of this step."""
+        self.out.urgent = self.params.durable
+        self.mark = self.probation.mark
 
     def save_later(self, record: Message) -> None:
         """Make a record durable before anybody hears that this process delivered: a quorum has the message on disk."""
