@@ -992,6 +992,7 @@ class PrimCast(Process, Durable, Electing, Observed):
         if monitor is not None:
             monitor.back(self.pid, self.prefix.max_delivered_gts)
         self.n = -1
+        self.primary_clock = 0  # proposals may have been lost
         self.clock = self.ceiling = max(self.clock, self.ceiling)
         self.order_log()
         probation = self.probation
@@ -1042,7 +1043,8 @@ class PrimCast(Process, Durable, Electing, Observed):
         for entry in list(self.entries.values()):
             if self.prefix.done.contains(entry.mid):
                 self.drop(entry)
-        self.grown()
+        end = self.prefix.position
+        self.send_one(self.pid, Tail(end, end, ()))  # what may be delivered now is not part of the snapshot
 
     def replay(self, record: Message) -> None:
         candidate = self.candidate
