@@ -36,9 +36,7 @@ def load(broken: Mutant, *modules: ModuleType) -> ModuleType:
     for original, source in sources.items():
         name = f"mutant_{broken.name}_{short(original, sources)}"
         for other in sources:
-            source = source.replace(
-                f"from {other} import", f"from mutant_{broken.name}_{short(other, sources)} import"
-            )
+            source = source.replace(f"from {other} import", f"from mutant_{broken.name}_{short(other, sources)} import")
         loaded = ModuleType(name)
         sys.modules[name] = loaded
         exec(compile(source, name, "exec"), loaded.__dict__)

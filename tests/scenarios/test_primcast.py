@@ -14,7 +14,7 @@ from amcast.core.capabilities import Electing
 from amcast.protocols import protocol
 from amcast.protocols.parts.leader_candidate import FOLLOWER, LEADER
 from amcast.sim.faults import LoseDisk, Snapshot
-from amcast.sim.script import DELTA, NEVER, Script
+from amcast.sim.script import DELTA, NEVER, Rule, Script
 from tests.scenarios.golden import compare, transcript
 from tests.scenarios.test_white_box import process, same_everywhere
 from tests.scenarios.test_white_box_recovery import copy_disk, position, put_back, starts
@@ -162,6 +162,19 @@ def s14_collection_versus_recovery() -> Script:
     same_everywhere(s, 0, ["c0:0"])
     same_everywhere(s, 1, ["c0:0"])
     assert s.sent("Outcome"), "g0 was to learn the timestamp from g1"
+    return s
+
+
+@scenario
+def s18_replies_lost() -> Script:
+    """Everybody delivers, all replies are lost: whoever is asked again answers, the primary or not."""
+    s = script(heartbeat=5)
+    lost = s.delay(None, "c0", "Reply", NEVER)
+    s.at(1, lambda: s.multicast("c0", 0, 1))
+    s.at(8, lambda: (s.normal(lost), s.crash("g0/0", lose=False)))
+    s.run()
+    assert process(s, "c0").idle(), "the client was to get its answer"
+    same_everywhere(s, 0, ["c0:0"])
     return s
 
 
@@ -478,6 +491,20 @@ def p12_candidate_behind_a_voter() -> Script:
     s.run()
     assert s.sent("Fetch", "g0/1")
     same_everywhere(s, 0, ["c0:0", "c1:0"], but=("g0/0",))
+    return s
+
+
+@scenario
+def p13_lost_reports() -> Script:
+    """All reports of clocks are lost on links that broke: they come again with the heartbeats."""
+    s = script(heartbeat=5)
+    ahead(s)
+    s.at(99, lambda: lost.append(s.delay(None, None, "Bump", NEVER)))
+    s.at(100, lambda: s.multicast("c1", 0, 1))
+    s.at(104, lambda: s.normal(lost[0]))
+    lost: list[Rule] = []
+    s.run()
+    same_everywhere(s, 0, ["c1:0"])
     return s
 
 
