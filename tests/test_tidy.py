@@ -331,6 +331,7 @@ FILE_LINES = 600
 LONG_FILES: dict[str, str] = {
     "sim/world.py": "the event loop and what can happen to a process: one class whose parts share all of its state",
     "protocols/white_box/replica.py": "Figures 3 and 4 of the White-Box paper, line by line",
+    "protocols/primcast/replica.py": "PrimCast, its change of primaries and how replicas come back: one state",
     "protocols/allconcur/allconcur_plus.py": "Algorithms 1 to 6 of its paper, line by line, and its variants",
     "protocols/optimistic/baseline.py": "Algorithm 1 of the paper, with joins, leaves and dead senders: one state",
 }

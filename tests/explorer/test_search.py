@@ -24,6 +24,8 @@ PINNED = {
     ("skeen", "cycle"): (26340, 44630),
     ("white_box", "small"): (4461, 6179),
     ("white_box", "conflict"): (1279, 1744),
+    ("primcast", "small"): (23794, 41327),
+    ("primcast_hybrid", "conflict"): (3651, 6060),
     ("ft_skeen", "small"): (4953, 7003),
     ("ft_skeen_eager", "conflict"): (823, 1084),
     ("fastcast", "small"): (4953, 7003),

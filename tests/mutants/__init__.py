@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -34,15 +34,20 @@ def load(broken: Mutant, *modules: ModuleType) -> ModuleType:
         assert len(places) == 1 and sources[places[0]].count(old) == 1, f"{broken.name}: not one place for {old!r}"
         sources[places[0]] = sources[places[0]].replace(old, new)
     for original, source in sources.items():
-        name = f"mutant_{broken.name}_{original.rpartition('.')[2]}"
+        name = f"mutant_{broken.name}_{short(original, sources)}"
         for other in sources:
-            source = source.replace(
-                f"from {other} import", f"from mutant_{broken.name}_{other.rpartition('.')[2]} import"
-            )
+            source = source.replace(f"from {other} import", f"from mutant_{broken.name}_{short(other, sources)} import")
         loaded = ModuleType(name)
         sys.modules[name] = loaded
         exec(compile(source, name, "exec"), loaded.__dict__)
     return loaded
+
+
+def short(name: str, among: Iterable[str]) -> str:
+    """Return the last part of a module's name, with that of its package if others of these have the same."""
+    package, _, last = name.rpartition(".")
+    alike = [other for other in among if other.endswith(f".{last}")]
+    return last if len(alike) == 1 else f"{package.rpartition('.')[2]}_{last}"
 
 
 def source_of(module: ModuleType) -> str:

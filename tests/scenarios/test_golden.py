@@ -8,6 +8,7 @@ from tests.scenarios import (
     test_black_box_recovery,
     test_optimistic,
     test_ordering,
+    test_primcast,
     test_white_box,
     test_white_box_recovery,
 )
@@ -16,6 +17,7 @@ from tests.scenarios.golden import golden_file
 
 def test_every_transcript_is_of_one_scenario() -> None:
     pairs = [("white_box", name) for name in (*test_white_box.SCENARIOS, *test_white_box_recovery.SCENARIOS)]
+    pairs += [("primcast", name) for name in test_primcast.SCENARIOS]
     for module in (test_allconcur, test_ordering):
         pairs += [(protocol, name) for name, (protocol, _) in module.SCENARIOS.items()]
     for module in (test_black_box, test_black_box_recovery, test_optimistic):

@@ -11,6 +11,7 @@ from amcast.claims.black_box import BLACK_BOX
 from amcast.claims.measures import collision_free, convoy, interrupted, message_count, outsiders
 from amcast.claims.optimistic import OPTIMISTIC
 from amcast.claims.ordering import CAUSAL, FIFO
+from amcast.claims.primcast import PRIMCAST_CLAIMS
 from amcast.claims.scenario import Claims, Scenario, deltas, measure
 from amcast.core.plugins import Table
 from amcast.errors import UsageError
@@ -58,6 +59,7 @@ CLAIMS: dict[str, list[Scenario]] = {
         ],
         Scenario("genuine: processes outside, with a leader change", "V, Theorem 2", "0", outsiders),
     ],
+    **PRIMCAST_CLAIMS,
     **BLACK_BOX,
     **OPTIMISTIC,
     "fifo": FIFO,

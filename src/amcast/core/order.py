@@ -111,6 +111,12 @@ class DeliveryQueue:
             return None
         return self._committed.pop()
 
+    def pop_up_to(self, most: int) -> Slot | None:
+        """Return the message to deliver next, if there is one and its gts is not above this."""
+        if not self._committed or self._committed[-1].gts > most:
+            return None
+        return self.pop_slot()
+
     def uncommitted(self) -> list[Mid]:
         """Return the messages that wait for their final timestamp, by lts."""
         return [slot.mid for slot in self._proposed[self._first :] if slot.gts == BOTTOM]

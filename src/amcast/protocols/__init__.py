@@ -12,11 +12,14 @@ from amcast.protocols.allconcur import allconcur, allconcur_plus, allgather
 from amcast.protocols.black_box import fastcast, ft_skeen, multi_paxos, paxos_amcast
 from amcast.protocols.optimistic import baseline, optimistic
 from amcast.protocols.ordering import causal, fifo
+from amcast.protocols.primcast import replica as primcast
 from amcast.protocols.white_box import replica as white_box
 
 ROWS: Final = (
     skeen.ROW,
     white_box.ROW,
+    primcast.ROW,
+    primcast.HYBRID_ROW,
     ft_skeen.ROW,
     ft_skeen.EAGER_ROW,
     fastcast.ROW,

@@ -243,11 +243,14 @@ class LeaderCandidate(Generic[AnyVote]):
         """Lead if a quorum follows."""
         if len(self.followers) + 1 < self.majority:
             return False
+        self.lead()
+        return True
+
+    def lead(self) -> None:
         self.status = LEADER  # l.65
         self.backoff = FIRST_BACKOFF * self.process.params.delta
         self.behind = [0] * len(self.members)
         self.note_leader()
-        return True
 
     def refuse(self, leader: int, b: int) -> None:
         """Tell the leader of ballot b, once, that this process missed something and needs another ballot."""

@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from typing import Final, Self
 
-from amcast.protocols.black_box.durable_log import DurableLogOwner
 from amcast.protocols.white_box.probation import Probation
-from amcast.protocols.white_box.replica import WhiteBox
 from amcast.swarm.cluster.calendar import MILLISECOND
 from amcast.swarm.cluster.faults.drawing import Drawing
 from amcast.swarm.cluster.faults.shapes import Damage, Fault, Spell, end_hard, later, restart, seat_of
@@ -230,7 +228,8 @@ def doubt_of(seat: Seat) -> set[int]:
 
 def probation_of(seat: Seat) -> Probation | None:
     process = seat.node.durable_process() if seat.node is not None else None
-    return process.probation if isinstance(process, WhiteBox | DurableLogOwner) else None
+    probation = getattr(process, "probation", None)
+    return probation if isinstance(probation, Probation) else None
 
 
 def takes_no_part_yet(seat: Seat) -> bool:
