@@ -253,7 +253,18 @@ DISK = [
 MUTANTS = [*NORMAL, *EPOCHS, *DISK]
 
 # Where a mutant is looked for first: what is known to show it.
-SHOWN_BY: dict[str, str] = {}
+SHOWN_BY = {
+    "nothing_kept_behind_a_gap": "p09_proposals_while_a_gap_is_filled",
+    "copy_not_answered": "s18_replies_lost",
+    "gap_not_told": "p09_gap_in_the_proposals",
+    "reports_survive_an_epoch": "p01_stale_reports",
+    "reports_go_on_after_a_promise": "p02_report_after_a_promise",
+    "own_clock_at_a_new_epoch": "p03_promised_clock",
+    "reported_clock_not_durable": "p03_promised_clock_after_a_restart",
+    "old_primarys_clock_counts_after_a_promise": "p04_old_primarys_clock",
+    "forms_an_epoch_without_the_longest_prefix": "p12_candidate_behind_a_voter",
+    "enters_before_it_has_the_prefix": "p11_prefix_before_the_epoch",
+}
 NOW = ("reports_survive_an_epoch", "reports_go_on_after_a_promise", "own_clock_at_a_new_epoch", "gap_not_told")
 SEEDS_FIRST: dict[str, list[int]] = {}
 
