@@ -255,6 +255,8 @@ MUTANTS = [*NORMAL, *EPOCHS, *DISK]
 # Where a mutant is looked for first: what is known to show it.
 SHOWN_BY = {
     "nothing_kept_behind_a_gap": "p09_proposals_while_a_gap_is_filled",
+    "primarys_clock_counts_past_a_gap": "p09_clock_past_a_gap",
+    "what_others_have_is_not_taken_back": "r06_own_word_of_a_follower",
     "copy_not_answered": "s18_replies_lost",
     "gap_not_told": "p09_gap_in_the_proposals",
     "reports_survive_an_epoch": "p01_stale_reports",

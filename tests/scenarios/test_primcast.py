@@ -461,6 +461,22 @@ def p09_proposals_while_a_gap_is_filled() -> Script:
 
 
 @scenario
+def p09_clock_past_a_gap() -> Script:
+    """g0/1 misses c2:0, and gets the clock that its primary reported behind it: it must not deliver past c2:0."""
+    s = script()
+    ahead(s)
+    slow(s, G1, "g0/0", 2)
+    s.at(101.2, lambda: lost.append(s.delay("g0/0", "g0/1", "Proposal", NEVER)))
+    lost: list[Rule] = []
+    s.at(100, lambda: s.multicast("c1", 0, 1))
+    s.at(100.5, lambda: s.multicast("c2", 0))
+    s.run()
+    assert lost and len(s.sent("Gap", "g0/1")) == 1
+    same_everywhere(s, 0, ["c2:0", "c1:0"])
+    return s
+
+
+@scenario
 def p10_dead_primary_no_recovery() -> Script:
     """g0/0 crashes when its proposal and its clock are through: the others deliver, without an election."""
     s = script()
@@ -625,6 +641,7 @@ def r06_own_word_of_a_follower() -> Script:
         assert (position(s, "g0/0"), position(s, "g0/2")) == (0, 1)
         put_back(s, "g0/2")
         s.network.rules.clear()
+        s.delay("g0/0", "g0/2", "EpochState", NEVER)
 
     def lead() -> None:
         assert not process(s, "g0/2").rejoining()
