@@ -145,11 +145,6 @@ EPOCHS = [
         ),
     ),
     mutant(
-        "primary_made_again_at_a_further_promise",
-        (" or self.cballot == b:  # l.43, once per ballot", ":"),
-        (" and self.cballot < self.ballot\n", "\n"),
-    ),
-    mutant(
         "no_nack",
         ("            self.process.send_one(candidate, Nack(self.ballot))\n", ""),
         ("        self.seen_ballot = max(self.seen_ballot, msg.ballot)\n", ""),
@@ -243,6 +238,7 @@ SHOWN_BY = {
     "nothing_kept_behind_a_gap": "p09_proposals_while_a_gap_is_filled",
     "primarys_clock_counts_past_a_gap": "p09_clock_past_a_gap",
     "what_others_have_is_not_taken_back": "r06_own_word_of_a_follower",
+    "marks_in_words_not_heard": "r07_foreign_witness",
     "copy_not_answered": "s18_replies_lost",
     "gap_not_told": "p09_gap_in_the_proposals",
     "reports_survive_an_epoch": "p01_stale_reports",

@@ -674,6 +674,33 @@ def r07_older_copy_of_a_follower() -> Script:
 
 
 @scenario
+def r07_foreign_witness() -> Script:
+    """g0/1 forgets that it acknowledged m while g0/0 is away, and only g1 has counted on it: that finds it out."""
+    s = script(durable=True, heartbeat=20)
+    slow(s, ("g0/0", "g1/0"), "g0/2", NEVER, "Proposal")
+    for name in ("g0/0", "g0/2"):
+        s.delay("g0/1", name, None, NEVER)
+    s.at(1, lambda: copy_disk(s, "g0/1"))
+    s.at(1, lambda: s.multicast("c0", 0, 1))
+
+    def forget() -> None:
+        assert position(s, "g1/0") == 1 and position(s, "g0/0") == position(s, "g0/2") == 0
+        s.crash("c0", "g0/0", lose=False)
+        s.network.rules.clear()
+        put_back(s, "g0/1", clean=True)  # nobody can tell by its end
+
+    s.at(6, forget)
+    s.at(7, lambda: s.restart("g0/1"))
+    s.at(300, lambda: s.restart("g0/0"))
+    s.at(500, lambda: s.multicast("c1", 0, 1))
+    s.run()
+    assert starts(s, "g0/1") == 3, "it was to be found out"
+    assert s.deliveries("g0/0") == s.deliveries("g0/2") == ["c0:0", "c1:0"]
+    same_everywhere(s, 1, ["c0:0", "c1:0"])
+    return s
+
+
+@scenario
 def r08_snapshot() -> Script:
     """A snapshot has what is in the log, also what another epoch left out of it since, and how far the clock got."""
     s = script(durable=True, heartbeat=15)
