@@ -58,6 +58,20 @@ def test_a_clock_is_on_disk_before_it_is_reported_and_seldom() -> None:
     assert not follower.out.urgent and follower.out.sends == [(GROUP, Bump(0, 9, 0, 1))]
 
 
+def test_a_report_counts_what_is_on_disk() -> None:
+    """A delivery is recorded and may be lost: who is told of that record would take the replica for a forgetful one."""
+    follower = replica("g0/1", durable=True)
+    follower.receive(0, 3, Proposal(BOTH, 1, 0, timestamp(7, 1), 1, 0))  # record 1: the ceiling
+    follower.receive(0, 0, Proposal(M, 0, 0, timestamp(8, 0), 1, 0))  # record 2: the acceptance
+    follower.receive(0, 0, Ack(M.mid, 0, 0, timestamp(8, 0), 0))
+    follower.out.clear()
+    follower.receive(0, 1, Ack(M.mid, 0, 0, timestamp(8, 0), 2))  # record 3: the delivery
+    assert follower.out.deliveries and follower.out.records and not follower.out.urgent
+    follower.out.clear()
+    follower.receive(0, 3, Ack(N.mid, 1, 0, timestamp(9, 1), 0))
+    assert follower.out.sends == [(GROUP, Bump(0, 9, 1, 2))]
+
+
 def test_a_snapshot_is_installed_as_it_is() -> None:
     """What can be delivered behind it is no part of that step: the application's state is put in place first."""
     ahead, behind = replica("g0/2"), replica("g0/1")

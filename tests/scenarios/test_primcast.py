@@ -217,7 +217,7 @@ def p01_stale_reports() -> Script:
     s = script()
     ahead(s)
     s.at(100, lambda: s.multicast("c1", 0, 1))
-    s.at(100.7, lambda: [s.delay("g0/0", name, None, 100) for name in ("g0/1", "g0/2")])
+    s.at(101.2, lambda: [s.delay("g0/0", name, None, 100) for name in ("g0/1", "g0/2")])
     s.at(100.5, lambda: s.multicast("c2", 0))
     s.delay("g0/1", None, "EpochState", NEVER)
     s.at(105, lambda: s.recover("g0/1"))
@@ -319,9 +319,10 @@ def p04_old_primarys_clock() -> Script:
     s.delay("g1/0", "g0/0", None, 3)
     s.delay("g1/1", "g0/0", None, 3)
     s.delay("g1/2", "g0/0", None, 3)
+    s.delay(None, "g0/0", "Bump", 3)
     s.at(100, lambda: s.multicast("c1", 0, 1))
-    s.at(100.9, lambda: s.recover("g0/4"))
-    s.at(101.95, lambda: s.crash("g0/4", lose=False))
+    s.at(101.3, lambda: s.recover("g0/4"))
+    s.at(102.2, lambda: s.crash("g0/4", lose=False))
     s.at(102, lambda: s.multicast("c2", 0))
     s.at(150, lambda: s.recover("g0/0"))
     s.at(180, lambda: s.recover("g0/0"))  # above the ballot of the dead candidate
@@ -437,6 +438,41 @@ def p09_gap_in_the_proposals() -> Script:
     assert early == [0] and len(s.sent("Gap", "g0/1")) == 1 and not s.sent("NewLeader")
     same_everywhere(s, 0, ["c0:0", "c1:0"])
     assert s.latency("g0/0", "c1:0") < 10, "what came too early was to be kept"
+    return s
+
+
+@scenario
+def p09_proposals_while_a_gap_is_filled() -> Script:
+    """g0/1 has the state and waits for the prefix, which is slow; what is proposed meanwhile is not another gap."""
+    s = script(3, heartbeat=50)
+    lost = s.delay("g0/0", "g0/1", "Proposal", NEVER)
+    s.delay("g0/2", "g0/1", "Ack", NEVER)
+    s.delay("g0/0", "g0/1", "Tail", 6)
+    s.at(1, lambda: s.multicast("c0", 0))
+    s.at(6, lambda: s.normal(lost))
+    for i in range(5):
+        s.at(7 + i, lambda i=i: s.multicast(f"c{i % 3}", 0))  # type: ignore[misc]
+    s.at(25, lambda: missed.append(6 - process(s, "g0/1").n))
+    missed: list[int] = []
+    s.run()
+    assert len(s.sent("Gap", "g0/1")) == 1 and missed == [0]
+    same_everywhere(s, 0, s.deliveries("g0/0"))
+    return s
+
+
+@scenario
+def p09_clock_past_a_gap() -> Script:
+    """g0/1 misses c2:0, and gets the clock that its primary reported behind it: it must not deliver past c2:0."""
+    s = script()
+    ahead(s)
+    slow(s, G1, "g0/0", 2)
+    s.at(101.2, lambda: lost.append(s.delay("g0/0", "g0/1", "Proposal", NEVER)))
+    lost: list[Rule] = []
+    s.at(100, lambda: s.multicast("c1", 0, 1))
+    s.at(100.5, lambda: s.multicast("c2", 0))
+    s.run()
+    assert lost and len(s.sent("Gap", "g0/1")) == 1
+    same_everywhere(s, 0, ["c2:0", "c1:0"])
     return s
 
 
@@ -605,6 +641,7 @@ def r06_own_word_of_a_follower() -> Script:
         assert (position(s, "g0/0"), position(s, "g0/2")) == (0, 1)
         put_back(s, "g0/2")
         s.network.rules.clear()
+        s.delay("g0/0", "g0/2", "EpochState", NEVER)
 
     def lead() -> None:
         assert not process(s, "g0/2").rejoining()
@@ -633,6 +670,33 @@ def r07_older_copy_of_a_follower() -> Script:
     s.run()
     assert process(s, "g0/1").probation.starts > 2, "it was to come back as one that lost its disk"
     assert s.deliveries("g0/0") == s.deliveries("g0/2") == ["c0:0", "c1:0"]
+    return s
+
+
+@scenario
+def r07_foreign_witness() -> Script:
+    """g0/1 forgets that it acknowledged m while g0/0 is away, and only g1 has counted on it: that finds it out."""
+    s = script(durable=True, heartbeat=20)
+    slow(s, ("g0/0", "g1/0"), "g0/2", NEVER, "Proposal")
+    for name in ("g0/0", "g0/2"):
+        s.delay("g0/1", name, None, NEVER)
+    s.at(1, lambda: copy_disk(s, "g0/1"))
+    s.at(1, lambda: s.multicast("c0", 0, 1))
+
+    def forget() -> None:
+        assert position(s, "g1/0") == 1 and position(s, "g0/0") == position(s, "g0/2") == 0
+        s.crash("c0", "g0/0", lose=False)
+        s.network.rules.clear()
+        put_back(s, "g0/1", clean=True)  # nobody can tell by its end
+
+    s.at(6, forget)
+    s.at(7, lambda: s.restart("g0/1"))
+    s.at(300, lambda: s.restart("g0/0"))
+    s.at(500, lambda: s.multicast("c1", 0, 1))
+    s.run()
+    assert starts(s, "g0/1") == 3, "it was to be found out"
+    assert s.deliveries("g0/0") == s.deliveries("g0/2") == ["c0:0", "c1:0"]
+    same_everywhere(s, 1, ["c0:0", "c1:0"])
     return s
 
 
