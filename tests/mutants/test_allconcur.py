@@ -7,7 +7,17 @@ import pytest
 
 from amcast.core.protocol import Protocol
 from amcast.protocols import lcr, protocol
-from amcast.protocols.allconcur import allconcur, allconcur_plus, allgather, ballots, overlay, rounds
+from amcast.protocols.allconcur import (
+    allconcur,
+    allconcur_plus,
+    allgather,
+    ballots,
+    durable_rounds,
+    overlay,
+    past,
+    rounds,
+    votes,
+)
 from amcast.protocols.allconcur import membership as joining
 from amcast.protocols.allconcur import messages as allconcur_messages
 from amcast.protocols.parts import failure_detectors
@@ -147,8 +157,8 @@ def table_of(name: str, broken: Mutant) -> Protocol:
         module = load(broken, rounds, lcr)
         replica, messages = module.Lcr, module.MESSAGES
     else:
-        shared = (failure_detectors, rounds, overlay, joining, allconcur_messages, allconcur_plus)
-        module = load(broken, *shared, ballots, allconcur)
+        shared = (failure_detectors, rounds, past, overlay, joining, allconcur_messages, allconcur_plus)
+        module = load(broken, *shared, ballots, votes, durable_rounds, allconcur)
         plus = sys.modules[f"mutant_{broken.name}_allconcur_plus"]
         replica = getattr(module, ROLES[name], None) or getattr(plus, ROLES[name])
         messages = module.MESSAGES
