@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from amcast.apps.chains import log_of
+from amcast.apps.chains import log_of, transactions_in
 from amcast.apps.ledger import chain
+from amcast.cli import run
 from amcast.local.trial import Trial
 from amcast.runtime.client import SyncClient
 from amcast.service import connect_sync
@@ -59,6 +60,13 @@ def test_all_killed_at_once(tmp_path: Path) -> None:
         trial.start(*trial.config.members)
         append(client, heights, 40)
         agree(trial, client, 80)
+        whole = chain(log_of(client, 0))
+    assert chain(transactions_in(trial.config.members[1].data)) == whole, "the files of a stopped server"
+    trial.config.members[1].data.rename(tmp_path / "old")
+    with ledger(tmp_path / "new", 3) as (trial, client, _):
+        assert run(["ledger", "found", str(trial.config.path), str(tmp_path / "old")]) == 0
+        assert chain(log_of(client, 0)) == whole, "founded anew"
+        assert run(["ledger", "found", str(trial.config.path), str(tmp_path / "old")]) == 2, "it is not empty"
 
 
 @pytest.mark.slow
