@@ -15,6 +15,7 @@ from amcast.protocols.allconcur import (
     durable_rounds,
     overlay,
     past,
+    round_records,
     rounds,
     votes,
 )
@@ -158,7 +159,7 @@ def table_of(name: str, broken: Mutant) -> Protocol:
         replica, messages = module.Lcr, module.MESSAGES
     else:
         shared = (failure_detectors, rounds, past, overlay, joining, allconcur_messages, allconcur_plus)
-        module = load(broken, *shared, ballots, votes, durable_rounds, allconcur)
+        module = load(broken, *shared, ballots, votes, round_records, durable_rounds, allconcur)
         plus = sys.modules[f"mutant_{broken.name}_allconcur_plus"]
         replica = getattr(module, ROLES[name], None) or getattr(plus, ROLES[name])
         messages = module.MESSAGES

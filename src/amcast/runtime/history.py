@@ -247,15 +247,15 @@ def rows_in(folder: Path) -> Iterator[bytes]:
     A block that is torn at the end was not finished. Raises StorageCorrupt for any other that is missing or damaged.
     """
     expected = 0
-    files = sorted(
-        [path for path in folder.glob("rows-*") if path.name[5:].isdigit()], key=lambda path: int(path.name[5:])
-    )
-    for path in files:
-        data, at = path.read_bytes(), 0
+    names = [name.removeprefix("rows-") for name in REAL.files.names(folder) if name.startswith("rows-")]
+    firsts = sorted(int(name) for name in names if name.isdigit())
+    for first in firsts:
+        path = folder / f"rows-{first}"
+        data, at = REAL.files.read(path), 0
         while at + BLOCK.size <= len(data):
             length, checksum, start, count = BLOCK.unpack_from(data, at)
             rows = data[at + BLOCK.size : at + BLOCK.size + length]
-            if len(rows) < length and path == files[-1]:
+            if len(rows) < length and first == firsts[-1]:
                 return
             if start != expected or not length or zlib.crc32(rows) != checksum:
                 raise StorageCorrupt(

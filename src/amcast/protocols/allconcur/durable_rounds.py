@@ -20,14 +20,12 @@ and is a newcomer from the second one after that on: the next one may have begun
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from librt.strings import BytesWriter
-
 from amcast.core.capabilities import Durable
 from amcast.core.order import BOTTOM
 from amcast.core.process import Effects, Params
 from amcast.core.requests import Multicast
-from amcast.core.topology import MOST, Mid, Topology, sender_of, seq_of
-from amcast.core.wire import AppMessage, Codec, Message, wired
+from amcast.core.topology import Mid, Topology, sender_of, seq_of
+from amcast.core.wire import AppMessage, Message, wired
 from amcast.protocols.allconcur.ballots import (
     Accepted,
     Content,
@@ -42,7 +40,20 @@ from amcast.protocols.allconcur.membership import TAIL, Past, Welcome
 from amcast.protocols.allconcur.messages import Eon, Round, number_of
 from amcast.protocols.allconcur.overlay import Fail
 from amcast.protocols.allconcur.past import HASH, PastLog
-from amcast.protocols.allconcur.rounds import Batch, Reliable, RoundMessage
+from amcast.protocols.allconcur.round_records import (
+    RECORDS,
+    Began,
+    CaughtUp,
+    Done,
+    Outside,
+    Promised,
+    Recent,
+    Summary,
+    Took,
+    Whole,
+    encoded,
+)
+from amcast.protocols.allconcur.rounds import Reliable, RoundMessage
 from amcast.protocols.allconcur.votes import Vote, VotingServer
 from amcast.protocols.parts.failure_detectors import Alive
 from amcast.protocols.parts.sessions import DeliveredMessages
@@ -88,103 +99,8 @@ class Stored(Message):
 MESSAGES: Final[tuple[type[Message], ...]] = (Back, Known, Stored)
 
 
-@final
-@dataclass
-class Began(Message):
-    """An eon began, as in `Welcome`; the one before ended with these rounds, so far as they are kept."""
-
-    eon: int
-    e: int
-    r: int
-    members: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
-    gone: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
-    past: int
-    prefix: bytes
-    old: int
-    rounds: Rounds = field(metadata=wired(Rounds))
-
-
-@final
-@dataclass
-class Whole(Message):
-    """Everybody's message of round r is here."""
-
-    r: int
-    content: Content = field(metadata=wired(Content))
-
-
-@final
-@dataclass
-class Done(Message):
-    """Delivered the rounds up to this one."""
-
-    r: int
-
-
-@final
-@dataclass
-class Promised(Message):
-    ballot: int
-
-
-@final
-@dataclass
-class Took(Message):
-    """Accepted this proposal."""
-
-    ballot: int
-    r: int
-    members: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
-    rounds: Rounds = field(metadata=wired(Rounds))
-
-
-@final
-@dataclass
-class CaughtUp(Message):
-    """Delivered these, as others had."""
-
-    batch: Batch = field(metadata=wired(Batch))
-
-
-@final
-@dataclass
-class Outside(Message):
-    """Takes no part in eons up to `above`. `lost`: because it lost its disk."""
-
-    above: int
-    lost: bool
-
-
-@final
-@dataclass
-class Summary(Message):
-    """The start of a snapshot: how many messages there were, their hash, and how many of them were delivered."""
-
-    past: int
-    prefix: bytes
-    position: int
-
-
-@final
-@dataclass
-class Recent(Message):
-    """In a snapshot: the rounds that were delivered last, up to this one, and what members agreed upon in one."""
-
-    last: int
-    rounds: Rounds = field(metadata=wired(Rounds))
-    agreed: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
-    agreed_in: int
-
-
-RECORDS: Final = Codec((Began, Whole, Done, Promised, Took, CaughtUp, Outside, Summary, Recent, Remembered, Idle), MOST)
 OF_ROUNDS: Final = (RoundMessage, Vote, Fail, Eon)
 OF_BALLOTS: Final = (Prepare, Propose, Decided)
-
-
-def encoded(record: Message) -> bytes:
-    w = BytesWriter()
-    RECORDS.write(w, record)
-    return w.getvalue()
 
 
 class DurableServer(VotingServer, Durable):
