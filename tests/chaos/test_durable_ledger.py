@@ -115,6 +115,7 @@ def test_paused(servers: int, tmp_path: Path) -> None:
                 before = len(heights)
                 while time.monotonic() - began < pause * pace:
                     append(client, heights, 1)
+                    time.sleep(0.01)
                 trial.resume(paused)
                 took = time.monotonic()
                 append(client, heights, 5)
