@@ -13,21 +13,19 @@ from amcast.cli import run
 from amcast.local.trial import Trial
 from amcast.runtime.client import SyncClient
 from amcast.service import connect_sync
-from tests.chaos.test_leaderless import slowed
 from tests.pace import allow
 
 PAUSES = (2.05, 2.3, 5.0, 30.0)  # seconds; servers are suspected after 2
 
 
 @contextmanager
-def ledger(folder: Path, servers: int) -> Iterator[tuple[Trial, SyncClient, float]]:
-    """Run a ledger that keeps its data; then all servers must have the same chain, with all that was appended."""
+def ledger(folder: Path, servers: int) -> Iterator[tuple[Trial, SyncClient]]:
+    """Run a ledger that keeps its data. Wrong suspicions on a busy machine are part of what it bears."""
     trial = Trial(
         folder, groups=1, replicas=servers, app="ledger", secure=False, traced=False, protocol_name="allconcur_plus_ea"
     )
-    pace = slowed(trial)
     with trial, connect_sync(trial.config.path) as client:
-        yield trial, client, pace
+        yield trial, client
 
 
 def append(client: SyncClient, heights: list[int], count: int) -> None:
@@ -54,7 +52,7 @@ def agree(trial: Trial, client: SyncClient, appended: int) -> None:
 @pytest.mark.timeout(300)
 def test_all_killed_at_once(tmp_path: Path) -> None:
     heights: list[int] = []
-    with ledger(tmp_path / "cluster", 3) as (trial, client, _):
+    with ledger(tmp_path / "cluster", 3) as (trial, client):
         append(client, heights, 40)
         trial.kill(*trial.config.members)
         trial.start(*trial.config.members)
@@ -63,7 +61,7 @@ def test_all_killed_at_once(tmp_path: Path) -> None:
         whole = chain(log_of(client, 0))
     assert chain(transactions_in(trial.config.members[1].data)) == whole, "the files of a stopped server"
     trial.config.members[1].data.rename(tmp_path / "old")
-    with ledger(tmp_path / "new", 3) as (trial, client, _):
+    with ledger(tmp_path / "new", 3) as (trial, client):
         assert run(["ledger", "found", str(trial.config.path), str(tmp_path / "old")]) == 0
         assert chain(log_of(client, 0)) == whole, "founded anew"
         assert run(["ledger", "found", str(trial.config.path), str(tmp_path / "old")]) == 2, "it is not empty"
@@ -75,7 +73,7 @@ def test_all_killed_at_once(tmp_path: Path) -> None:
 def test_killed_one_after_the_other(servers: int, tmp_path: Path) -> None:
     """Three of nine, or two of five, with the service going on; then they come back from their disks."""
     heights: list[int] = []
-    with ledger(tmp_path / "cluster", servers) as (trial, client, _):
+    with ledger(tmp_path / "cluster", servers) as (trial, client):
         victims = trial.config.members[1 : 1 + (servers - 1) // 2 - (servers > 7)]
         for victim in victims:
             append(client, heights, 30)
@@ -91,7 +89,7 @@ def test_killed_one_after_the_other(servers: int, tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_a_lost_disk(tmp_path: Path) -> None:
     heights: list[int] = []
-    with ledger(tmp_path / "cluster", 5) as (trial, client, _):
+    with ledger(tmp_path / "cluster", 5) as (trial, client):
         append(client, heights, 30)
         lost = trial.config.members[2]
         trial.kill(lost)
@@ -106,14 +104,14 @@ def test_a_lost_disk(tmp_path: Path) -> None:
 def test_paused(servers: int, tmp_path: Path) -> None:
     """Ten times each: the others go on, and the paused one comes back by itself."""
     heights: list[int] = []
-    with ledger(tmp_path / "cluster", servers) as (trial, client, pace):
+    with ledger(tmp_path / "cluster", servers) as (trial, client):
         for number in range(10):
             for pause in PAUSES:
                 paused = trial.config.members[(number + int(pause)) % servers]
                 trial.pause(paused)
                 began = time.monotonic()
                 before = len(heights)
-                while time.monotonic() - began < pause * pace:
+                while time.monotonic() - began < pause:
                     append(client, heights, 1)
                     time.sleep(0.01)
                 trial.resume(paused)
@@ -121,7 +119,7 @@ def test_paused(servers: int, tmp_path: Path) -> None:
                 append(client, heights, 5)
                 agree(trial, client, len(heights))
                 print(
-                    f"{servers} servers, {paused.name} paused for {pause * pace:.2f} s: {len(heights) - before} "
+                    f"{servers} servers, {paused.name} paused for {pause:g} s: {len(heights) - before} "
                     f"transactions meanwhile, all members again after {time.monotonic() - took:.1f} s",
                     flush=True,
                 )

@@ -170,11 +170,10 @@ class DurableServer(VotingServer, Durable):
     def deliver_once(self, m: AppMessage) -> None:
         """Deliver m, unless it is a second copy: a snapshot does not say which own messages it stands for."""
         if self.durable and sender_of(m.mid) < self.replicas:
-            if self.done.contains(m.mid):
-                return
-            self.done.add(m)
-            self.open.pop(m.mid, None)
-            self.deliver(m)
+            if not self.done.contains(m.mid):
+                self.done.add(m)
+                self.open.pop(m.mid, None)
+                self.deliver(m)
         else:
             super().deliver_once(m)
 
