@@ -85,12 +85,9 @@ def test_protocol_interface() -> None:
     data = {"pid", "topology", "params", "out", "now"}  # slots of the compiled class
     assert public - data == {*verbs, *hooks, *says}
     on_a_log = {"ft_skeen", "ft_skeen_eager", "fastcast", "fastcast_eager", "multi_paxos", "paxos_amcast"}
-    assert {row.name for row in PROTOCOLS.values() if row.durable} == {
-        "white_box",
-        "primcast",
-        "primcast_hybrid",
-        *on_a_log,
-    }
+    alike = {"white_box", "primcast", "primcast_hybrid"}
+    in_rounds = {"allconcur_ea", "allconcur_plus_ea"}
+    assert {row.name for row in PROTOCOLS.values() if row.durable} == {*alike, *on_a_log, *in_rounds}
     capabilities = {cls.__name__ for cls in Capability.__subclasses__()}
     assert capabilities == {
         "Electing", "Durable", "Dynamic", "Detecting", "Reconfigurable", "Speculative", "Rounds", "Observed",

@@ -7,12 +7,24 @@ import pytest
 
 from amcast.core.protocol import Protocol
 from amcast.protocols import lcr, protocol
-from amcast.protocols.allconcur import allconcur, allconcur_plus, allgather, ballots, overlay, rounds
+from amcast.protocols.allconcur import (
+    allconcur,
+    allconcur_plus,
+    allgather,
+    ballots,
+    durable_rounds,
+    overlay,
+    past,
+    round_records,
+    rounds,
+    votes,
+)
 from amcast.protocols.allconcur import membership as joining
 from amcast.protocols.allconcur import messages as allconcur_messages
 from amcast.protocols.parts import failure_detectors
 from amcast.swarm.adversary.seeds import judge_adversary
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
+from tests.protocols.test_durable_rounds import STEPS
 from tests.scenarios import test_allconcur as scenarios
 
 SEEDS = range(80)
@@ -98,7 +110,7 @@ EA = [
     mutant("removed_by_tracking", ("            self.lost = missing\n", "            self.lost = missing\n            return True\n")),
     mutant("half_is_enough_to_propose", ("        if 2 * len(promises) <= len(self.members) or self.proposed_here", "        if 2 * len(promises) < len(self.members) or self.proposed_here")),
     mutant("never_prepared", ("        if self.beats > self.patience():\n            self.prepare()\n", "")),
-    mutant("nobody_comes_back", ("        self.welcome = None\n        self.on_join_group()\n", "        self.welcome = None\n")),
+    mutant("nobody_comes_back", ("        self.forget_eon()\n        self.on_join_group()\n", "        self.forget_eon()\n")),
     mutant("own_messages_lost_outside", ("            self.queue[:0] = self.own[r][0]\n", "            pass\n")),
     mutant("nothing_said_again", ("        self.kick()  # what was under way", "        pass  # what was under way")),
 ]  # fmt: skip
@@ -125,14 +137,32 @@ RING = [
     mutant("older_view_last", ("        return a.size > b.size", "        return a.size < b.size")),
 ]  # fmt: skip
 
+DISKS = [  # of servers that come back
+    mutant("whole_round_not_durable", ("            self.save(Whole(r, content_of(done)))\n", "")),
+    mutant("promise_not_durable", ("            self.save(Promised(self.promised))\n", "            pass\n")),
+    mutant("eon_not_durable", ("        self.save(self.began(greeting, rounds))\n", "")),
+    mutant("delivered_before_it_is_on_disk", ("        return not self.durable or number_of(done) <= self.stored\n", "        return True\n")),
+    mutant("rounds_go_on_after_a_restart", ("        self.back = self.eon > 0 and not self.fresh\n", "        self.back = False\n")),
+    mutant("nobody_is_asked", ("        unheard = self.unheard()\n", "        unheard: list[int] = []\n")),
+    mutant("majority_though_in_doubt", ("if self.lost_disk or not self.clean or latest == 0", "if self.lost_disk or latest == 0")),
+    mutant("what_others_remember_is_ignored", ("        if not self.lost_disk and self.remembers_more(msg):\n", "        if False:\n")),
+    mutant("lost_disk_forgets_nothing", ("            self.above = latest + 1\n            self.save", "            self.above = 0\n            self.save")),
+    mutant("no_ballot_after_a_restart", ("            self.prepare()\n        elif self.eon > 0:\n", "            pass\n        elif self.eon > 0:\n")),
+    mutant("end_of_an_eon_forgotten", ("        self.decided = Decided(record.eon - 1, record.r - 1, record.members, record.rounds)\n", "        self.decided = None\n")),
+    mutant("snapshot_without_undelivered_rounds", ("        records += [Whole(r, content_of(whole[r])) for r in sorted(whole) if self.last < r <= self.written]\n", "")),
+    mutant("no_snapshot_is_copied", ("        self.out.pulls.append(sender)\n", "        pass\n")),
+    mutant("waits_in_vain_for_who_is_out", ("            if self.promised == 0:\n                self.prepare()\n        elif msg.join", "            pass\n        elif msg.join")),
+]  # fmt: skip
+
 ALLCONCUR_EA = [
+    mutant("last_round_not_in_a_snapshot", ("            self.last = self.written = self.stored = record.last\n", "            self.last = record.last\n")),
     *[m for m in EA if m.name in ("removed_by_tracking", "never_prepared")],
     mutant("rounds_go_on_behind_a_promise", ("    def try_to_complete(self) -> None:\n        if self.promised == 0:\n", "    def try_to_complete(self) -> None:\n        if True:\n")),
     mutant("whole_rounds_not_told", ("        if self.got == len(self.members):\n            undelivered.append(self.m)\n", "")),
 ]  # fmt: skip
 
 FAMILY = {"lcr": RING, "allconcur_ea": ALLCONCUR_EA, "allconcur": TRACKING, "allconcur_plus": PLUS, "allconcur_plus_uniform": UNIFORM,
-          "allconcur_plus_rerun": RERUN, "allconcur_plus_merge": MERGE, "allconcur_plus_ea": EA}  # fmt: skip
+          "allconcur_plus_rerun": RERUN, "allconcur_plus_merge": MERGE, "allconcur_plus_ea": [*EA, *DISKS]}  # fmt: skip
 ROLES = {"allconcur": "AllConcur", "allconcur_plus": "AllConcurPlus", "allconcur_plus_uniform": "AllConcurPlusUniform",
          "allconcur_plus_rerun": "AllConcurPlusRerun", "allconcur_plus_merge": "AllConcurPlusMerge",
          "allconcur_plus_ea": "AllConcurPlusEA", "allconcur_ea": "AllConcurEA"}  # fmt: skip
@@ -147,8 +177,8 @@ def table_of(name: str, broken: Mutant) -> Protocol:
         module = load(broken, rounds, lcr)
         replica, messages = module.Lcr, module.MESSAGES
     else:
-        shared = (failure_detectors, rounds, overlay, joining, allconcur_messages, allconcur_plus)
-        module = load(broken, *shared, ballots, allconcur)
+        shared = (failure_detectors, rounds, past, overlay, joining, allconcur_messages, allconcur_plus)
+        module = load(broken, *shared, ballots, votes, round_records, durable_rounds, allconcur)
         plus = sys.modules[f"mutant_{broken.name}_allconcur_plus"]
         replica = getattr(module, ROLES[name], None) or getattr(plus, ROLES[name])
         messages = module.MESSAGES
@@ -165,6 +195,12 @@ def caught(name: str, broken: Mutant, monkeypatch: pytest.MonkeyPatch, seeds: ra
                 scenarios.run(scenario)
             except CRASHES as error:
                 return f"{scenario}: {type(error).__name__}"
+    if table.durable:
+        for step in STEPS:
+            try:
+                step(table)
+            except CRASHES as error:
+                return f"{step.__name__}: {type(error).__name__}"
     return caught_by_swarm(table, seeds) or caught_by_adversary(table)
 
 

@@ -30,7 +30,9 @@ from tests.tools import some_now
 # that had voted without a message stored it when they came back, in the ballot before. primcast: a replica told how
 # many records it had when not all of them were on disk, and was taken for one that forgot.
 # lcr: a server that stood still suspected all others when it woke, and went on alone (315); it was left out of a view
-# and not told (376); or both (357).
+# and not told (376); or both (357). allconcur_plus_ea with disks: a second copy of a message was counted in the log, so
+# who lacked it copied snapshots for ever (556); the end of an eon without rounds was forgotten (838). allconcur_ea: a
+# snapshot did not say that the last round delivered was whole, and its server was taken for one that forgot.
 MENDED = [
     ("ft_skeen", 19423),
     ("ft_skeen", 21658),
@@ -48,6 +50,10 @@ MENDED = [
     ("lcr", 315),
     ("lcr", 357),
     ("lcr", 376),
+    ("allconcur_plus_ea", 556),
+    ("allconcur_plus_ea", 838),
+    ("allconcur_ea", 200),
+    ("allconcur_ea", 787),
 ]
 # Each is found within so many seeds, from 1 on.
 PLANTED = {

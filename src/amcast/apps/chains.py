@@ -1,13 +1,15 @@
 """The ledgers of a cluster's servers, read and compared."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from amcast.apps.ledger import chain
+from amcast.apps.ledger import chain, is_transaction
 from amcast.checks.evidence import Evidence
 from amcast.checks.verdict import Status
-from amcast.errors import AmcastError
+from amcast.errors import AmcastError, HistoryGone, UsageError
 from amcast.runtime.client import SyncClient
 from amcast.runtime.config import ClusterConfig
+from amcast.runtime.history import rows_in
 from amcast.runtime.rows import unpack_rows
 
 
@@ -15,19 +17,33 @@ def logs_of(client: SyncClient, names: Sequence[str]) -> tuple[dict[str, list[by
     """Return what each server has delivered, and why those that are missing are."""
     logs: dict[str, list[bytes]] = {}
     silent: dict[str, str] = {}
+    behind: list[int] = []  # those that copied a snapshot, and have what follows only
     for rank, name in enumerate(names):
         try:
             logs[name] = log_of(client, rank)
+        except HistoryGone:
+            behind.append(rank)
         except TimeoutError:
             silent[name] = "no answer"
         except AmcastError as error:
             silent[name] = str(error)
+    longest = max(logs.values(), key=len, default=[])
+    for rank in behind:
+        try:
+            logs[names[rank]] = log_of(client, rank, longest)
+        except (TimeoutError, AmcastError) as error:
+            silent[names[rank]] = str(error) or "no answer"
     return logs, silent
 
 
-def log_of(client: SyncClient, rank: int) -> list[bytes]:
-    """Return all that this server has delivered, in order."""
+def log_of(client: SyncClient, rank: int, before: Sequence[bytes] = ()) -> list[bytes]:
+    """Return all that this server has delivered, in order; what it has no rows of, as another server has it."""
     payloads: list[bytes] = []
+    if before:
+        earliest = client.read("g0", len(before), replica=rank).earliest
+        if earliest > len(before):
+            raise HistoryGone(f"its rows begin at {earliest}, those of others end at {len(before)}")
+        payloads = list(before[:earliest])
     while True:
         rows = client.read("g0", len(payloads), replica=rank)
         behind = unpack_rows(rows.rows, 1)[max(0, len(payloads) - rows.first) :]
@@ -41,9 +57,18 @@ def first_log(client: SyncClient, count: int) -> list[bytes]:
     for rank in range(count):
         try:
             return log_of(client, rank)
-        except TimeoutError:
+        except (TimeoutError, HistoryGone):
             continue
     raise AmcastError("no server of the ledger answers")
+
+
+def transactions_in(data: Path) -> list[bytes]:
+    """Return what a server that is stopped has delivered, by the files of its data folder."""
+    folder = data / "history"
+    if not folder.is_dir():
+        raise UsageError(f"{data}: no rows of a ledger; expected the data folder of a server, with 'history' in it")
+    payloads = [m.payload for rows in rows_in(folder) for _, _, _, m in unpack_rows(rows, 1)]
+    return [payload for payload in payloads if is_transaction(payload)]
 
 
 def servers(config: ClusterConfig) -> list[str]:

@@ -51,7 +51,13 @@ def init(
     folder: Annotated[Path, Argument(metavar="DIR", help="A folder without a cluster.", parser=naming.folder_named)],
     groups: Annotated[int, Option(min=1, max=1000, help="Number of groups.")] = 3,
     replicas: Annotated[int, Option(min=1, max=99, help="Replicas per group, odd.")] = 3,
-    protocol: Annotated[str, Option(help="See 'amcast protocols'.", autocompletion=protocols_like)] = "white_box",
+    protocol: Annotated[
+        str,
+        Option(
+            help="See 'amcast protocols'. Default: white_box; for a ledger in one group allconcur_plus_ea.",
+            autocompletion=protocols_like,
+        ),
+    ] = "",
     app: Annotated[
         str, Option(help="What nodes run: kv, bank, ledger, log, package.module:Class …", autocompletion=apps_like)
     ] = "kv",
@@ -61,12 +67,13 @@ def init(
     base_port: Annotated[int | None, Option(min=1, max=65535, help="First port. Default: any that are free.")] = None,
 ) -> int:
     """Write a cluster's configuration, certificates and data folders."""
-    from amcast.apps import application
+    from amcast.apps import LEDGER, application
     from amcast.core.application import made, version_of
     from amcast.local.files import create_cluster
 
-    table = protocol_named(protocol)
     found = application(app)
+    rounds = found is LEDGER and groups == 1  # a ledger has no leader, and bears wrong suspicions
+    table = protocol_named(protocol or ("allconcur_plus_ea" if rounds else "white_box"))
     # What cannot run is said before anything is written.
     version = version_of(made(found.machine, found.name, 0, groups)) if found.machine is not None else 1
     secure, durable = not insecure_dev, not memory_only

@@ -1,5 +1,6 @@
 """`amcast ledger`: a hash-chained ledger on a cluster whose nodes run it."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from amcast.runtime.client import SyncClient
     from amcast.runtime.config import ClusterConfig
 
+BATCH = 200  # transactions that are appended together
 EXIT_CODES = {"ok": 0, "violated": 1, "unknown": 3}
 ledger_commands = typer.Typer(help="A hash-chained ledger on a cluster.", no_args_is_help=True)
 
@@ -62,6 +64,34 @@ def tail(cluster: Cluster, last: Annotated[int, typer.Option(min=1, help="How ma
             lines.append(f"{len(lines) + 1} {head.hex()} {payload.decode(errors='replace')}")
     for line in lines[-last:]:
         print(line)
+    return 0
+
+
+@ledger_commands.command()
+def found(
+    cluster: Cluster, data: Annotated[Path, typer.Argument(metavar="FOLDER", help="A server's data folder.")]
+) -> int:
+    """Found a ledger anew: append all transactions of a stopped server to this ledger, which must be empty.
+
+    Heights and hashes are those of the old ledger.
+    """
+    from amcast.apps.chains import first_log, servers, transactions_in
+    from amcast.apps.ledger import chain
+
+    config = cluster_at(cluster)
+    payloads = transactions_in(data)
+    if not payloads:
+        raise UsageError(f"{data}: no transaction there; expected the data folder of a server with some")
+    with open_ledger(config) as client:
+        if there := len(first_log(client, len(servers(config)))):
+            raise UsageError(f"{config.path}: {there} messages are there; expected a ledger with none: make a new one")
+        batches = (((0,), payloads[i : i + BATCH]) for i in range(0, len(payloads), BATCH))
+        client.multicast_batches(batches, most_open=1)
+        height, head = chain(first_log(client, len(servers(config))))
+    print(f"{height} {head.hex()}")
+    if (height, head) != chain(payloads):
+        print(f"the chain of {data} ends with {len(payloads)} {chain(payloads)[1].hex()}: somebody else appended, too")
+        return 1
     return 0
 
 

@@ -181,6 +181,11 @@ JOINED = (  # by a server that is no member at first
           BOTH[:1], whenever=True, spare=1, crashes=("g0/0",), detections=OF_THE_FIRST,
           reconfigurations=(("g0/3", "join", "g0"),), mute=("Alive",), orders=False),
 )  # fmt: skip
+DURABLE_ROUNDS = (
+    Scope("comes-back", "one of three crashes and comes back from its disk while two broadcast", (3,), BOTH,
+          whenever=True, crashes=("g0/0",), restarts=("g0/0",), snapshots=("g0/0",), timers=THREE, mute=("Alive",),
+          orders=False),
+)  # fmt: skip
 PAIR = (
     Scope("pair", "one of two is suspected for no reason while it broadcasts", (2,), BOTH[:1], whenever=True,
           detections=OF_THE_FIRST[:1], mute=("Alive",), orders=False),
@@ -203,7 +208,7 @@ def scopes_of(table: Protocol) -> dict[str, Scope]:
         scopes = OPEN + (() if table.blocks else BLIND)
     scopes += tuple(scope for scope in PAIR if scope.name in table.more_scopes)
     if table.durable:
-        scopes += DURABLE
+        scopes += DURABLE_ROUNDS if table.broadcast else DURABLE
     if table.reconfigures:
         scopes += RECONFIGURABLE
     if table.guesses:

@@ -8,6 +8,7 @@ written again when the deliveries since the snapshot are.
 import zlib
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from struct import Struct
@@ -238,3 +239,28 @@ class _Reader:
             self._data = self._disk.read_at(self.path, at, max(length, READ_AHEAD))
             self._begin = at
         return self._data[at - self._begin : at - self._begin + length]
+
+
+def rows_in(folder: Path) -> Iterator[bytes]:
+    """Yield the blocks of rows in the files of a log, from the first position on; look, and change nothing.
+
+    A block that is torn at the end was not finished. Raises StorageCorrupt for any other that is missing or damaged.
+    """
+    expected = 0
+    names = [name.removeprefix("rows-") for name in REAL.files.names(folder) if name.startswith("rows-")]
+    firsts = sorted(int(name) for name in names if name.isdigit())
+    for first in firsts:
+        path = folder / f"rows-{first}"
+        data, at = REAL.files.read(path), 0
+        while at + BLOCK.size <= len(data):
+            length, checksum, start, count = BLOCK.unpack_from(data, at)
+            rows = data[at + BLOCK.size : at + BLOCK.size + length]
+            if len(rows) < length and first == firsts[-1]:
+                return
+            if start != expected or not length or zlib.crc32(rows) != checksum:
+                raise StorageCorrupt(
+                    f"{path}: position {expected} is damaged or missing; take the data of another server"
+                )
+            yield rows
+            expected += count
+            at += BLOCK.size + length

@@ -369,8 +369,12 @@ class _Member(AcceptedConnection):
 
 
 def largest_from_peers(host: LinkHost) -> int:
-    """Return how long a frame of another member may be: a protocol that can ask again sends nothing in one piece."""
-    return frames.ROOM + host.config.largest_message if host.protocol.durable else frames.LARGEST_PEER
+    """Return how long a frame of another member may be: a protocol that can ask again sends nothing in one piece.
+
+    But for rounds: how one ends is one message, with all batches of the last ones.
+    """
+    in_parts = host.protocol.durable and not host.protocol.broadcast
+    return frames.ROOM + host.config.largest_message if in_parts else frames.LARGEST_PEER
 
 
 def hello_of(host: LinkHost, peer: Member, *, pulls: bool = False) -> Hello:

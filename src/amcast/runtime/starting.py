@@ -106,6 +106,9 @@ def start_from_disk(node: "Node", starts: int, how: How) -> None:
     if how.accept_loss:
         node.log.warning("LOSS ACCEPTED", reason="--accept-loss: it takes part whatever it may have forgotten")
         node.durable_process().trust(node.now())
+    process: object = node.engine.process
+    if node.config.is_spare(node.me) and isinstance(process, Dynamic) and not process.members:
+        process.join_group(node.now())
     node.log.info("recovered", records=len(records), position=node.history.end)
 
 

@@ -120,7 +120,7 @@ class AllConcurPlus(JoiningServer):
         elif isinstance(msg, Ask):
             self.on_ask(sender, msg)
         elif isinstance(msg, Past):
-            self.on_past(msg)
+            self.on_past(sender, msg)
         elif isinstance(msg, Removed) and msg.eon >= self.eon and self.eon > 0:
             self.on_removed()
 
@@ -282,7 +282,7 @@ class AllConcurPlus(JoiningServer):
         self.deaf[p] = True
         self.on_fail(self.pid, Fail(self.eon, p, self.pid, self.own_seq))
 
-    def on_trust(self, p: int) -> None:
+    def on_trusted(self, p: int) -> None:
         self.note(Suspicion(self.topology.name(p), False))
         if (p, self.pid) in self.seqs:
             self.revocations[p] = self.suspicions[p]
@@ -342,15 +342,16 @@ class AllConcurPlus(JoiningServer):
         held = self.held
         if held is not None:
             others = self.got - (1 if self.m[self.pid] is not None else 0)
-            if others >= self.enough():
+            if others >= self.enough() and self.may_deliver(held):
                 self.held = None
                 self.deliver_round(held)
                 if self.marker:
                     return True
-        if self.got < len(self.members):  # l.56
+        if self.got < len(self.members) or self.held is not None:  # l.56
             return False
         done = self.prev
         self.prev = self.m  # l.62
+        self.is_whole(self.prev)
         self.clear_round()
         self.r += 1  # l.59
         self.note_state("T_UU")
@@ -406,6 +407,13 @@ class AllConcurPlus(JoiningServer):
         """Return True if the messages of these are lost, and they are to be removed."""
         return 2 * len(missing) < len(self.members) and self.all_lost(missing)
 
+    def is_whole(self, done: Round) -> None:
+        """Take note that everybody's message of this round is here, before anybody can conclude that."""
+
+    def may_deliver(self, done: Round) -> bool:
+        """Return True if this server counts as one that has this whole round."""
+        return True
+
     def confirmed(self) -> bool:
         """Return True if a complete reliable round may be delivered."""
         return True
@@ -434,7 +442,8 @@ class AllConcurPlus(JoiningServer):
             if msg.batch:
                 if self.keeps_log:
                     for m in msg.batch:
-                        self.log.append(m)
+                        if not self.done.contains(m.mid):  # as it is delivered
+                            self.log.append(m)
                 self.deliver_message(msg)
             if msg.control:
                 self.obey(msg.r, msg.control)
@@ -484,11 +493,12 @@ class AllConcurPlus(JoiningServer):
         for p in self.members:
             if p not in members:
                 self.gone[p] = True
+        gone = tuple([p for p in range(self.replicas) if self.gone[p] and p not in new])
+        past = len(self.log)
+        old = len(self.members) - len(missing)
+        self.greeting = Welcome(self.eon + 1, e, self.r + 1, members, gone, past, self.log.prefix(past), old)
         if new:
-            gone = tuple([p for p in range(self.replicas) if self.gone[p] and p not in new])
-            past = len(self.log)
-            old = len(self.members) - len(missing)
-            self.send(new, Welcome(self.eon + 1, e, self.r + 1, members, gone, past, self.log.prefix(past), old))
+            self.send(new, self.greeting)
         if self.pid in members:
             self.begin_state(self.eon + 1, e, self.r + 1, members)
         else:
@@ -531,6 +541,7 @@ class AllConcurPlus(JoiningServer):
             self.on_message(sender, msg)
 
     def enter(self, welcome: Welcome) -> None:
+        self.greeting = welcome
         for p in welcome.gone:
             self.gone[p] = True
         self.begin_state(welcome.eon, welcome.e, welcome.r, welcome.members)

@@ -17,6 +17,7 @@ from amcast.core.process import Effects, Params
 from amcast.core.topology import Topology
 from amcast.core.wire import Message, wired
 from amcast.protocols.allconcur.allconcur_plus import AllConcurPlus
+from amcast.protocols.allconcur.membership import Ask
 from amcast.protocols.allconcur.messages import RECONFIGURE, Round, number_of
 from amcast.protocols.allconcur.overlay import Fail, overlay_of
 from amcast.protocols.allconcur.rounds import Batch, Control, Reliable
@@ -135,6 +136,7 @@ class DecidingServer(AllConcurPlus):
 
     def deliver_round(self, done: Round) -> None:
         super().deliver_round(done)
+        self.stable = len(self.log)  # agreement is uniform
         self.last = number_of(done)
         self.recent = [*self.recent[1 - KEPT :], (self.last, content_of(done))]
 
@@ -147,7 +149,7 @@ class DecidingServer(AllConcurPlus):
         elif isinstance(msg, Promise):
             if msg.eon == self.eon and msg.ballot == self.ballot and self.proposed_here is None:
                 self.promises[sender] = msg
-                self.try_to_propose(len(self.notices) > 0)
+                self.try_to_propose(self.waits_for_all())
         elif isinstance(msg, Propose):
             if msg.eon == self.eon:
                 self.on_propose(sender, msg)
@@ -171,6 +173,16 @@ class DecidingServer(AllConcurPlus):
                 self.send_one(sender, decided)
         else:
             super().on_other_eon(sender, eon, msg)
+
+    def on_ask(self, sender: int, msg: Ask) -> None:
+        super().on_ask(sender, msg)
+        if self.eon == 0 or not self.is_member[sender]:
+            return
+        if msg.above >= self.eon:  # rounds wait for it in vain
+            if self.promised == 0:
+                self.prepare()
+        elif msg.join and self.greeting is not None:  # it does not know that it is a member
+            self.send_one(sender, self.greeting)
 
     # Ballots
 
@@ -216,6 +228,10 @@ class DecidingServer(AllConcurPlus):
             if number_of(found) > rounds[-1][0] if rounds else True:
                 rounds.append((number_of(found), content_of(found)))
         return tuple(rounds)
+
+    def waits_for_all(self) -> bool:
+        """Return True if members that nobody suspects are given time to promise."""
+        return len(self.notices) > 0
 
     def try_to_propose(self, all_others: bool) -> None:
         """Propose, when enough have promised; `all_others`: and everybody whom nobody suspects."""
@@ -326,7 +342,13 @@ class DecidingServer(AllConcurPlus):
         if self.leaves:
             self.out.halted = True
             return
+        self.forget_eon()
+        self.on_join_group()
+
+    def forget_eon(self) -> None:
+        """Be no member any more."""
         self.end_ballots()
+        self.above = max(self.above, self.eon + 1)  # nobody welcomes it to an eon that follows at once
         self.eon = 0
         self.decided = None
         self.reliable = False
@@ -353,7 +375,7 @@ class DecidingServer(AllConcurPlus):
         self.detector.watch((), self.now)
         self.welcomes = {}
         self.welcome = None
-        self.on_join_group()
+        self.greeting = None
 
     # Time
 

@@ -1,7 +1,8 @@
 """A server of the AllConcur family that is no member yet: it asks members for what was delivered, then to be let in.
 
 Members that may get company keep all messages. A server that wants to join first catches up, while the others go on;
-when it has all, the member that it asks proposes it. Welcome to a new eon, it fetches what it still lacks, and begins.
+when it has nearly all, the member that it asks proposes it. Welcome to a new eon, it fetches what it still lacks, and
+begins.
 
 What a member delivered last binds nobody where agreement is not uniform: it may crash, and the others run that round
 again without it. So it hands out only what is stable: everything but the last round that it delivered, for by the time
@@ -48,13 +49,15 @@ class Welcome(Message):
 class Ask(Message):
     """The sender has the first messages, with this hash, and asks for those that follow.
 
-    If it has all, it may want to join. If it is welcome, `goal` is the hash of what came before its eon.
+    If it has nearly all, it may want to join. If it is welcome, `goal` is the hash of what came before its eon. It
+    takes no part in eons up to `above`, also if it was a member.
     """
 
     have: int
     join: bool
     prefix: bytes
     goal: bytes
+    above: int
 
 
 @final
@@ -78,6 +81,8 @@ class JoiningServer(OverlayServer, Dynamic):
         super().__init__(pid, topology, params, out)
         self.keeps_log = params.spare > 0 or self.forgives
         self.log = PastLog(0 if params.spare else TAIL)
+        self.above = 0  # this server takes no part in eons up to this one: others went on, or it forgot what it said
+        self.greeting: Welcome | None = None  # how this eon began, but for the first one
         self.stable = 0  # how many messages all others deliver as well
         self.before_eon = 0  # how many there were when this eon began
         self.wanted: tuple[int, ...] = ()  # members that this server is to propose
@@ -104,13 +109,17 @@ class JoiningServer(OverlayServer, Dynamic):
     def ask(self) -> None:
         welcome, have = self.welcome, len(self.log)
         goal = welcome.prefix if welcome is not None else NO_GOAL
-        self.send_one(self.asked, Ask(have, self.joins and welcome is None, self.log.prefix(have), goal))
+        join = self.joins and welcome is None
+        self.send_one(self.asked, Ask(have, join, self.log.prefix(have), goal, self.above))
 
-    def on_past(self, msg: Past) -> None:
+    def on_past(self, sender: int, msg: Past) -> None:
         if self.eon > 0 or msg.first != len(self.log):
             return
-        if msg.all < 0:
-            self.note(Stops("another past" if msg.all == ANOTHER_PAST else "further behind than others remember"))
+        if msg.all == FORGOTTEN:
+            self.lacks_too_much(sender)
+            return
+        if msg.all == ANOTHER_PAST:
+            self.note(Stops("another past"))
             self.out.halted = True
             return
         welcome = self.welcome
@@ -126,8 +135,13 @@ class JoiningServer(OverlayServer, Dynamic):
         elif len(self.log) < msg.all:
             self.ask()
 
+    def lacks_too_much(self, sender: int) -> None:
+        """Act on it that a member does not keep any more what this server lacks."""
+        self.note(Stops("further behind than others remember"))
+        self.out.halted = True
+
     def on_welcome(self, sender: int, msg: Welcome) -> None:
-        if self.eon > 0 or self.welcome is not None or self.pid not in msg.members:
+        if self.eon > 0 or self.welcome is not None or self.pid not in msg.members or msg.eon <= self.above:
             return
         self.welcomes[sender] = msg
         self.successors = overlay_of(msg.members, msg.members, self.replicas).successors[self.pid]
@@ -165,7 +179,8 @@ class JoiningServer(OverlayServer, Dynamic):
             return
         batch = self.log.part(msg.have, end, CHUNK)
         self.send_one(sender, Past(msg.have, batch, max(end, msg.have)))
-        if msg.join and not batch and not self.is_member[sender] and self.proposed < self.eon:
+        near = msg.have + len(batch) >= end  # under load it never has all
+        if msg.join and near and not self.is_member[sender] and self.proposed < self.eon:
             self.proposed = self.eon
             self.on_change_members((*self.members, sender))
 

@@ -209,15 +209,15 @@ class OverlayServer(RoundServer, Detecting):
             if suspected:
                 self.on_suspicion(pid)
             else:
-                self.on_trust(pid)
+                self.on_trusted(pid)
 
     def on_suspicion(self, p: int) -> None:
         """Act on a predecessor that is suspected from now on."""
 
-    def on_trust(self, p: int) -> None:
+    def on_trusted(self, p: int) -> None:
         """Act on a predecessor that is trusted again."""
 
     def hear(self, sender: int) -> None:
         """Take a heartbeat."""
         if self.detector.heard(sender, self.now):
-            self.on_trust(sender)
+            self.on_trusted(sender)

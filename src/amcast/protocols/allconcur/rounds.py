@@ -85,8 +85,15 @@ class RoundServer(Process, Rounds):
         if self.supply is not None and not self.queue:
             m = self.supply.next(self.pid)
             return () if m is None else (m,)
-        batch = tuple(self.queue[:BATCH])
-        del self.queue[: len(batch)]
+        size = 0
+        count = 0
+        for m in self.queue[:BATCH]:
+            size += len(m.payload)
+            if count > 0 and size > self.params.part_bytes:
+                break
+            count += 1
+        batch = tuple(self.queue[:count])
+        del self.queue[:count]
         return batch
 
     def deliver_message(self, msg: RoundMessage) -> None:

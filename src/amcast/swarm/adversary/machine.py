@@ -311,7 +311,7 @@ class Machine:
 
     def may_be_missed(self, pid: int) -> bool:
         """Return whether more than half of the members are up without this one, as everybody counts them."""
-        if not isinstance(self.processes[pid], Dynamic) or self.setup.accurate:
+        if not isinstance(self.processes[pid], Dynamic) or self.setup.accurate or self.setup.durable:
             return True
         for other in range(self.topology.replicas):
             process: object = self.processes[other]

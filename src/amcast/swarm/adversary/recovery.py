@@ -5,7 +5,7 @@ Whoever changes those verbs changes this file and nothing else of the adversary.
 
 from typing import TYPE_CHECKING, final
 
-from amcast.core.capabilities import Durable
+from amcast.core.capabilities import Durable, Dynamic
 from amcast.core.wire import AppMessage, Message
 
 if TYPE_CHECKING:
@@ -95,7 +95,15 @@ class Recovery:
     def may_lose_disk(self, pid: int) -> bool:
         """Return whether the group survives that: all its members are up, and none is coming back without its disk."""
         group = self.group(pid)
-        return len(group) >= 3 and not self.doubtful and all(self.is_full_member(p) for p in group)
+        return len(group) >= 3 and not self.doubtful and all(map(self.is_full_member, group)) and self.may_be_lost(pid)
+
+    def may_be_lost(self, pid: int) -> bool:
+        """Return whether more than half of the members are others, as everybody counts them."""
+        for other in self.group(pid):
+            process: object = self.machine.processes[other]
+            if isinstance(process, Dynamic) and pid in process.members and len(process.members) < 3:
+                return False
+        return True
 
     def lose_disk(self, pid: int) -> None:
         """Lose all that this crashed replica ever wrote."""
@@ -107,7 +115,7 @@ class Recovery:
         """Return whether the disk of a replica may be put back: all others are up, and remember it."""
         others = [p for p in range(self.machine.topology.replicas) if p != pid]
         ready = pid in self.copies and self.machine.falters[pid] < 0 and not self.machine.disks[pid].lost
-        return ready and len(self.group(pid)) >= 3 and all(map(self.is_full_member, others))
+        return ready and len(self.group(pid)) >= 3 and all(map(self.is_full_member, others)) and self.may_be_lost(pid)
 
     def roll_back(self, pid: int) -> None:
         """Put the disk of a replica, which crashes if it is up, back to the copy."""

@@ -207,6 +207,10 @@ def draw_broadcast(table: Protocol, seed: int, choices: Choices) -> Setup:
     topology = Topology((n + spare,), clients)
     params = Params(DELTA, heartbeat=HEARTBEAT, suspect_after=0 if wild else NEVER, checked=True, spare=spare)
     setup = Setup(table, seed, topology, params, draw_messages(choices), tuple(range(topology.size)))
+    if table.durable and choices.chance(50):
+        setup.durable = params.durable = True
+        params.tail_bytes = choices.pick((1 << 30, 600, 1500))
+        crashes = n + spare  # all, and they come back
     setup.uniform = uniform
     setup.early = early
     setup.accurate = not wild
