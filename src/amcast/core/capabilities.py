@@ -137,6 +137,32 @@ class Dynamic(Capability):
         raise NotImplementedError
 
 
+class Seated(Capability):
+    """The members of a group change while it runs, by a message to that group: the row's `change` makes its payload.
+
+    A seat is the number of a member in its group, and is never used again. `Params.spare` seats of each group are no
+    members at first.
+    """
+
+    __slots__ = ()
+
+    def epoch(self) -> int:
+        """Return how many changes of its group this process has delivered."""
+        raise NotImplementedError
+
+    def seats(self, g: int) -> tuple[int, ...]:
+        """Return the newest list of members of a group that this process knows."""
+        raise NotImplementedError
+
+    def is_settled(self, g: int) -> bool:
+        """Return whether that list is known to be at work, so that nobody needs the one before it."""
+        raise NotImplementedError
+
+    def is_removed(self) -> bool:
+        """Return whether this process was a member, and is not needed any more."""
+        raise NotImplementedError
+
+
 class Detecting(Capability):
     """The protocol counts on a failure detector; its row says on which."""
 

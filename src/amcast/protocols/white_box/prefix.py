@@ -63,7 +63,8 @@ class Prefix:
 
     def forget(self, positions: list[int]) -> None:
         """Drop deliveries that all members have; these are the positions that they are known to have reached."""
-        self.recent.drop_before(min(positions))
+        if positions:
+            self.recent.drop_before(min(positions))
 
     # What came too early
 

@@ -36,6 +36,7 @@ class Probation:
         topology = process.topology
         self.process = process
         self.group = topology.groups[topology.group_of[process.pid]]
+        self.everybody: tuple[int, ...] = tuple(range(topology.replicas))
         self.starts = 1  # lives of this replica, this one included
         self.mark = 0  # its records
         self.told_mark = -1  # when the group was last told
@@ -50,8 +51,16 @@ class Probation:
         self.unanswered: dict[int, bool] = {}
         self.most_starts = 0  # of this replica, that an answer told
         self.most_mark = 0
-        self.positions: dict[int, int] = {}  # of members of the group, when they answered
-        self.confirmed = 0  # members of the group that remember no more than is on disk
+        self.positions: dict[int, int] = {}  # of members of the group that remember no more than is on disk
+
+    def count_on(self, group: tuple[int, ...], everybody: tuple[int, ...]) -> None:
+        """Let these be the members of the group, and of all groups; who is none any more is not waited for."""
+        self.group = group
+        self.everybody = everybody
+        for pid in [pid for pid in self.unanswered if pid not in everybody]:
+            del self.unanswered[pid]
+        for pid in [pid for pid in self.positions if pid not in group]:
+            del self.positions[pid]
 
     def own(self) -> Marks:
         """Return what others shall remember of this replica."""
@@ -117,13 +126,13 @@ class Probation:
     def begin(self, now: int, clean: bool, void: bool = False) -> None:
         """Ask the others what they remember of this replica, or tell those of its group that it lost its disk."""
         process = self.process
-        whom = self.group if void else tuple(range(process.topology.replicas))
+        whom = self.group if void else self.everybody
         self.unanswered = {pid: True for pid in whom if pid != process.pid}
         self.active = True
         self.void = void
         self.clean = clean
         self.since = now
-        self.confirmed = 1
+        self.positions = {}
         self.asked_mark = self.mark  # what is delivered meanwhile must not hide what is missing
         self.ask()
 
@@ -141,7 +150,6 @@ class Probation:
                 name = self.process.topology.name(sender)
                 return self.more(f"{name} remembers", msg.known_starts, msg.known_mark)
             if sender in self.group:
-                self.confirmed += 1
                 self.positions[sender] = msg.position
         self.unanswered.pop(sender, None)
         return ""
@@ -152,7 +160,7 @@ class Probation:
             return True
         if self.void or not self.clean or now - self.since < self.process.params.suspect_after:
             return False
-        return self.confirmed > len(self.group) // 2
+        return len(self.positions) + (self.process.pid in self.group) > len(self.group) // 2
 
     def end(self) -> None:
         """Take part. The lives and records of one that lost its disk are counted on above all that others remember."""
