@@ -7,6 +7,7 @@ classes: calling one crashes the interpreter.) They have no attributes of their 
 """
 
 from amcast.core.process import Supply
+from amcast.core.wire import Message
 
 
 class Capability:
@@ -154,8 +155,20 @@ class Seated(Capability):
         """Return the newest list of members of a group that this process knows."""
         raise NotImplementedError
 
+    def seats_in(self, epoch: int) -> tuple[int, ...]:
+        """Return the list of an epoch that has begun here."""
+        raise NotImplementedError
+
     def is_settled(self, g: int) -> bool:
         """Return whether that list is known to be at work, so that nobody needs the one before it."""
+        raise NotImplementedError
+
+    def has_established(self, g: int, epoch: int) -> bool:
+        """Return whether the list of this epoch, or of a later one, is known to be at work."""
+        raise NotImplementedError
+
+    def table(self) -> Message:
+        """Return what this process knows of the members of all groups, for clients."""
         raise NotImplementedError
 
     def is_removed(self) -> bool:

@@ -820,6 +820,8 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
         self.queue = DeliveryQueue()
         if self.monitor is not None:
             self.monitor.removed(self.pid)
+        if self.probation.active:
+            self.probation.end()
         for m in waiting if not self.replaying else ():
             self.send(self.configurations.newest(self.g0).pids, Multicast(m))
 
@@ -850,7 +852,8 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
         if configurations.merge(msg.rows):
             self.lists_changed()
         configurations.told[sender] = msg.known
-        if msg.known[self.g0] // 2 > self.candidate.epoch and not self.retired:
+        ahead = self.topology.group_of[sender] == self.g0 and msg.known[self.g0] // 2 > self.candidate.epoch
+        if ahead and not self.retired:
             self.prefix.fetch(sender)
         if configurations.knows_less(sender):
             self.send_one(sender, configurations.message())
@@ -872,8 +875,8 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
 
     def learn(self) -> None:
         """Ask one member after the other for what follows: nobody sends it to one that is in no list."""
-        pids = [pid for pid in self.configurations.newest(self.g0).pids if pid != self.pid]
-        if pids:
+        pids = [pid for pid in self.configurations.reach[self.g0] if pid != self.pid]
+        if pids and self.prefix.may_fetch():
             self.teacher = (self.teacher + 1) % len(pids)
             self.prefix.fetch(pids[self.teacher])
 
@@ -1226,8 +1229,17 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
     def seats(self, g: int) -> tuple[int, ...]:
         return self.configurations.newest(g).seats
 
+    def seats_in(self, epoch: int) -> tuple[int, ...]:
+        return self.configurations.lists[self.g0][epoch].seats
+
+    def has_established(self, g: int, epoch: int) -> bool:
+        return self.configurations.established[g] >= epoch
+
     def is_settled(self, g: int) -> bool:
         return self.configurations.known[g] % 2 == 1
+
+    def table(self) -> Message:
+        return self.configurations.message()
 
     def is_removed(self) -> bool:
         return self.retired
