@@ -8,7 +8,8 @@ import pytest
 from amcast.core.protocol import Protocol
 from amcast.protocols import protocol
 from amcast.protocols.parts import collection, leader_candidate
-from amcast.protocols.white_box import message_state, messages, prefix, probation, recent, records, state_parts
+from amcast.protocols.white_box import client, configurations, message_state, messages, prefix, probation, recent
+from amcast.protocols.white_box import records, state_parts
 from amcast.protocols.white_box import replica as white_box
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.protocols import test_white_box_steps as steps
@@ -16,7 +17,8 @@ from tests.scenarios import test_white_box as scenarios
 from tests.scenarios import test_white_box_recovery as scenarios_of_recovery
 
 MODULES = (  # in the order of their imports
-    leader_candidate, collection, messages, recent, records, message_state, state_parts, prefix, probation, white_box,
+    leader_candidate, collection, messages, configurations, client, recent, records, message_state, state_parts, prefix,
+    probation, white_box,
 )  # fmt: skip
 SEEDS = range(400)
 
@@ -398,7 +400,8 @@ BY_STEPS: dict[str, tuple[Mutant, Callable[[], None]]] = {
 def broken_table(broken: Mutant) -> Protocol:
     replica = load(broken, *MODULES).WhiteBox
     all_messages = sys.modules[f"mutant_{broken.name}_messages"].MESSAGES
-    return replace(protocol("white_box"), replica=replica, messages=all_messages)
+    sending = sys.modules[f"mutant_{broken.name}_client"].WhiteBoxClient
+    return replace(protocol("white_box"), replica=replica, client=sending, messages=all_messages)
 
 
 def caught(broken: Mutant, monkeypatch: pytest.MonkeyPatch) -> str:

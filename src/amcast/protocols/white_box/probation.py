@@ -36,6 +36,7 @@ class Probation:
         topology = process.topology
         self.process = process
         self.group = topology.groups[topology.group_of[process.pid]]
+        self.lists: list[tuple[int, ...]] = []  # if members change: those of which majorities must answer
         self.everybody: tuple[int, ...] = tuple(range(topology.replicas))
         self.starts = 1  # lives of this replica, this one included
         self.mark = 0  # its records
@@ -53,14 +54,20 @@ class Probation:
         self.most_mark = 0
         self.positions: dict[int, int] = {}  # of members of the group that remember no more than is on disk
 
-    def count_on(self, group: tuple[int, ...], everybody: tuple[int, ...]) -> None:
-        """Let these be the members of the group, and of all groups; who is none any more is not waited for."""
+    def count_on(self, lists: list[tuple[int, ...]], group: tuple[int, ...], everybody: tuple[int, ...]) -> None:
+        """Let these be the lists of members that matter, all in them, and those of all groups.
+
+        Who is in none any more is not waited for, and who is new is asked as well.
+        """
+        self.lists = lists
+        if self.active and not self.void:
+            for pid in everybody:
+                if pid != self.process.pid and pid not in self.everybody:
+                    self.unanswered[pid] = True
+            for pid in [pid for pid in self.unanswered if pid not in everybody]:
+                del self.unanswered[pid]
         self.group = group
         self.everybody = everybody
-        for pid in [pid for pid in self.unanswered if pid not in everybody]:
-            del self.unanswered[pid]
-        for pid in [pid for pid in self.positions if pid not in group]:
-            del self.positions[pid]
 
     def own(self) -> Marks:
         """Return what others shall remember of this replica."""
@@ -160,7 +167,11 @@ class Probation:
             return True
         if self.void or not self.clean or now - self.since < self.process.params.suspect_after:
             return False
-        return len(self.positions) + (self.process.pid in self.group) > len(self.group) // 2
+        answered = [*self.positions, self.process.pid]
+        return all(2 * len([pid for pid in answered if pid in members]) > len(members) for members in self.counted())
+
+    def counted(self) -> list[tuple[int, ...]]:
+        return self.lists or [self.group]
 
     def end(self) -> None:
         """Take part. The lives and records of one that lost its disk are counted on above all that others remember."""

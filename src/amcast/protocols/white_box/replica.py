@@ -803,7 +803,8 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
         collection.enough = candidate.majority
         collection.members = configurations.reach
         groups = tuple(range(len(configurations.lists)))
-        self.probation.count_on(configurations.reach[self.g0], configurations.members_of(groups))
+        counted = [members.pids for members in lists[configurations.established[self.g0] :]]
+        self.probation.count_on(counted, configurations.reach[self.g0], configurations.members_of(groups))
         removed = not candidate.listed and any(candidate.rank in members.seats for members in lists[:epoch])
         if removed and not before and not self.retired:
             self.retire()

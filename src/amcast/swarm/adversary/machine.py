@@ -272,12 +272,8 @@ class Machine:
         return True
 
     def stop(self, pid: int) -> None:
-        """Stop a replica for good. Clients that are connected to it hear who took over."""
+        """Stop a replica for good."""
         self.seating.over[pid] = True
-        process: object = self.processes[pid]
-        for client in self.topology.clients:
-            if self.up[client] and isinstance(process, Seated):
-                self.enqueue(pid, client, process.table())
         self.crash(pid)
 
     def make_join(self, pid: int) -> bool:
@@ -464,6 +460,8 @@ class Machine:
             self.act(pid)
         if self.setup.durable:
             self.recovery.after_step(pid)
+        if self.setup.members_change:
+            self.seating.after_step(pid)
 
     def act(self, pid: int) -> None:
         out = self.out

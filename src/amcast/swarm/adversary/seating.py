@@ -2,6 +2,7 @@
 
 A replica that lost its disk, or was stopped after it was removed, never comes back: its seat is over. An administrator
 asks for nothing that would leave a group without a majority, and stops nobody before all others know who took over.
+Clients that are connected to a replica hear from it who the members are as soon as it knows that itself.
 """
 
 from typing import TYPE_CHECKING
@@ -18,10 +19,19 @@ class Seating:
         self.over: dict[int, bool] = {}  # replicas that were stopped for good
         self.proposed: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in machine.topology.groups]  # epoch, seats
 
-    def replicas(self) -> list[Seated]:
-        """Return all replicas, those that are down as they were last."""
-        found: list[object] = list(self.machine.processes[: self.machine.topology.replicas])
-        return [process for process in found if isinstance(process, Seated)]
+        self.told: dict[int, list[tuple[tuple[int, ...], bool]]] = {}  # what each replica told the clients last
+
+    def after_step(self, pid: int) -> None:
+        """Tell the clients what a replica has learnt of the members."""
+        process: object = self.machine.processes[pid]
+        if not isinstance(process, Seated) or not self.machine.up[pid]:
+            return
+        known = [(process.seats(g), process.is_settled(g)) for g in range(len(self.machine.topology.groups))]
+        if self.told.setdefault(pid, known) != known:
+            self.told[pid] = known
+            for client in self.machine.topology.clients:
+                if self.machine.up[client]:
+                    self.machine.enqueue(pid, client, process.table())
 
     def newest(self, g: int) -> tuple[int, tuple[int, ...]]:
         """Return the last epoch of a group that anybody has delivered, and its seats."""
