@@ -21,35 +21,93 @@ MUTANTS = [
         ),
     ),
     mutant(
-        "anybody_acknowledges",
-        (" or (members is not None and not members.mask & bit):", ":"),
-        ("        if self.candidate.rank not in self.list.seats:\n            return  # one that only learns\n", ""),
+        "tables_not_carried",
+        ("            if pid != self.pid and configurations.knows_less(pid):", "            if False:"),
     ),
-    mutant("learner_acknowledges", ("        if self.candidate.rank not in self.list.seats:\n            return  # one", "        if False:\n            return  # one")),
-    mutant("learner_votes", ("and candidate.rank not in candidate.before:\n            return", "and False:\n            return")),
-    mutant("tables_not_carried", ("            if pid != self.pid and configurations.knows_less(pid):", "            if False:")),
     mutant("not_sealed", ("                    self.sealed = True\n", "")),
     mutant(
         "votes_before_the_epoch_has_begun",
-        ("        if epoch_of(b) > candidate.epoch:  # a vote", "        if False:  # a vote"),
+        ("        if epoch_of(b) > candidate.epoch:  # it votes", "        if False:  # it votes"),
     ),
-    mutant("votes_in_an_epoch_that_is_over", ("        if epoch_of(b) < candidate.epoch or self.retired:", "        if self.retired:")),
-    mutant("enters_an_epoch_that_is_over", ("        if rows is None or epoch_of(msg.b) < self.candidate.epoch:", "        if rows is None:"), ("if epoch_of(pending.b) != self.candidate.epoch or not self.candidate.listed:", "if not self.candidate.listed:")),
+    mutant(
+        "votes_in_an_epoch_that_is_over",
+        ("        if epoch_of(b) < candidate.epoch or self.retired:", "        if self.retired:"),
+    ),
+    mutant(
+        "enters_an_epoch_that_is_over",
+        ("        if rows is None or epoch_of(msg.b) < self.candidate.epoch:", "        if rows is None:"),
+        ("if epoch_of(pending.b) != self.candidate.epoch or not self", "if not self"),
+    ),
     mutant("stale_change_takes_effect", (" or change.from_epoch != epoch:", ":")),
     mutant("seat_used_again", ("seat in current or seat > highest for seat", "True for seat")),
-    mutant("established_before_a_majority_follows", ("        self.save_what_was_heard()\n        self.adopt(self.candidate.ballot", "        self.configurations.establish(self.g0, self.candidate.epoch)\n        self.save_what_was_heard()\n        self.adopt(self.candidate.ballot")),
-    mutant("followers_in_no_list_count", (" and self.members.index(sender) in self.seats\n", "\n")),
+    mutant(
+        "established_before_a_majority_follows",
+        (
+            "        self.save_what_was_heard()\n        self.adopt(self.candidate.ballot",
+            "        self.configurations.establish(self.g0, self.epoch())\n        self.adopt(self.candidate.ballot",
+        ),
+    ),
     mutant("learns_nothing", ("                self.learn()\n", "")),
-    mutant("removed_are_not_told", ("                whom += configurations.lists[self.g0][self.candidate.epoch - 1].pids\n", "                pass\n")),
-    mutant("removed_do_not_tell", ("        if self.retired:\n            self.send_one(sender, self.configurations.message())\n            return\n", "        if self.retired:\n            return\n")),
-    mutant("acknowledgements_of_an_unknown_list_are_lost", ("                if entry.phase != COMMITTED:\n                    self.recount(entry, acks)\n", "                pass\n")),
-    mutant("only_the_newest_list_is_told", ("for members in lists[self.established[g] :]:", "for members in lists[-1:]:")),
-    mutant("snapshot_without_its_epoch", ("        if summary.epoch > self.candidate.epoch:\n            self.begin_epoch(summary.epoch)\n", "")),
-    mutant("leads_on_in_an_epoch_that_is_over", ("        if led:\n            candidate.status = RECOVERING\n", "        if False:\n            candidate.status = RECOVERING\n")),
-    mutant("ballot_of_an_epoch_that_is_over_begins", (" and epoch_of(self.ballot) == self.epoch\n", "\n"), ("epoch_of(b) == self.epoch and self.members", "self.members")),
-    mutant("asked_only_once", ("        elif self.asked[1] != BOTTOM and epoch_of", "        elif False and epoch_of")),
-]  # fmt: skip
-SHOWN_BY: dict[str, int] = {}
+    mutant(
+        "removed_are_not_told",
+        (
+            "                whom += configurations.lists[self.g0][self.candidate.epoch - 1].pids\n",
+            "                pass\n",
+        ),
+    ),
+    mutant(
+        "acknowledgements_of_an_unknown_list_are_lost",
+        (
+            "                if entry.phase != COMMITTED:\n                    self.recount(entry, acks)\n",
+            "                pass\n",
+        ),
+    ),
+    mutant(
+        "only_the_newest_list_is_told", ("for members in lists[self.established[g] :]:", "for members in lists[-1:]:")
+    ),
+    mutant(
+        "snapshot_without_its_epoch",
+        ("        if summary.epoch > self.candidate.epoch:\n            self.begin_epoch(summary.epoch)\n", ""),
+    ),
+    mutant(
+        "leads_on_in_an_epoch_that_is_over",
+        (
+            "            candidate.status = RECOVERING\n            if candidate.listed:",
+            "            if candidate.listed:",
+        ),
+    ),
+    mutant(
+        "ballot_of_an_epoch_that_is_over_begins",
+        (" and epoch_of(self.ballot) == self.epoch\n", "\n"),
+        ("counts = recovers and epoch_of(b) == self.epoch\n", "counts = recovers\n"),
+    ),
+    mutant(
+        "removed_go_on_standing",
+        ("if leads or self.rejoining or not self.listed or", "if leads or self.rejoining or"),
+        (
+            "        if self.rejoining or not self.listed:\n            return\n",
+            "        if self.rejoining:\n            return\n",
+        ),
+        (
+            "        if not candidate.listed:\n            candidate.schedule_tick()",
+            "        if False:\n            candidate.schedule_tick()",
+        ),
+        ("        if not trusted:\n            return -1\n", "        if not trusted:\n            return self.rank\n"),
+    ),
+    mutant(
+        "lists_not_on_disk",
+        ("        elif isinstance(record, Listed):\n            if self", "        elif False:\n            if self"),
+    ),
+]
+SHOWN_BY = {  # seeds of the adversary, for those that no scenario shows
+    "not_sealed": 1,
+    "snapshot_without_its_epoch": 11,
+    "leads_on_in_an_epoch_that_is_over": 14,
+    "established_before_a_majority_follows": 22,
+    "only_the_newest_list_is_told": 107,
+    "ballot_of_an_epoch_that_is_over_begins": 492,
+    "lists_not_on_disk": 1225,
+}
 SEEDS = range(400)
 
 

@@ -1,7 +1,7 @@
 """Scenarios of White-Box groups whose members change: epochs, joint votes, removed leaders, lists that others count by.
 
-The last replicas of each group are spare at first: they learn what their group delivers, at every heartbeat. Numbers are
-those of the note on membership and recovery; times are in δ.
+The last replicas of each group are spare at first: they learn what their group delivers, at every heartbeat. Numbers
+are those of the note on membership and recovery; times are in δ.
 """
 
 from collections.abc import Callable
@@ -75,24 +75,24 @@ def s33_two_of_three_swapped_at_once() -> Script:
 
 @scenario
 def s34_only_the_dead_knew() -> Script:
-    """g0/0 alone delivers the change, and dies: the others deliver it in the old epoch, and go on in the new one."""
+    """g0/0 alone delivers the change, asks for votes, and dies: the others deliver it in the old epoch, then go on."""
     s = script(4, spare=1)
-    lost = [s.delay("g0/0", None, kind, NEVER) for kind in ("Deliver", "NewLeader", "Lists")]
-    s.at(1, lambda: change(s, "c0", 0, 0, 1, 2, 3))
+    lost = [s.delay("g0/0", None, kind, NEVER) for kind in ("Deliver", "Tail", "Lists")]
+    s.at(1, lambda: change(s, "c0", 0, 0, 0, 1, 3))
 
     def dies() -> None:
         assert process(s, "g0/0").epoch() == 1 and process(s, "g0/1").epoch() == process(s, "g0/2").epoch() == 0
-        s.crash("g0/0")
+        assert len(s.sent("NewLeader", "g0/0")) == 3
+        s.crash("g0/0", lose=False)
         for rule in lost:
             s.normal(rule)
 
-    s.at(5, dies)
-    s.at(6, lambda: s.recover("g0/1"))
+    s.at(6, dies)
+    s.at(8, lambda: s.recover("g0/1"))
     s.at(60, lambda: s.multicast("c1", 0))
-    s.run()
-    assert [e.detail for e in s.recorder.events if e.kind == "leader" and e.process == "g0/1"] != []
-    assert {process(s, name).epoch() for name in ("g0/1", "g0/2", "g0/3")} == {1}
-    assert all(s.deliveries(name) == ["c0:0", "c1:0"] for name in ("g0/1", "g0/2", "g0/3"))
+    end(s, 200, "g0/2")
+    assert len([e for e in s.recorder.events if e.kind == "leader" and e.process == "g0/1"]) == 2, "one in each epoch"
+    assert s.deliveries("g0/1") == s.deliveries("g0/3") == ["c0:0", "c1:0"]
     return s
 
 
@@ -132,7 +132,7 @@ def s35_candidate_dies_before_the_epoch_is_established() -> Script:
 
 @scenario
 def s35_member_of_the_old_list_alone() -> Script:
-    """g0/2 did not hear of the change and stands in the old epoch: it gets the lists, and what it missed, but no vote."""
+    """g0/2 did not hear of the change and stands in the old epoch: it gets the lists and what it missed, no vote."""
     s = script(4, spare=1, heartbeat=100)
     away = s.delay(None, "g0/2", None, NEVER)
     s.at(1, lambda: change(s, "c0", 0, 0, 0, 1, 3))
@@ -153,6 +153,55 @@ def s35_member_of_the_old_list_alone() -> Script:
     s.at(61, lambda: s.multicast("c1", 0))
     s.run()
     assert s.deliveries("g0/3") == ["c0:0", "c1:0"]
+    return s
+
+
+@scenario
+def s35_state_of_an_epoch_that_is_over() -> Script:
+    """g0/2 alone knows that the epoch is over, and nobody hears it: it enters no ballot of that epoch any more."""
+    s = script(6, spare=1, heartbeat=100)
+    for name in ("g0/1", "g0/3", "g0/4", "g0/5"):
+        s.delay("g0/0", name, "Deliver", NEVER)
+    for kind in ("NewLeader", "Lists"):
+        s.delay("g0/0", None, kind, NEVER)
+    s.delay("g0/2", None, "Tail", NEVER)
+    mute = [s.delay("g0/2", None, kind, NEVER) for kind in ("Heartbeat", "Lists", "NewLeader")]
+    s.at(1, lambda: change(s, "c0", 0, 0, 1, 2, 3, 4, 5))
+    s.at(6, lambda: s.crash("g0/0"))
+    s.at(8, lambda: s.recover("g0/1"))
+
+    def entered() -> None:
+        assert process(s, "g0/2").epoch() == 1 and process(s, "g0/2").candidate.cballot == ballot(0, 0)
+        assert [e.detail for e in s.recorder.events if e.kind == "leader" and e.process == "g0/1"]
+        for rule in mute:
+            s.normal(rule)
+
+    s.at(12.5, entered)
+    s.at(60, lambda: s.multicast("c1", 0))
+    s.run()
+    assert all(s.deliveries(f"g0/{seat}") == ["c0:0", "c1:0"] for seat in range(1, 6))
+    return s
+
+
+@scenario
+def s36_list_that_is_not_known() -> Script:
+    """g1/0 has not heard that g0 has five members now: two acknowledgements of them are no quorum."""
+    s = script(5, 5, spare=2, heartbeat=50)
+    told = s.delay(None, "g1/0", "Lists", NEVER)
+    s.delay(None, "g1/0", "Outcome", NEVER)
+    s.at(1, lambda: change(s, "c0", 0, 0, 0, 1, 2, 3, 4))
+    missing = [s.delay("g0/0", f"g0/{seat}", "Accept", NEVER) for seat in (2, 3, 4)]
+    s.at(20, lambda: s.multicast("c1", 0, 1))
+
+    def waits() -> None:
+        assert s.deliveries("g1/0") == [], "it counted by a list of another epoch"
+
+    s.at(40, waits)
+    s.at(45, lambda: [s.normal(rule) for rule in missing])
+    s.at(300, waits)
+    s.at(301, lambda: s.normal(told))
+    s.run()
+    assert s.deliveries("g1/0") == ["c1:0"]
     return s
 
 
@@ -212,7 +261,7 @@ def s39_two_administrators() -> Script:
     """Two changes end the same epoch: the first takes effect, the other is delivered and changes nothing."""
     s = script(5, spare=2)
     s.at(1, lambda: change(s, "c0", 0, 0, 0, 1, 3))
-    s.at(1.5, lambda: change(s, "c1", 0, 0, 0, 1, 2, 4))
+    s.at(1.5, lambda: change(s, "c1", 0, 0, 0, 1, 4))
     end(s, 150, "g0/2")
     for name in ("g0/0", "g0/1", "g0/3"):
         assert s.deliveries(name) == ["c0:0", "c1:0"]
@@ -222,7 +271,7 @@ def s39_two_administrators() -> Script:
 
 @scenario
 def s40_removed_leader() -> Script:
-    """The leader is removed and hands over at once; it comes back from its disk, does not vote, and says who took over."""
+    """The leader is removed and hands over at once; back from its disk it does not vote, and says who took over."""
     s = script(4, spare=1, heartbeat=100, durable=True)
     s.at(1, lambda: change(s, "c0", 0, 0, 1, 2, 3))
 

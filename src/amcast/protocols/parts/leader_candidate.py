@@ -263,7 +263,7 @@ class LeaderCandidate(Generic[AnyVote]):
     def has_follower(self, sender: int, b: int) -> bool:  # l.63
         """Count a member that follows; True asks the owner to lead."""
         recovers = self.process.pid in self.votes  # or it restarted: then ballot b is over for it
-        counts = recovers and epoch_of(b) == self.epoch and self.members.index(sender) in self.seats
+        counts = recovers and epoch_of(b) == self.epoch
         if self.status == RECOVERING and self.ballot == b and self.cballot == b and counts:  # l.64
             self.followers[sender] = True
             return self.leads_now()

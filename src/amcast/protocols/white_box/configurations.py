@@ -68,9 +68,6 @@ class Members:
         self.about = about
         self.pids: tuple[int, ...] = tuple([group[seat] for seat in seats])
         self.quorum = len(seats) // 2 + 1
-        self.mask = 0  # a bit for each seat
-        for seat in seats:
-            self.mask |= 1 << seat
 
 
 def initial_members(topology: Topology, params: Params, g: int) -> tuple[int, ...]:

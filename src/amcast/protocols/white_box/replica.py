@@ -152,7 +152,6 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
         self.states = IncomingStates()
         self.pending: NewState | None = None  # the state of a ballot that it cannot enter before it has the prefix, …
         self.pending_from = self.pid  # … and whose it is
-        self.asked = (self.pid, BOTTOM)  # who asked for a vote in an epoch that has not begun here, and its ballot
         self.sealed = False  # at the leader: it has sent what ends the epoch
         self.replaying = False
         self.retired = False  # removed, and not needed any more
@@ -311,7 +310,6 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
     def on_accept(self, sender: int, msg: Accept) -> None:  # l.10
         m = msg.m
         if self.retired:
-            self.send_one(sender, self.configurations.message())
             return
         entry = self.entry_of(m)
         if entry is None:
@@ -333,8 +331,6 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
         i = place(m.dest, self.g0)
         if self.candidate.status == RECOVERING or entry.bal[i] != self.candidate.cballot:  # l.11
             return
-        if self.candidate.rank not in self.list.seats:
-            return  # one that only learns
         if entry.phase < ACCEPTED:
             entry.phase = ACCEPTED  # l.12
         entry.lts = entry.proposals[i]  # l.13
@@ -377,7 +373,7 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
         i = place(entry.m.dest, msg.g)
         members = self.configurations.of(msg.g, epoch_of(msg.bal[i]))
         bit = 1 << self.topology.rank_of[sender]
-        if acks.members[i] & bit or (members is not None and not members.mask & bit):
+        if acks.members[i] & bit:
             return
         acks.members[i] |= bit
         if members is None:  # it counts when that list is known
@@ -450,8 +446,7 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
         if candidate.status != LEADER or msg.b != candidate.cballot or entry is None or entry.outcome == BOTTOM:
             return
         entry.confirmed |= 1 << self.topology.rank_of[sender]
-        confirmed = (entry.confirmed & self.list.mask).bit_count()
-        if PROPOSED <= entry.phase <= ACCEPTED and confirmed >= self.list.quorum:
+        if PROPOSED <= entry.phase <= ACCEPTED and entry.confirmed.bit_count() >= self.list.quorum:
             if time_of(entry.outcome) > self.clock:
                 self.clock = time_of(entry.outcome)
             self.commit(entry, entry.outcome)
@@ -559,10 +554,6 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
         """Go on with what waits for a longer prefix: the entry into a ballot, its beginning, or taking part at all."""
         if self.probation.active:
             self.end_probation()
-        elif self.asked[1] != BOTTOM and epoch_of(self.asked[1]) <= self.candidate.epoch:
-            sender, b = self.asked
-            self.asked = (self.pid, BOTTOM)
-            self.on_new_leader(sender, b)
         elif self.pending is not None:
             self.enter_pending()
         elif self.candidate.status == RECOVERING and self.candidate.may_form():
@@ -604,20 +595,15 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
         candidate = self.candidate
         if b == candidate.cballot and candidate.status == FOLLOWER:
             candidate.stand()
-        elif epoch_of(max(b, candidate.ballot)) < candidate.epoch and candidate.listed:
-            candidate.stand()  # the leader of the last epoch was removed
 
     def on_new_leader(self, sender: int, b: int) -> None:  # l.37
         candidate = self.candidate
-        if epoch_of(b) > candidate.epoch:  # a vote says what was delivered up to the beginning of that epoch
-            self.asked = (sender, b)
+        if epoch_of(b) > candidate.epoch:  # it votes when it has delivered the beginning of that epoch, and not before
             self.prefix.fetch(sender)
             return
         if epoch_of(b) < candidate.epoch or self.retired:
             self.send_one(sender, self.configurations.message())
             return
-        if candidate.rank not in candidate.seats and candidate.rank not in candidate.before:
-            return  # one that only learns
         if candidate.promises(sender, b):
             self.pending = None
             if self.params.durable:
@@ -705,9 +691,7 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
         if pending.position == self.prefix.position and pending.digest != self.prefix.digest:
             self.differ(self.pending_from, self.prefix.position)
         self.pending = None
-        if epoch_of(pending.b) != self.candidate.epoch or not self.candidate.listed:
-            return
-        if not self.candidate.joins(pending.b):
+        if epoch_of(pending.b) != self.candidate.epoch or not self.candidate.joins(pending.b):
             return
         proposed = [e.m for e in self.entries.values() if e.phase == PROPOSED]
         self.candidate.status = FOLLOWER  # l.59
@@ -841,7 +825,6 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
         for i, g in enumerate(entry.m.dest):
             members = self.configurations.of(g, epoch_of(acks.bal[i]))
             if members is not None:
-                acks.members[i] &= members.mask
                 acks.counts[i] = acks.members[i].bit_count()
                 acks.quorums += acks.counts[i] >= members.quorum
         if acks.quorums == len(acks.bal):
