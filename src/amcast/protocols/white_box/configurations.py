@@ -8,17 +8,16 @@ epoch is established when a majority of its list has entered a ballot of it: the
 What is known of all groups travels as a whole (`Lists`): every list, and up to which epoch they are established.
 """
 
-from typing import Final, final
+from typing import final
 
 from librt.strings import BytesWriter
 
 from amcast.core.process import Params
+from amcast.core.requests import CHANGE
 from amcast.core.topology import MOST, Topology
 from amcast.core.wire import AppMessage, Reader, pack_blob, pack_long, pack_short
 from amcast.errors import InvariantViolation
 from amcast.protocols.white_box.messages import ListRows, Lists
-
-CHANGE: Final = b"\x00amcast members\x00"
 
 
 @final
