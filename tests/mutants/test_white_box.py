@@ -8,7 +8,17 @@ import pytest
 from amcast.core.protocol import Protocol
 from amcast.protocols import protocol
 from amcast.protocols.parts import collection, leader_candidate
-from amcast.protocols.white_box import message_state, messages, prefix, probation, recent, records, state_parts
+from amcast.protocols.white_box import (
+    client,
+    configurations,
+    message_state,
+    messages,
+    prefix,
+    probation,
+    recent,
+    records,
+    state_parts,
+)
 from amcast.protocols.white_box import replica as white_box
 from tests.mutants import CRASHES, Mutant, caught_by_swarm, load, mutant, replace
 from tests.protocols import test_white_box_steps as steps
@@ -16,7 +26,8 @@ from tests.scenarios import test_white_box as scenarios
 from tests.scenarios import test_white_box_recovery as scenarios_of_recovery
 
 MODULES = (  # in the order of their imports
-    leader_candidate, collection, messages, recent, records, message_state, state_parts, prefix, probation, white_box,
+    leader_candidate, collection, messages, configurations, client, recent, records, message_state, state_parts, prefix,
+    probation, white_box,
 )  # fmt: skip
 SEEDS = range(400)
 
@@ -32,9 +43,7 @@ NORMAL = [
     mutant("accepts_of_other_ballots_taken", (" or entry.bal[i] != self.candidate.cballot:  # l.11", ":")),
     mutant("timestamp_used_twice", ("            self.clock += 1  # l.6\n", "")),
     mutant("duplicate_not_answered", ("                self.reply(mid)\n", "                pass\n")),
-    mutant(
-        "quorum_too_small", ("if acks.counts[i] == self.quorum[msg.g]:", "if acks.counts[i] == self.quorum[msg.g] - 1:")
-    ),
+    mutant("quorum_too_small", ("if acks.counts[i] == members.quorum:", "if acks.counts[i] == members.quorum - 1:")),
     mutant(
         "own_acceptance_not_needed",
         ("if not acks.mine or self.candidate.status", "if self.candidate.status"),
@@ -57,22 +66,28 @@ NORMAL = [
 ]
 
 OUTCOMES = [
-    mutant("outcome_counts_without_a_quorum", ("if acks.counts[i] < self.quorum[self.g0] or acks", "if acks")),
+    mutant("outcome_counts_without_a_quorum", ("if acks.counts[i] < self.list.quorum or acks", "if acks")),
     mutant("outcome_with_another_timestamp_counts", (" or acks.gts != entry.outcome:  # see", ":  # see")),
     mutant(
         "acknowledgements_behind_an_outcome_do_not_count",
         ("if acks.quorums == len(msg.bal) or entry.outcome != BOTTOM:", "if acks.quorums == len(msg.bal):"),
     ),
-    mutant("acknowledgements_before_an_outcome_do_not_count", ("in entry.vectors or ():\n", "in ():\n")),
+    mutant(
+        "acknowledgements_before_an_outcome_do_not_count",
+        (
+            "            entry.outcome = msg.gts\n            for acks in entry.vectors or ():\n",
+            "            entry.outcome = msg.gts\n            for acks in ():\n",
+        ),
+    ),
     mutant(
         "outcome_believed_by_a_leader_that_was_replaced",
-        ("entry.confirmed.bit_count() >= self.quorum[self.g0]", "entry.confirmed.bit_count() >= 1"),
+        ("entry.confirmed.bit_count() >= self.list.quorum", "entry.confirmed.bit_count() >= 1"),
     ),
     mutant(
         "confirms_a_ballot_that_it_has_left",
         ("if msg.b == candidate.ballot and not candidate.rejoining:", "if not candidate.rejoining:"),
     ),
-    mutant("nobody_asked_who_leads", ("self.send(self.group, Confirm(", "(Confirm(")),
+    mutant("nobody_asked_who_leads", ("self.send(self.list.pids, Confirm(", "(Confirm(")),
     mutant("collection_by_own_floor", ("if self.floors[g] < entry.gts", "if False")),
     mutant("no_outcome_told", ("                self.send_one(asker, Outcome(", "                (Outcome(")),
     mutant(
@@ -92,7 +107,7 @@ ELECTIONS = [
     mutant(
         "third_vote_counts",
         (" or self.cballot == b:  # l.43, once per ballot", ":"),
-        (" and self.cballot < self.ballot\n", "\n"),
+        (" and self.cballot < self.ballot and", " and"),
     ),
     mutant(
         "no_wait_for_new_state_acks",
@@ -106,7 +121,7 @@ ELECTIONS = [
             "            self.retry_later(entry, 10**6 * RETRY",
         ),
     ),
-    mutant("stuck_follower_not_heard", ("        self.seen_ballot = max(self.seen_ballot, msg.ballot)\n", "")),
+    mutant("stuck_follower_not_heard", ("        self.saw(msg.ballot)\n", "")),
     mutant(
         "accepted_in_any_ballot_survives",
         ("elif vote.cballot == newest and m.mid not in merged:", "elif m.mid not in merged:"),
@@ -140,7 +155,10 @@ ELECTIONS = [
         ("        elif self.status != LEADER or self.hears_a_quorum():\n", "        else:\n"),
     ),
     mutant("outbids_its_heir", ("        candidate.step_back()\n", "")),
-    mutant("hand_over_not_heard", ("                self.candidate.stand()\n", "                pass\n")),
+    mutant(
+        "hand_over_not_heard",
+        ("            candidate.stand()\n\n    def on_new_leader", "            pass\n\n    def on_new_leader"),
+    ),
 ]
 
 PREFIXES = [
@@ -246,7 +264,7 @@ FORGETTING = [
     mutant("what_is_missing_at_the_end_is_not_waited_for", (" or not self.clean or now", " or now")),
     mutant(
         "only_the_own_group_asked",
-        ("self.group if void else tuple(range(process.topology.replicas))", "self.group"),
+        ("self.group if void else self.everybody", "self.group"),
     ),
     mutant("marks_not_judged", (" or msg.known_mark > self.asked_mark:", ":")),
     mutant(
@@ -398,7 +416,8 @@ BY_STEPS: dict[str, tuple[Mutant, Callable[[], None]]] = {
 def broken_table(broken: Mutant) -> Protocol:
     replica = load(broken, *MODULES).WhiteBox
     all_messages = sys.modules[f"mutant_{broken.name}_messages"].MESSAGES
-    return replace(protocol("white_box"), replica=replica, messages=all_messages)
+    sending = sys.modules[f"mutant_{broken.name}_client"].WhiteBoxClient
+    return replace(protocol("white_box"), replica=replica, client=sending, messages=all_messages)
 
 
 def caught(broken: Mutant, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -7,6 +7,7 @@ classes: calling one crashes the interpreter.) They have no attributes of their 
 """
 
 from amcast.core.process import Supply
+from amcast.core.wire import Message
 
 
 class Capability:
@@ -134,6 +135,44 @@ class Dynamic(Capability):
         raise NotImplementedError
 
     def on_leave_group(self) -> None:
+        raise NotImplementedError
+
+
+class Seated(Capability):
+    """The members of a group change while it runs, by a message to that group: the row's `change` makes its payload.
+
+    A seat is the number of a member in its group, and is never used again. `Params.spare` seats of each group are no
+    members at first.
+    """
+
+    __slots__ = ()
+
+    def epoch(self) -> int:
+        """Return how many changes of its group this process has delivered."""
+        raise NotImplementedError
+
+    def seats(self, g: int) -> tuple[int, ...]:
+        """Return the newest list of members of a group that this process knows."""
+        raise NotImplementedError
+
+    def seats_in(self, epoch: int) -> tuple[int, ...]:
+        """Return the list of an epoch that has begun here."""
+        raise NotImplementedError
+
+    def is_settled(self, g: int) -> bool:
+        """Return whether that list is known to be at work, so that nobody needs the one before it."""
+        raise NotImplementedError
+
+    def has_established(self, g: int, epoch: int) -> bool:
+        """Return whether the list of this epoch, or of a later one, is known to be at work."""
+        raise NotImplementedError
+
+    def table(self) -> Message:
+        """Return what this process knows of the members of all groups, for clients."""
+        raise NotImplementedError
+
+    def is_removed(self) -> bool:
+        """Return whether this process was a member, and is not needed any more."""
         raise NotImplementedError
 
 

@@ -113,6 +113,19 @@ class MembersChange(Note):
 
 
 @final
+class EpochBegins(Note):
+    """This process has delivered that its group has these members from now on."""
+
+    def __init__(self, epoch: int, members: list[str]) -> None:
+        super().__init__("reconfigure")
+        self.epoch = epoch
+        self.members = members
+
+    def facts(self) -> dict[str, object]:
+        return {"epoch": self.epoch, "members": self.members}
+
+
+@final
 class RoundBegins(Note):
     """A round of a broadcast begins."""
 

@@ -12,6 +12,7 @@ from amcast.core.capabilities import (
     Observed,
     Reconfigurable,
     Rounds,
+    Seated,
     Speculative,
 )
 from amcast.core.process import Effects, Params, Process
@@ -59,6 +60,8 @@ class Protocol:
     # these delivered is delivered again by a process that recovers from the result. Third: id and timestamp of what was
     # delivered before the snapshot, from a position on that is the same for all members of the group.
     convert: Callable[[list[bytes], int, Iterable[tuple[Mid, int]], Topology], list[bytes]] | None = None
+    # Makes the payload of a message that changes the members of its group: the epoch that it ends, and the new seats.
+    change: Callable[[int, tuple[int, ...]], bytes] | None = None
     options: object = None  # the variant: a fifth argument of replica and client, if they take one
 
     def __post_init__(self) -> None:
@@ -84,6 +87,8 @@ class Protocol:
                 if self.monitor is None
                 else f"the row has a monitor, but {replica} does not inherit Observed"
             )
+        if (self.change is not None) != issubclass(self.replica, Seated):
+            return f"change and {replica} disagree on whether members can change: expected both, by Seated, or neither"
         if self.broadcast and not self.single_group:
             return f"{replica} inherits Rounds, but single_group is not set: rounds are of one group"
         if not self.orders:

@@ -10,6 +10,9 @@ from amcast.core.topology import Mid
 from amcast.core.wire import AppMessage, Codec, Message, Reader, pack_app, pack_long, pack_mid, pack_short
 
 
+CHANGE: Final = b"\x00amcast members\x00"  # how a payload begins that changes the members of its group
+
+
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 @dataclass
 class Request(Message):
@@ -33,6 +36,9 @@ class Multicast(Request):
 
     def __init__(self, m: AppMessage) -> None:
         self.m = m
+
+    def sound(self, groups: int) -> bool:
+        return not self.m.payload.startswith(CHANGE)  # clients of a cluster do not change it
 
     def pack(self, w: BytesWriter) -> None:
         pack_app(w, self.m)

@@ -307,7 +307,6 @@ class DurableLogOwner(LogOwner, Durable):
         part = self.part
         probation = self.probation
         prefix = self.prefix
-        groups = self.topology.groups
         records: list[Message] = [
             Summary(
                 part.ballot if part is not None else BOTTOM,
@@ -324,7 +323,8 @@ class DurableLogOwner(LogOwner, Durable):
                 tuple(prefix.collection.shared_with),
                 tuple(probation.known_starts),
                 tuple(probation.known_marks),
-                tuple([(0, tuple(range(len(members)))) for members in groups]),
+                0,
+                (),
             ),
             LogBegin(part.base if part is not None else 0, self.position()),
         ]

@@ -52,6 +52,8 @@ class Collection:
         self.enough = enough
         self.in_order = in_order
         self.g0 = topology.group_of[process.pid]
+        self.seats: tuple[int, ...] = tuple(range(len(topology.groups[self.g0])))  # the members that count
+        self.members = list(topology.groups)  # of each group: who is told
         self.delivered_by = [BOTTOM] * len(topology.groups[self.g0])  # the last delivery of each member
         self.floors = [BOTTOM] * groups  # enough members of each group have delivered up to this
         self.floor_sent = [BOTTOM] * groups
@@ -89,7 +91,7 @@ class Collection:
             if self.ticks % ANNOUNCE_TICKS == 0:
                 self.announce_again()
             self.delivered_by[rank] = delivered
-            self.announce(sorted(self.delivered_by)[-self.enough])
+            self.announce(sorted([self.delivered_by[rank] for rank in self.seats])[-self.enough])
         return self.forget()
 
     def announce(self, floor: int) -> None:
@@ -97,7 +99,7 @@ class Collection:
         for g in range(len(self.floors)):
             if self.floor_sent[g] < min(floor, self.shared_with[g]):
                 self.floor_sent[g] = floor
-                self.process.send(self.process.topology.groups[g], Floor(self.g0, floor))
+                self.process.send(self.members[g], Floor(self.g0, floor))
 
     def forget(self) -> list[Mid]:
         """Drop what enough members of all its destination groups have delivered.

@@ -13,6 +13,10 @@ candidate enters the ballot and sends the others the state with which it begins;
 A candidate that does not get through tries again with back-off. A leader that hears no quorum sends no heartbeats, so
 that those who hear it look for another one.
 
+Members may change: every epoch has a list of them, and a ballot belongs to an epoch (`configure`). Until it is known
+that somebody led in an epoch, a majority of the list before it must vote as well, so that nothing is lost in between.
+Who hears of ballots of a later epoch than its own learns first what ended its own; it counts none of them before.
+
 A member that restarts from its disk never leads on in its old ballot. One that lost its disk is rejoining: it neither
 votes nor stands until a ballot begins that is higher than any it may have had a part in.
 """
@@ -21,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, final
 
 from amcast.core.notes import Leads, Suspicion
-from amcast.core.order import BOTTOM, ballot, leader_of, round_of
+from amcast.core.order import BOTTOM, ballot, epoch_of, leader_of, round_of
 from amcast.core.process import Process
 from amcast.core.wire import Background, Message
 from amcast.protocols.parts.failure_detectors import FailureDetector
@@ -83,6 +87,10 @@ class LeaderCandidate(Generic[AnyVote]):
         self.process = process
         self.members = members
         self.rank = members.index(process.pid)
+        self.epoch = 0
+        self.seats: tuple[int, ...] = tuple(range(len(members)))  # the list of this epoch: ranks of its members
+        self.before: tuple[int, ...] = ()  # the list before it, as long as its majority must vote as well
+        self.listed = True  # this process is in the list
         self.others: tuple[int, ...] = tuple([p for p in members if p != process.pid])
         self.majority = len(members) // 2 + 1
         self.status = LEADER if self.rank == 0 else FOLLOWER
@@ -102,11 +110,22 @@ class LeaderCandidate(Generic[AnyVote]):
 
     def trust_all(self) -> None:
         """Begin to watch the other members."""
-        size = len(self.members)
-        watched = tuple([rank for rank in range(size) if rank != self.rank])
-        self.detector = FailureDetector(watched, size, self.process.params, self.process.now)
+        self.detector = FailureDetector(self.watched(), len(self.members), self.process.params, self.process.now)
         self.backoff = FIRST_BACKOFF * self.process.params.delta
         self.not_before = 0  # the time of the next attempt
+
+    def watched(self) -> tuple[int, ...]:
+        return tuple([rank for rank in self.seats if rank != self.rank])
+
+    def configure(self, epoch: int, seats: tuple[int, ...], before: tuple[int, ...]) -> None:
+        """Let these be the members from now on; `before` are those whose majority must vote as well."""
+        self.epoch = epoch
+        self.seats = seats
+        self.before = before
+        self.listed = self.rank in seats
+        self.others = tuple([self.members[rank] for rank in seats if rank != self.rank])
+        self.majority = len(seats) // 2 + 1
+        self.detector.watch(self.watched(), self.process.now)
 
     def start(self) -> None:
         self.trust_all()
@@ -143,14 +162,16 @@ class LeaderCandidate(Generic[AnyVote]):
         self.not_before = self.process.now + self.backoff
         self.backoff = min(2 * self.backoff, LONGEST_BACKOFF * params.delta)
         self.must_recover = False
-        b = ballot(round_of(max(self.ballot, self.seen_ballot)) + 1, self.rank)
-        self.process.send(self.members, NewLeader(b))  # l.36
+        b = ballot(round_of(max(self.ballot, self.seen_ballot)) + 1, self.rank, self.epoch)
+        voters = self.seats + tuple([rank for rank in self.before if rank not in self.seats])
+        self.process.send(tuple([self.members[rank] for rank in voters]), NewLeader(b))  # l.36
 
     def stand_if_nominated(self) -> None:
         leads = self.status == LEADER and not self.must_recover and self.seen_ballot <= self.cballot
-        if leads or self.rejoining or self.process.now < self.not_before or self.nominee() != self.rank:
+        if leads or self.rejoining or not self.listed or self.process.now < self.not_before:
             return
-        self.stand()
+        if self.nominee() == self.rank:
+            self.stand()
 
     def step_back(self) -> None:
         """Give another member time to become leader, before this one stands again as the incumbent."""
@@ -162,7 +183,9 @@ class LeaderCandidate(Generic[AnyVote]):
         Only the ballots of these count. All of them come to know these, and so to nominate the same. One that crashed
         may have told some of a ballot of which the others never hear: each would wait for another one, for ever.
         """
-        trusted = [rank for rank, suspected in enumerate(self.detector.suspected) if not suspected]
+        trusted = [rank for rank in self.seats if not self.detector.suspected[rank]]
+        if not trusted:
+            return -1
         incumbent = leader_of(max([self.works_in[rank] for rank in trusted]))
         if incumbent in trusted:
             return incumbent
@@ -171,7 +194,7 @@ class LeaderCandidate(Generic[AnyVote]):
 
     def suspect_leader(self) -> None:
         """Stand for no reason, and take whoever would be nominated before this process for dead."""
-        if self.rejoining:
+        if self.rejoining or not self.listed:
             return
         while self.nominee() != self.rank:
             self.detector.suspected[self.nominee()] = True
@@ -182,7 +205,8 @@ class LeaderCandidate(Generic[AnyVote]):
         if self.rejoining:
             return False
         if b <= self.ballot:  # l.38
-            self.process.send_one(candidate, Nack(self.ballot))
+            if self.listed:
+                self.process.send_one(candidate, Nack(self.ballot))
             return False
         self.status = RECOVERING  # l.39
         self.ballot = b  # l.40
@@ -200,8 +224,13 @@ class LeaderCandidate(Generic[AnyVote]):
 
     def may_form(self) -> bool:
         """Return whether a quorum, this process included, has voted for the ballot of which it is the candidate."""
-        standing = self.status == RECOVERING and self.cballot < self.ballot
-        return standing and len(self.votes) >= self.majority and self.process.pid in self.votes
+        standing = self.status == RECOVERING and self.cballot < self.ballot and epoch_of(self.ballot) == self.epoch
+        if not standing or self.process.pid not in self.votes:
+            return False
+        return self.is_majority(self.seats) and (not self.before or self.is_majority(self.before))
+
+    def is_majority(self, seats: tuple[int, ...]) -> bool:
+        return len([rank for rank in seats if self.members[rank] in self.votes]) > len(seats) // 2
 
     def enter(self, b: int) -> None:
         """Work in ballot b: its state is at hand."""
@@ -234,7 +263,8 @@ class LeaderCandidate(Generic[AnyVote]):
     def has_follower(self, sender: int, b: int) -> bool:  # l.63
         """Count a member that follows; True asks the owner to lead."""
         recovers = self.process.pid in self.votes  # or it restarted: then ballot b is over for it
-        if self.status == RECOVERING and self.ballot == b and self.cballot == b and recovers:  # l.64
+        counts = recovers and epoch_of(b) == self.epoch
+        if self.status == RECOVERING and self.ballot == b and self.cballot == b and counts:  # l.64
             self.followers[sender] = True
             return self.leads_now()
         return False
@@ -258,8 +288,13 @@ class LeaderCandidate(Generic[AnyVote]):
             self.refused = b
             self.process.send_one(leader, Nack(b))
 
+    def saw(self, b: int) -> None:
+        """Take note of a ballot that somebody joined, unless its epoch has not begun here."""
+        if epoch_of(b) <= self.epoch:
+            self.seen_ballot = max(self.seen_ballot, b)
+
     def on_nack(self, b: int) -> None:
-        self.seen_ballot = max(self.seen_ballot, b)
+        self.saw(b)
         if b >= self.cballot:
             self.must_recover = True
         self.stand_if_nominated()
@@ -288,7 +323,7 @@ class LeaderCandidate(Generic[AnyVote]):
             process.note(Suspicion(process.topology.name(self.members[rank]), True))
 
     def hears_a_quorum(self) -> bool:
-        return self.detector.suspected.count(False) >= self.majority
+        return len([rank for rank in self.seats if not self.detector.suspected[rank]]) >= self.majority
 
     def is_behind(self, sender: int, msg: Heartbeat) -> bool:
         """Take a heartbeat; True if its sender has worked in an older ballot for so long that the leader must help."""
@@ -296,10 +331,10 @@ class LeaderCandidate(Generic[AnyVote]):
         rank = self.members.index(sender)
         if self.detector.heard(rank, process.now):
             process.note(Suspicion(process.topology.name(sender), False))
-        self.seen_ballot = max(self.seen_ballot, msg.ballot)
+        self.saw(msg.ballot)
         self.works_in[rank] = msg.cballot
         self.positions[rank] = msg.position
-        if self.status != LEADER:
+        if self.status != LEADER or rank not in self.seats:
             return False
         if msg.cballot >= self.cballot:
             self.behind[rank] = 0

@@ -8,6 +8,8 @@ from amcast.core.process import Effects, Params, Process
 from amcast.core.requests import Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, seq_of
 from amcast.core.wire import AppMessage, Message
+from amcast.protocols.white_box.configurations import Configurations
+from amcast.protocols.white_box.messages import Lists
 
 RESEND_AFTER: Final = 12  # in δ
 LONGEST_RESEND: Final = 80
@@ -31,6 +33,7 @@ class WhiteBoxClient(Process):
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
         self.cur_leader = [members[0] for members in topology.groups]
+        self.configurations = Configurations(topology, params)
         self.requests: dict[Mid, Unanswered] = {}
         self.asked: list[Mid] = []  # in this order …
         self.first = 0  # … and the first of these that may be open
@@ -56,7 +59,7 @@ class WhiteBoxClient(Process):
         return tuple([self.cur_leader[g] for g in m.dest])
 
     def asked_again(self, request: Unanswered) -> tuple[int, ...]:
-        return self.topology.members_of(tuple(request.silent))
+        return self.configurations.members_of(tuple(request.silent))
 
     def heeds(self, request: Unanswered, g: int) -> bool:
         """Return True if a new leader of g should hear of this request."""
@@ -67,6 +70,8 @@ class WhiteBoxClient(Process):
             self.on_reply(msg)
         elif isinstance(msg, Hint):
             self.on_hint(msg)
+        elif isinstance(msg, Lists):
+            self.configurations.merge(msg.rows)
 
     def on_reply(self, msg: Reply) -> None:
         self.cur_leader[msg.g] = msg.leader

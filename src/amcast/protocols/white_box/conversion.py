@@ -92,10 +92,9 @@ def converted(
 
 def summary_of(old: OldSummary, position: int, digest: int, topology: Topology) -> Summary:
     nobody = (0,) * topology.replicas
-    lists = tuple([(0, tuple(range(len(members)))) for members in topology.groups])
     return Summary(
         old.ballot, old.cballot, old.clock, old.max_delivered_gts, position, digest, 0, 0, False, BOTTOM,
-        old.floors, old.shared_with, nobody, nobody, lists,
+        old.floors, old.shared_with, nobody, nobody, 0, (),
     )  # fmt: skip
 
 

@@ -1,5 +1,10 @@
 """The numbered invariants of the White-Box paper (Figure 6 and Appendix A), asserted while a run goes on.
 
+Those with an I are ours: I1 one message per position; I6 one list of members per epoch; I7 nothing is delivered in an
+epoch behind what ends it; I8 who leads has a majority of its epoch's list behind it, and an epoch that is not
+established begins with a majority of the list before it as well; I9 acknowledgements are counted by the list of the
+ballot's epoch; I10 who is in no list does not vote, acknowledge or lead.
+
 One `Monitor` watches all replicas of a run: they report what they send and what they hold, and the first report that
 contradicts an invariant raises `InvariantViolation`. It sees more than any process may, so it is for simulations and
 tests only. Rows are (mid, Phase, LocalTS, GlobalTS).
@@ -7,7 +12,7 @@ tests only. Rows are (mid, Phase, LocalTS, GlobalTS).
 
 from typing import Final, final
 
-from amcast.core.order import time_of
+from amcast.core.order import epoch_of, time_of
 from amcast.core.topology import Mid, Topology
 from amcast.errors import InvariantViolation
 
@@ -46,6 +51,9 @@ class Monitor:
         self._order: list[dict[int, Mid]] = [{} for _ in topology.groups]  # what each group delivered, by position
         self._positions: list[dict[Mid, int]] = [{} for _ in topology.groups]
         self._delivered: list[dict[Mid, bool]] = [{} for _ in range(topology.replicas)]
+        self._lists: list[dict[int, tuple[int, ...]]] = [{} for _ in topology.groups]  # seats by epoch; none: all
+        self._ends: dict[tuple[int, int], int] = {}  # of a group's epoch: the position of what ends it
+        self._established = [0] * len(topology.groups)
 
     def fail(self, number: str, text: str) -> None:
         raise InvariantViolation(f"White-Box invariant {number}: {text}")
@@ -72,7 +80,9 @@ class Monitor:
         if rank == b & 0xFFFF:
             delivered = {mid: self._lts_of[(mid, g)] for mid in self._delivered[pid] if (mid, g) in self._lts_of}
             self._below[key] = delivered | {row[0]: row[2] for row in rows if row[2] < gts}
-        quorum = self.topology.quorum(g)
+        if rank not in self.seats(g, epoch_of(b)):
+            self.fail("I10", f"{self.topology.name(pid)} acknowledges in ballot {b}, and is no member there")
+        quorum = len(self.seats(g, epoch_of(b))) // 2 + 1
         if after.bit_count() < quorum:
             return
         if before.bit_count() < quorum:
@@ -160,9 +170,57 @@ class Monitor:
         """Forget what a process said and nobody heard: it came back without some of it."""
         self.replaced(pid)
         g = self.topology.group_of[pid]
-        quorum = self.topology.quorum(g)
-        heard = [fact for fact in self._facts[g] if self._acks[(fact.mid, g, fact.bal)].bit_count() >= quorum]
+        heard = []
+        for fact in self._facts[g]:
+            quorum = len(self.seats(g, epoch_of(fact.b))) // 2 + 1
+            if self._acks[(fact.mid, g, fact.bal)].bit_count() >= quorum:
+                heard.append(fact)
         self._facts[g] = heard
+
+    # Members
+
+    def seats(self, g: int, epoch: int) -> tuple[int, ...]:
+        return self._lists[g].get(epoch) or tuple(range(len(self.topology.groups[g])))
+
+    def begins(self, g: int, epoch: int, seats: tuple[int, ...]) -> None:
+        """Check that an epoch has one list, whoever delivers its beginning."""
+        if self._lists[g].setdefault(epoch, seats) != seats:
+            self.fail("I6", f"g{g} has members {self._lists[g][epoch]} and {seats} in epoch {epoch}")
+
+    def delivers_in(self, g: int, epoch: int, position: int, ends: bool) -> None:
+        """Check what a leader delivers in an epoch; `ends` says that it ends it."""
+        end = self._ends.setdefault((g, epoch), position) if ends else self._ends.get((g, epoch), position)
+        if position > end or (ends and position != end):
+            self.fail("I7", f"g{g} delivers at {position} in epoch {epoch}, which ended at {end}")
+
+    def formed(self, g: int, b: int, ranks: list[int], established: int) -> None:
+        """Check with whose votes a ballot begins; `established` is the epoch up to which its leader needs one list."""
+        epoch = epoch_of(b)
+        if established > self._established[g]:
+            self.fail("I8", f"a candidate of g{g} takes epoch {established} for established, and nobody led in it")
+        lists = [self.seats(g, epoch)] + ([self.seats(g, epoch - 1)] if epoch > self._established[g] else [])
+        for seats in lists:
+            if 2 * len([rank for rank in ranks if rank in seats]) <= len(seats):
+                self.fail("I8", f"g{g} begins ballot {b} with votes of {ranks}: no majority of {seats}")
+
+    def leads(self, g: int, b: int, ranks: list[int]) -> None:
+        """Check who follows one that leads from now on, itself included."""
+        seats = self.seats(g, epoch_of(b))
+        if 2 * len([rank for rank in ranks if rank in seats]) <= len(seats) or b & 0xFFFF not in seats:
+            self.fail("I8", f"g{g}/{b & 0xFFFF} leads in ballot {b} with {ranks}: no majority of {seats}")
+        self._established[g] = max(self._established[g], epoch_of(b))
+
+    def counted(self, dest: tuple[int, ...], bal: tuple[int, ...], members: list[int], complete: bool) -> None:
+        """Check whose acknowledgements a leader counts; without `complete`, another group's outcome stands for some."""
+        for g, b, bits in zip(dest, bal, members, strict=True):
+            seats = self.seats(g, epoch_of(b))
+            found = [rank for rank in range(bits.bit_length()) if bits >> rank & 1]
+            if not all(rank in seats for rank in found) or (complete and 2 * len(found) <= len(seats)):
+                self.fail("I9", f"acknowledgements of {found} count for g{g} in ballot {b}, whose members are {seats}")
+
+    def removed(self, pid: int) -> None:
+        """Forget what a process held that others took over from."""
+        self._seen.pop(pid, None)
 
     def check_process(self, pid: int, cballot: int, ballot: int, clock: int, rows: list[Row]) -> None:
         """Check after every step what holds at one process, alone and compared with its previous step."""

@@ -23,6 +23,8 @@ from amcast.protocols.parts.collection import Floor
 from amcast.protocols.parts.leader_candidate import Heartbeat, Nack, NewLeader, NewStateAck
 
 StateRows = tuple[tuple[AppMessage, int, int, int], ...]  # m, Phase, LocalTS, GlobalTS
+# Of the list of members of an epoch: group, epoch, seats, whether it is established, and what drivers need to know.
+ListRows = tuple[tuple[int, int, tuple[int, ...], bool, bytes], ...]
 TailRows = tuple[tuple[AppMessage, int, int], ...]  # m, LocalTS, GlobalTS
 
 
@@ -253,6 +255,18 @@ class Welcome(StatePart):
     known_mark: int = 0
 
 
+@final
+@dataclass
+class Lists(Background):
+    """What the sender knows of the members of all groups: see `Configurations`. Without rows, how much that is.
+
+    Who knows more answers with it; who is told something answers without rows.
+    """
+
+    known: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
+    rows: tuple[tuple[int, int, tuple[int, ...], bool, bytes], ...] = field(metadata=wired(ListRows))
+
+
 MESSAGES: Final[tuple[type[Message], ...]] = (
     Multicast,
     Accept,
@@ -275,4 +289,5 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Hello,
     Welcome,
     Confirm,
+    Lists,
 )

@@ -63,7 +63,8 @@ class Prefix:
 
     def forget(self, positions: list[int]) -> None:
         """Drop deliveries that all members have; these are the positions that they are known to have reached."""
-        self.recent.drop_before(min(positions))
+        if positions:
+            self.recent.drop_before(min(positions))
 
     # What came too early
 
@@ -87,10 +88,14 @@ class Prefix:
 
     # What others have
 
+    def may_fetch(self) -> bool:
+        """Return whether nobody was asked just now for what follows."""
+        return self.fetched_at != self.position or self.process.now >= self.fetch_after
+
     def fetch(self, member: int) -> None:
         """Ask a member for what follows, unless somebody was asked for it just now."""
         process = self.process
-        if self.fetched_at != self.position or process.now >= self.fetch_after:
+        if self.may_fetch():
             self.fetched_at = self.position
             self.fetch_after = process.now + FETCH_AGAIN * process.params.delta
             process.send_one(member, Fetch(self.position))

@@ -36,6 +36,8 @@ class Probation:
         topology = process.topology
         self.process = process
         self.group = topology.groups[topology.group_of[process.pid]]
+        self.lists: list[tuple[int, ...]] = []  # if members change: those of which majorities must answer
+        self.everybody: tuple[int, ...] = tuple(range(topology.replicas))
         self.starts = 1  # lives of this replica, this one included
         self.mark = 0  # its records
         self.told_mark = -1  # when the group was last told
@@ -50,8 +52,22 @@ class Probation:
         self.unanswered: dict[int, bool] = {}
         self.most_starts = 0  # of this replica, that an answer told
         self.most_mark = 0
-        self.positions: dict[int, int] = {}  # of members of the group, when they answered
-        self.confirmed = 0  # members of the group that remember no more than is on disk
+        self.positions: dict[int, int] = {}  # of members of the group that remember no more than is on disk
+
+    def count_on(self, lists: list[tuple[int, ...]], group: tuple[int, ...], everybody: tuple[int, ...]) -> None:
+        """Let these be the lists of members that matter, all in them, and those of all groups.
+
+        Who is in none any more is not waited for, and who is new is asked as well.
+        """
+        self.lists = lists
+        if self.active and not self.void:
+            for pid in everybody:
+                if pid != self.process.pid and pid not in self.everybody:
+                    self.unanswered[pid] = True
+            for pid in [pid for pid in self.unanswered if pid not in everybody]:
+                del self.unanswered[pid]
+        self.group = group
+        self.everybody = everybody
 
     def own(self) -> Marks:
         """Return what others shall remember of this replica."""
@@ -117,13 +133,13 @@ class Probation:
     def begin(self, now: int, clean: bool, void: bool = False) -> None:
         """Ask the others what they remember of this replica, or tell those of its group that it lost its disk."""
         process = self.process
-        whom = self.group if void else tuple(range(process.topology.replicas))
+        whom = self.group if void else self.everybody
         self.unanswered = {pid: True for pid in whom if pid != process.pid}
         self.active = True
         self.void = void
         self.clean = clean
         self.since = now
-        self.confirmed = 1
+        self.positions = {}
         self.asked_mark = self.mark  # what is delivered meanwhile must not hide what is missing
         self.ask()
 
@@ -141,7 +157,6 @@ class Probation:
                 name = self.process.topology.name(sender)
                 return self.more(f"{name} remembers", msg.known_starts, msg.known_mark)
             if sender in self.group:
-                self.confirmed += 1
                 self.positions[sender] = msg.position
         self.unanswered.pop(sender, None)
         return ""
@@ -152,7 +167,11 @@ class Probation:
             return True
         if self.void or not self.clean or now - self.since < self.process.params.suspect_after:
             return False
-        return self.confirmed > len(self.group) // 2
+        answered = [*self.positions, self.process.pid]
+        return all(2 * len([pid for pid in answered if pid in members]) > len(members) for members in self.counted())
+
+    def counted(self) -> list[tuple[int, ...]]:
+        return self.lists or [self.group]
 
     def end(self) -> None:
         """Take part. The lives and records of one that lost its disk are counted on above all that others remember."""

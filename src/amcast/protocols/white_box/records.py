@@ -12,9 +12,8 @@ from librt.strings import BytesWriter
 
 from amcast.core.topology import MOST, Mid
 from amcast.core.wire import AppMessage, Codec, Message, Reader, pack_app, pack_long, pack_mid, wired
-from amcast.protocols.white_box.messages import StateRows
+from amcast.protocols.white_box.messages import ListRows, StateRows
 
-Lists = tuple[tuple[int, tuple[int, ...]], ...]
 OutcomeRows = tuple[tuple[int, int, tuple[int, ...], int], ...]
 
 
@@ -114,7 +113,8 @@ class Summary(Message):
     shared_with: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
     known_starts: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
     known_marks: tuple[int, ...] = field(metadata=wired(tuple[int, ...]))
-    lists: tuple[tuple[int, tuple[int, ...]], ...] = field(metadata=wired(Lists))  # of each group: epoch, seats
+    epoch: int  # of its group, at that position
+    lists: tuple[tuple[int, int, tuple[int, ...], bool, bytes], ...] = field(metadata=wired(ListRows))
 
 
 @final
@@ -157,8 +157,16 @@ class Outcomes(Message):
     rows: tuple[tuple[int, int, tuple[int, ...], int], ...] = field(metadata=wired(OutcomeRows))
 
 
+@final
+@dataclass
+class Listed(Message):
+    """What is known of the members of all groups, beyond the beginning."""
+
+    lists: tuple[tuple[int, int, tuple[int, ...], bool, bytes], ...] = field(metadata=wired(ListRows))
+
+
 RECORDS: Final = Codec(
-    (Promised, Adopted, Accepted, Delivered, Heard, Rejoining, Summary, Held, Remembered, Idle, Outcomes), MOST
+    (Promised, Adopted, Accepted, Delivered, Heard, Rejoining, Summary, Held, Remembered, Idle, Outcomes, Listed), MOST
 )
 
 

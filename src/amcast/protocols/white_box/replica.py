@@ -30,6 +30,11 @@ Departures from the figure, each for a reason that a scenario of the tests shows
   until a quorum of each of them has delivered it (Floor), for the leader that still works on it (Outcome). It
   stands for the acknowledgements of all other groups, at a leader whose own has accepted a vector with that maximum.
   If nobody sends the ACCEPTs of such a vector any more, a quorum must say that the leader still leads (Confirm).
+- Members change while the group runs (`configurations.py`). Ballots begin with an epoch, and their quorums are
+  majorities of the list of that epoch, for everybody. A change is a message to its own group: delivering it ends the
+  epoch. The leader delivers nothing behind it, and the next epoch begins by a recovery in which majorities of the old
+  list and of the new one vote, and a majority of the new one follows. Nobody votes in an epoch whose beginning it has
+  not delivered. Who is in no list yet learns the prefix; who was removed votes until the next epoch is established.
 - With `Params.durable` a replica records promises, acceptances and deliveries before any replica hears of them and can
   restart. (A client hears of a delivery before: a quorum of each group has the message on disk.) It takes no part
   before the others have said that it forgot nothing; one that did comes back as one without a disk: `probation.py`.
@@ -37,8 +42,9 @@ Departures from the figure, each for a reason that a scenario of the tests shows
 
 from typing import Final, final
 
-from amcast.core.capabilities import Durable, Electing, Observed
-from amcast.core.order import BOTTOM, DeliveryQueue, Slot, leader_of, time_of, timestamp
+from amcast.core.capabilities import Durable, Electing, Observed, Seated
+from amcast.core.notes import EpochBegins
+from amcast.core.order import BOTTOM, DeliveryQueue, Slot, epoch_of, leader_of, time_of, timestamp
 from amcast.core.process import Effects, Params, Process
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Hint, Multicast, Reply
@@ -58,6 +64,7 @@ from amcast.protocols.parts.leader_candidate import (
 )
 from amcast.protocols.skeen import PAPER_NAMES
 from amcast.protocols.white_box.client import WhiteBoxClient
+from amcast.protocols.white_box.configurations import Change, Configurations, change_of, change_payload
 from amcast.protocols.white_box.conversion import converted
 from amcast.protocols.white_box.invariants import Monitor
 from amcast.protocols.white_box.message_state import (
@@ -78,6 +85,7 @@ from amcast.protocols.white_box.messages import (
     Fetch,
     Handover,
     Hello,
+    Lists,
     Marks,
     NewLeaderAck,
     NewState,
@@ -95,6 +103,7 @@ from amcast.protocols.white_box.records import (
     Adopted,
     Delivered,
     Held,
+    Listed,
     Promised,
     Rejoining,
     Summary,
@@ -118,18 +127,20 @@ class Route:
 
 
 @final
-class WhiteBox(Process, Durable, Electing, Observed):
-    """A member of group g0."""
+class WhiteBox(Process, Durable, Electing, Observed, Seated):
+    """A member of group g0, or one that will be or was a member."""
 
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
         self.g0 = topology.group_of[pid]
-        self.group = topology.groups[self.g0]
-        self.quorum = [topology.quorum(g) for g in range(len(topology.groups))]
+        self.configurations = Configurations(topology, params)
+        self.list = self.configurations.lists[self.g0][0]  # the members in the ballot in which this process works
         self.clock = 0
         self.entries: dict[Mid, MessageState] = {}  # Phase, LocalTS, GlobalTS of what is not delivered
         self.under_way = 0  # bytes of their payloads
-        self.candidate: LeaderCandidate[StatePart] = LeaderCandidate(self, self.group)  # status, cballot, ballot
+        self.candidate: LeaderCandidate[StatePart] = LeaderCandidate(
+            self, topology.groups[self.g0]
+        )  # status, cballot, ballot
         self.probation = Probation(self)
         self.queue = DeliveryQueue()
         self.orphans: dict[Mid, MessageState] = {}  # at the leader: known from other groups only, not proposed here
@@ -141,10 +152,17 @@ class WhiteBox(Process, Durable, Electing, Observed):
         self.states = IncomingStates()
         self.pending: NewState | None = None  # the state of a ballot that it cannot enter before it has the prefix, …
         self.pending_from = self.pid  # … and whose it is
+        self.sealed = False  # at the leader: it has sent what ends the epoch
+        self.replaying = False
+        self.retired = False  # removed, and not needed any more
+        self.teacher = 0  # of a learner: whom it asks next
+        self.use_lists()
 
     def on_observe(self, monitor: object) -> None:
         assert isinstance(monitor, Monitor)
         self.monitor = monitor
+        for g, lists in enumerate(self.configurations.lists):
+            monitor.begins(g, 0, lists[0].seats)
 
     def entry_of(self, m: AppMessage) -> MessageState | None:
         """Return what is known of m, which is something from now on; None if m was delivered."""
@@ -180,6 +198,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
                 known.gts = gts
         self.clock = clock
         self.candidate.enter(b)
+        self.list = self.configurations.lists[self.g0][epoch_of(b)]
         if self.params.durable:
             self.save(Adopted(b, clock, state))
         if self.monitor is not None:
@@ -201,6 +220,8 @@ class WhiteBox(Process, Durable, Electing, Observed):
             self.on_heartbeat(sender, msg)
         elif isinstance(msg, Marks):
             self.on_marks(msg)
+        elif isinstance(msg, Lists):
+            self.on_lists(sender, msg)
         elif isinstance(msg, Floor):
             self.prefix.collection.on_floor(msg)
         elif isinstance(msg, Fetch):
@@ -233,20 +254,20 @@ class WhiteBox(Process, Durable, Electing, Observed):
         elif isinstance(msg, Confirm):
             self.on_confirm(sender, msg)
         elif isinstance(msg, Handover):
-            if msg.b == self.candidate.cballot and self.candidate.status == FOLLOWER:
-                self.candidate.stand()
+            self.on_handover(msg.b)
 
     # Normal operation
 
     def on_multicast_request(self, sender: int, m: AppMessage) -> None:  # l.3
         candidate = self.candidate
-        if candidate.status != LEADER:  # l.4
+        if candidate.status != LEADER or self.sealed:  # l.4
+            takes_part = candidate.listed or not self.retired
             if self.prefix.done.contains(m.mid):
                 self.tell_outcome(sender, m.mid)
-            elif candidate.status == RECOVERING and len(self.kept) < MOST_KEPT:
+            elif takes_part and candidate.status != FOLLOWER and len(self.kept) < MOST_KEPT:
                 self.kept.append(m)
-            elif sender >= self.topology.replicas:
-                self.send_one(sender, Hint(m.mid, self.g0, candidate.leader()))
+            else:
+                self.tell_leader(sender, m.mid)
             return
         entry = self.entry_of(m)
         if entry is None:
@@ -260,7 +281,8 @@ class WhiteBox(Process, Durable, Electing, Observed):
             self.orphans.pop(m.mid, None)
         if self.monitor is not None:
             self.monitor.accept_sent(self.g0, candidate.cballot, m.mid, entry.lts)
-        self.send(self.topology.members_of(m.dest), Accept(entry.m, self.g0, candidate.cballot, entry.lts))  # l.9
+        accept = Accept(entry.m, self.g0, candidate.cballot, entry.lts)
+        self.send(self.configurations.members_of(m.dest), accept)  # l.9
 
     def tell_outcome(self, asker: int, mid: Mid) -> None:
         """Answer who asks for a message that is delivered here: its client, or a leader that still works on it."""
@@ -268,14 +290,27 @@ class WhiteBox(Process, Durable, Electing, Observed):
             if self.candidate.status == LEADER:
                 self.reply(mid)
             else:
-                self.send_one(asker, Hint(mid, self.g0, self.candidate.leader()))
+                self.tell_leader(asker, mid)
         elif self.topology.group_of[asker] != self.g0:
             outcome = self.prefix.outcomes.get(mid)
             if outcome is not None:  # else a quorum of its group has delivered it, and it will learn that there
                 self.send_one(asker, Outcome(mid, outcome.gts))
 
+    def tell_leader(self, asker: int, mid: Mid) -> None:
+        """Tell who asked for a message that another process leads, and who the members are, if these have changed."""
+        if asker >= self.topology.replicas:
+            leader = self.candidate.leader()
+            newest = self.configurations.newest(self.g0)
+            if leader not in newest.pids:
+                leader = newest.pids[0]
+            self.send_one(asker, Hint(mid, self.g0, leader))
+        if max(self.configurations.known) > 1:
+            self.send_one(asker, self.configurations.message())
+
     def on_accept(self, sender: int, msg: Accept) -> None:  # l.10
         m = msg.m
+        if self.retired:
+            return
         entry = self.entry_of(m)
         if entry is None:
             self.tell_outcome(sender, m.mid)
@@ -336,12 +371,16 @@ class WhiteBox(Process, Durable, Electing, Observed):
             return
         acks = entry.acks_of(msg.bal)
         i = place(entry.m.dest, msg.g)
+        members = self.configurations.of(msg.g, epoch_of(msg.bal[i]))
         bit = 1 << self.topology.rank_of[sender]
         if acks.members[i] & bit:
             return
         acks.members[i] |= bit
+        if members is None:  # it counts when that list is known
+            self.send_one(sender, Lists(self.configurations.known, ()))
+            return
         acks.counts[i] += 1
-        if acks.counts[i] == self.quorum[msg.g]:
+        if acks.counts[i] == members.quorum:
             acks.quorums += 1
         if sender == self.pid:
             acks.mine = True
@@ -354,8 +393,10 @@ class WhiteBox(Process, Durable, Electing, Observed):
         if not acks.mine or self.candidate.status != LEADER or acks.bal[i] != self.candidate.cballot:  # l.18
             return
         if acks.quorums < len(acks.bal):
-            if acks.counts[i] < self.quorum[self.g0] or acks.gts != entry.outcome:  # see `on_outcome`
+            if acks.counts[i] < self.list.quorum or acks.gts != entry.outcome:  # see `on_outcome`
                 return
+        if self.monitor is not None:
+            self.monitor.counted(entry.m.dest, acks.bal, acks.members, entry.outcome == BOTTOM)
         self.commit(entry, acks.gts)
 
     def commit(self, entry: MessageState, gts: int) -> None:
@@ -393,7 +434,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
                 if entry.phase != COMMITTED:
                     self.try_commit(entry, acks)
             if entry.phase != COMMITTED:
-                self.send(self.group, Confirm(msg.mid, self.candidate.cballot, answer=False))
+                self.send(self.list.pids, Confirm(msg.mid, self.candidate.cballot, answer=False))
 
     def on_confirm(self, sender: int, msg: Confirm) -> None:
         candidate = self.candidate
@@ -405,21 +446,28 @@ class WhiteBox(Process, Durable, Electing, Observed):
         if candidate.status != LEADER or msg.b != candidate.cballot or entry is None or entry.outcome == BOTTOM:
             return
         entry.confirmed |= 1 << self.topology.rank_of[sender]
-        if PROPOSED <= entry.phase <= ACCEPTED and entry.confirmed.bit_count() >= self.quorum[self.g0]:
+        if PROPOSED <= entry.phase <= ACCEPTED and entry.confirmed.bit_count() >= self.list.quorum:
             if time_of(entry.outcome) > self.clock:
                 self.clock = time_of(entry.outcome)
             self.commit(entry, entry.outcome)
 
     def deliver_committed(self) -> None:  # l.21
-        mid = self.queue.pop()
+        mid = self.queue.pop() if not self.sealed else None
         while mid is not None:
             entry = self.entries.get(mid)
             if entry is not None:  # else this leader has learnt of its delivery in an earlier ballot
+                to = self.list.pids
+                change = self.change_by(entry.m)
+                if change is not None:  # what is behind it waits for the next epoch
+                    self.sealed = True
+                    seats = change.seats + tuple([seat for seat in self.list.seats if seat not in change.seats])
+                    to = tuple([self.candidate.members[seat] for seat in seats])
                 if self.monitor is not None:
                     self.monitor.deliver_sent(self.g0, mid, entry.lts, entry.gts)
-                self.send(self.group, Deliver(entry.m, entry.lts, entry.gts, self.next_position))  # l.23
+                    self.monitor.delivers_in(self.g0, self.candidate.epoch, self.next_position, change is not None)
+                self.send(to, Deliver(entry.m, entry.lts, entry.gts, self.next_position))  # l.23
                 self.next_position += entry.m.count  # l.22
-            mid = self.queue.pop()
+            mid = self.queue.pop() if not self.sealed else None
 
     def on_deliver(self, sender: int, msg: Deliver) -> None:  # l.24
         if msg.position != self.prefix.position:  # l.25
@@ -456,6 +504,11 @@ class WhiteBox(Process, Durable, Electing, Observed):
             self.next_position = self.prefix.position
         if self.candidate.status == LEADER:
             self.reply(m.mid)
+        change = self.change_by(m)
+        if change is not None:
+            epoch = self.candidate.epoch + 1
+            self.configurations.add(self.g0, epoch, change.seats, change.about)
+            self.begin_epoch(epoch)
 
     def drop(self, entry: MessageState) -> None:
         """Forget a message that is delivered."""
@@ -509,7 +562,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
     # Message recovery
 
     def retry(self, entry: MessageState) -> None:  # l.32
-        self.send(self.topology.members_of(entry.m.dest), Multicast(entry.m))  # l.34
+        self.send(self.configurations.members_of(entry.m.dest), Multicast(entry.m))  # l.34
 
     def retry_what_is_due(self) -> None:
         waiting = [self.entries[mid] for mid in self.queue.uncommitted()]  # l.33
@@ -538,8 +591,19 @@ class WhiteBox(Process, Durable, Electing, Observed):
         candidate.step_back()
         self.send_one(to, Handover(candidate.cballot))
 
+    def on_handover(self, b: int) -> None:
+        candidate = self.candidate
+        if b == candidate.cballot and candidate.status == FOLLOWER:
+            candidate.stand()
+
     def on_new_leader(self, sender: int, b: int) -> None:  # l.37
         candidate = self.candidate
+        if epoch_of(b) > candidate.epoch:  # it votes when it has delivered the beginning of that epoch, and not before
+            self.prefix.fetch(sender)
+            return
+        if epoch_of(b) < candidate.epoch or self.retired:
+            self.send_one(sender, self.configurations.message())
+            return
         if candidate.promises(sender, b):
             self.pending = None
             if self.params.durable:
@@ -585,6 +649,9 @@ class WhiteBox(Process, Durable, Electing, Observed):
                     merged[m.mid] = (m, ACCEPTED, lts, BOTTOM)  # l.52, l.53
         clock = max([vote.clock for vote in votes.values()])  # l.54
         clock = max(clock, time_of(self.prefix.max_delivered_gts))
+        if self.monitor is not None:
+            ranks = [self.topology.rank_of[pid] for pid in votes]
+            self.monitor.formed(self.g0, self.candidate.ballot, ranks, self.configurations.established[self.g0])
         self.save_what_was_heard()
         self.adopt(self.candidate.ballot, clock, tuple(merged.values()))  # l.44, l.55
         self.send_state(self.candidate.others)  # l.56
@@ -607,7 +674,9 @@ class WhiteBox(Process, Durable, Electing, Observed):
 
     def on_new_state(self, sender: int, msg: NewState) -> None:  # l.57
         rows = self.states.rows_of(sender, msg)
-        if rows is not None and self.candidate.joins(msg.b):  # l.58
+        if rows is None or epoch_of(msg.b) < self.candidate.epoch:
+            return
+        if epoch_of(msg.b) > self.candidate.epoch or self.candidate.joins(msg.b):  # l.58
             self.pending = NewState(msg.b, msg.cballot, msg.clock, msg.position, msg.digest, 0, 1, rows)
             self.pending_from = sender
             self.enter_pending()
@@ -622,6 +691,8 @@ class WhiteBox(Process, Durable, Electing, Observed):
         if pending.position == self.prefix.position and pending.digest != self.prefix.digest:
             self.differ(self.pending_from, self.prefix.position)
         self.pending = None
+        if epoch_of(pending.b) != self.candidate.epoch or not self.candidate.joins(pending.b):
+            return
         proposed = [e.m for e in self.entries.values() if e.phase == PROPOSED]
         self.candidate.status = FOLLOWER  # l.59
         self.adopt(pending.b, max(pending.clock, time_of(self.prefix.max_delivered_gts)), pending.rows)  # l.60, l.61
@@ -636,6 +707,12 @@ class WhiteBox(Process, Durable, Electing, Observed):
 
     def lead(self) -> None:
         """Go on from the state with which this ballot begins: a quorum follows (l.63 to l.65)."""
+        if self.monitor is not None:
+            followers = [self.topology.rank_of[pid] for pid in self.candidate.followers]
+            self.monitor.leads(self.g0, self.candidate.cballot, [self.candidate.rank, *followers])
+        if self.configurations.establish(self.g0, self.candidate.epoch):
+            self.lists_changed()
+        self.sealed = False
         self.save_what_was_heard()
         self.next_position = self.prefix.position
         self.prefix.collection.announce_again()
@@ -652,6 +729,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
         for entry in interrupted:
             self.retry(entry)
             self.retry_later(entry, RETRY_AFTER * self.params.delta)
+        self.tell_lists()
         kept, self.kept = self.kept, []
         for m in kept:
             self.on_multicast_request(sender_of(m.mid), m)
@@ -660,7 +738,131 @@ class WhiteBox(Process, Durable, Electing, Observed):
         candidate = self.candidate
         if candidate.status == LEADER and b < candidate.cballot and candidate.lagged(self.topology.rank_of[sender]):
             self.send_state((sender,))  # it waits for this ballot: what was sent to it may be lost
+        if epoch_of(b) > candidate.epoch:
+            self.prefix.fetch(sender)
         candidate.on_nack(b)
+
+    # Members
+
+    def change_by(self, m: AppMessage) -> Change | None:
+        """Return what takes effect if this message is delivered next; None if it changes nothing."""
+        change = change_of(m)
+        epoch = self.candidate.epoch
+        if change is None or change.from_epoch != epoch:
+            return None
+        return change if self.configurations.is_possible(self.g0, epoch, change.seats) else None
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Take part by the list of this epoch from now on: what ended the one before it is delivered."""
+        candidate = self.candidate
+        members = self.configurations.lists[self.g0][epoch]
+        self.note(EpochBegins(epoch, [self.topology.name(pid) for pid in members.pids]))
+        if self.monitor is not None:
+            self.monitor.begins(self.g0, epoch, members.seats)
+        led = candidate.status == LEADER
+        candidate.epoch = epoch
+        self.use_lists()
+        self.sealed = False
+        if self.replaying:
+            return
+        candidate.must_recover = True
+        if led:
+            candidate.status = RECOVERING
+            if candidate.listed:
+                candidate.stand()
+            else:
+                heir = max(candidate.nominee(), members.seats[0])
+                self.send_one(candidate.members[heir], Handover(candidate.cballot))
+
+    def use_lists(self) -> None:
+        """Go by what is known of the members of all groups."""
+        candidate = self.candidate
+        configurations = self.configurations
+        epoch = candidate.epoch
+        lists = configurations.lists[self.g0]
+        before = lists[epoch - 1].seats if epoch > configurations.established[self.g0] else ()
+        candidate.configure(epoch, lists[epoch].seats, before)
+        collection = self.prefix.collection
+        collection.seats = candidate.seats
+        collection.enough = candidate.majority
+        collection.members = configurations.reach
+        groups = tuple(range(len(configurations.lists)))
+        counted = [members.pids for members in lists[configurations.established[self.g0] :]]
+        self.probation.count_on(counted, configurations.reach[self.g0], configurations.members_of(groups))
+        removed = not candidate.listed and any(candidate.rank in members.seats for members in lists[:epoch])
+        if removed and not before and not self.retired:
+            self.retire()
+
+    def retire(self) -> None:
+        """Leave everything to those who took over: nobody counts on this process any more."""
+        self.retired = True
+        self.candidate.status = RECOVERING
+        waiting = self.kept + [entry.m for entry in self.entries.values() if entry.phase == PROPOSED]
+        for entry in list(self.entries.values()):
+            self.drop(entry)
+        self.kept = []
+        self.pending = None
+        self.queue = DeliveryQueue()
+        if self.monitor is not None:
+            self.monitor.removed(self.pid)
+        if self.probation.active:
+            self.probation.end()
+        for m in waiting if not self.replaying else ():
+            self.send(self.configurations.newest(self.g0).pids, Multicast(m))
+
+    def lists_changed(self) -> None:
+        """Act on news about members: some acknowledgements may count now."""
+        if self.params.durable and not self.replaying:
+            self.out.records.append(encoded(Listed(self.configurations.rows())))
+        self.use_lists()
+        for entry in list(self.entries.values()):
+            for acks in entry.vectors or ():
+                if entry.phase != COMMITTED:
+                    self.recount(entry, acks)
+
+    def recount(self, entry: MessageState, acks: VectorAcks) -> None:
+        acks.quorums = 0
+        for i, g in enumerate(entry.m.dest):
+            members = self.configurations.of(g, epoch_of(acks.bal[i]))
+            if members is not None:
+                acks.counts[i] = acks.members[i].bit_count()
+                acks.quorums += acks.counts[i] >= members.quorum
+        if acks.quorums == len(acks.bal):
+            self.try_commit(entry, acks)
+
+    def on_lists(self, sender: int, msg: Lists) -> None:
+        """Learn who the members of all groups are, and tell who knows less."""
+        configurations = self.configurations
+        if configurations.merge(msg.rows):
+            self.lists_changed()
+        configurations.told[sender] = msg.known
+        ahead = self.topology.group_of[sender] == self.g0 and msg.known[self.g0] // 2 > self.candidate.epoch
+        if ahead and not self.retired:
+            self.prefix.fetch(sender)
+        if configurations.knows_less(sender):
+            self.send_one(sender, configurations.message())
+        elif msg.rows:
+            self.send_one(sender, Lists(configurations.known, ()))
+
+    def tell_lists(self) -> None:
+        """Tell the own group who the members of all groups are; a leader tells the others, too, and who was removed."""
+        configurations = self.configurations
+        whom = list(configurations.reach[self.g0])
+        if self.candidate.status == LEADER:
+            for g, reached in enumerate(configurations.reach):
+                whom += reached if g != self.g0 else ()
+            if self.candidate.epoch > 0:
+                whom += configurations.lists[self.g0][self.candidate.epoch - 1].pids
+        for pid in whom:
+            if pid != self.pid and configurations.knows_less(pid):
+                self.send_one(pid, configurations.message())
+
+    def learn(self) -> None:
+        """Ask one member after the other for what follows: nobody sends it to one that is in no list."""
+        pids = [pid for pid in self.configurations.reach[self.g0] if pid != self.pid]
+        if pids and self.prefix.may_fetch():
+            self.teacher = (self.teacher + 1) % len(pids)
+            self.prefix.fetch(pids[self.teacher])
 
     # Heartbeats and collection
 
@@ -674,19 +876,34 @@ class WhiteBox(Process, Durable, Electing, Observed):
             if self.probation.active:
                 self.probation.ask()
             return
+        if not candidate.listed:
+            candidate.schedule_tick()
+            if not self.retired:
+                self.learn()
+                self.tell_lists()
+            return
         candidate.tick(self.prefix.max_delivered_gts, self.prefix.position)
         if self.params.durable:
             self.tell_marks()
+        self.tell_lists()
         leads = candidate.status == LEADER
         if leads:
             self.retry_what_is_due()
         for mid in self.prefix.collection.tick(leads, candidate.rank, self.prefix.max_delivered_gts):
             del self.prefix.outcomes[mid]
-        self.prefix.forget(candidate.positions)
+        self.prefix.forget([candidate.positions[rank] for rank in self.kept_for()])
         if self.prefix.done.crowded():
             self.prefix.done.shelve({sender_of(mid): True for mid in self.entries})
         if self.monitor is not None:
             self.monitor.check_process(self.pid, candidate.cballot, candidate.ballot, self.clock, self.rows())
+
+    def kept_for(self) -> list[int]:
+        """Return the ranks of those for whom deliveries are kept one by one; with disks, others copy a snapshot."""
+        candidate = self.candidate
+        if self.params.durable:
+            return list(candidate.seats)
+        highest = max([members.seats[-1] for members in self.configurations.lists[self.g0]])
+        return [*candidate.seats, *range(highest + 1, len(candidate.members))]
 
     def save_what_was_heard(self) -> None:
         """Make durable how many records the members had on whose votes, or entries, a ballot is founded.
@@ -708,9 +925,13 @@ class WhiteBox(Process, Durable, Electing, Observed):
 
     def on_heartbeat(self, sender: int, msg: Heartbeat) -> None:
         """Notice who is ahead, and help who works in an older ballot."""
+        if self.retired:
+            return
         behind = self.candidate.is_behind(sender, msg)
         self.prefix.collection.heard(self.topology.rank_of[sender], msg.delivered)
         self.prefix.heard(sender, msg.position)
+        if self.topology.rank_of[sender] not in self.candidate.seats and self.configurations.knows_less(sender):
+            self.send_one(sender, self.configurations.message())
         if behind and not self.probation.active:
             self.send_state((sender,))
 
@@ -740,6 +961,8 @@ class WhiteBox(Process, Durable, Electing, Observed):
         if candidate.rejoining:
             starts = BOTTOM
         b = max(candidate.ballot, candidate.seen_ballot)
+        if max(self.configurations.known) > 1:
+            self.send_one(sender, self.configurations.message())
         for part in in_parts(rows, self.params.part_bytes):
             state = (b, candidate.cballot, self.clock, self.prefix.position, self.prefix.digest, *part)
             self.send_one(sender, Welcome(*state, msg.starts, starts, mark))
@@ -755,7 +978,7 @@ class WhiteBox(Process, Durable, Electing, Observed):
             return
         candidate = self.candidate
         if self.topology.group_of[sender] == self.g0:
-            candidate.seen_ballot = max(candidate.seen_ballot, msg.b)
+            candidate.saw(msg.b)
             candidate.works_in[self.topology.rank_of[sender]] = msg.cballot
             candidate.positions[self.topology.rank_of[sender]] = msg.position
             if msg.cballot == candidate.cballot and not probation.void:
@@ -836,7 +1059,6 @@ class WhiteBox(Process, Durable, Electing, Observed):
     def snapshot(self) -> list[bytes]:
         candidate = self.candidate
         probation = self.probation
-        groups = self.topology.groups
         records: list[Message] = [
             Summary(
                 candidate.ballot,
@@ -853,7 +1075,8 @@ class WhiteBox(Process, Durable, Electing, Observed):
                 tuple(self.prefix.collection.shared_with),
                 tuple(probation.known_starts),
                 tuple(probation.known_marks),
-                tuple([(0, tuple(range(len(members)))) for members in groups]),
+                candidate.epoch,
+                self.configurations.rows(),
             )
         ]
         records += self.prefix.records()
@@ -866,10 +1089,12 @@ class WhiteBox(Process, Durable, Electing, Observed):
     def on_recover(self, records: list[bytes], starts: int, clean: bool) -> None:
         monitor = self.monitor
         self.monitor = None  # the past was checked when it happened
+        self.replaying = True
         for data in records:
             for record in RECORDS.read(data):
                 self.replay(record)
         self.monitor = monitor
+        self.replaying = False
         probation = self.probation
         if records or starts > 1:
             probation.starts = max(starts, probation.starts + 1, probation.known_starts[self.pid] + 1)
@@ -882,8 +1107,9 @@ class WhiteBox(Process, Durable, Electing, Observed):
         self.on_start()
         if monitor is not None and self.candidate.rejoining:
             monitor.replaced(self.pid)
-        probation.begin(self.now, clean, self.candidate.rejoining)
-        self.end_probation()
+        if not self.retired:
+            probation.begin(self.now, clean, self.candidate.rejoining)
+            self.end_probation()
 
     def on_rejoin(self, starts: int) -> None:
         """Start without what this process knew.
@@ -908,6 +1134,8 @@ class WhiteBox(Process, Durable, Electing, Observed):
         if summary.position <= self.prefix.position:
             return
         self.clock = max(self.clock, time_of(summary.max_delivered_gts))
+        if self.configurations.merge(summary.lists):
+            self.use_lists()
         self.prefix.begin(summary)
         for record in found:
             self.prefix.replay(record)
@@ -919,6 +1147,8 @@ class WhiteBox(Process, Durable, Electing, Observed):
                 self.drop(entry)
         self.next_position = max(self.next_position, self.prefix.position)
         self.prefix.forget_ahead()
+        if summary.epoch > self.candidate.epoch:
+            self.begin_epoch(summary.epoch)
         if self.candidate.status == LEADER:
             self.deliver_committed()
         self.grown()
@@ -947,10 +1177,17 @@ class WhiteBox(Process, Durable, Electing, Observed):
             probation.mark = mark
         elif isinstance(record, Rejoining):
             candidate.rejoin(record.b)
+        elif isinstance(record, Listed):
+            if self.configurations.merge(record.lists):
+                self.use_lists()
         elif isinstance(record, Summary):
             candidate.ballot = record.ballot
             candidate.cballot = record.cballot
             self.clock = record.clock
+            self.configurations.merge(record.lists)
+            candidate.epoch = record.epoch
+            self.list = self.configurations.lists[self.g0][epoch_of(record.cballot)]
+            self.use_lists()
             self.prefix.begin(record)
             if record.rejoining:
                 candidate.rejoin(record.rejoin_above)
@@ -970,7 +1207,30 @@ class WhiteBox(Process, Durable, Electing, Observed):
         """Return Phase, LocalTS and GlobalTS of every message that is not in START."""
         return [(e.m.mid, e.phase, e.lts, e.gts) for e in self.entries.values() if e.phase != START]
 
+    def epoch(self) -> int:
+        return self.candidate.epoch
+
+    def seats(self, g: int) -> tuple[int, ...]:
+        return self.configurations.newest(g).seats
+
+    def seats_in(self, epoch: int) -> tuple[int, ...]:
+        return self.configurations.lists[self.g0][epoch].seats
+
+    def has_established(self, g: int, epoch: int) -> bool:
+        return self.configurations.established[g] >= epoch
+
+    def is_settled(self, g: int) -> bool:
+        return self.configurations.known[g] % 2 == 1
+
+    def table(self) -> Message:
+        return self.configurations.message()
+
+    def is_removed(self) -> bool:
+        return self.retired
+
     def idle(self) -> bool:
+        if not self.candidate.listed:
+            return not self.prefix.ahead
         if self.candidate.status == RECOVERING or self.probation.active or self.prefix.ahead:
             return False
         for entry in self.entries.values():
@@ -994,6 +1254,11 @@ class WhiteBox(Process, Durable, Electing, Observed):
         return self.under_way
 
     def unready(self) -> str:
+        if self.retired:
+            took_over = [self.topology.name(pid) for pid in self.configurations.newest(self.g0).pids]
+            return f"removed: its group is {', '.join(took_over)} now"
+        if not self.candidate.listed:
+            return "no member: learns what its group delivered"
         return self.probation.unready() or self.candidate.unready()
 
     def condition(self) -> dict[str, object]:
@@ -1013,6 +1278,7 @@ ROW: Final[Protocol] = Protocol(
     latency="3δ / 4δ, worst 5δ / 6δ",
     messages=MESSAGES,
     monitor=Monitor,
+    change=change_payload,
     least_delivered=94,
     convert=converted,
     paper_names=PAPER_NAMES,

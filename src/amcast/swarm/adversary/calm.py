@@ -55,6 +55,8 @@ class Calm:
                 self.tick(pid)
                 machine.fire(pid, str(what))
             self.schedule(pid)
+        if machine.setup.members_change:
+            self.stop_removed(late=True)
         machine.tracer.end(machine.now, machine.obligations.open > 0)
 
     def is_over(self) -> bool:
@@ -113,6 +115,8 @@ class Calm:
                     machine.make_pull(pid, draw)
                 elif not machine.make_restart(pid, draw):
                     machine.make_rejoin(pid, draw)
+        if machine.setup.members_change and self.time >= 5 * ROUND:
+            self.stop_removed(self.time >= 30 * ROUND)
         if machine.setup.table.detector:
             self.tell_the_truth()
         if machine.setup.spare:
@@ -137,6 +141,15 @@ class Calm:
                 if not machine.up[other] and process is not None and not machine.channels[other * machine.n + pid]:
                     process.detect(machine.clock[pid], other, True)
                     machine.flush(pid)
+
+    def stop_removed(self, late: bool) -> None:
+        """Stop who was removed as soon as all know who took over; in the end everybody who is no member."""
+        machine = self.machine
+        for g, group in enumerate(machine.topology.groups):
+            _, seats = machine.seating.newest(g)
+            for seat, pid in enumerate(group):
+                if not machine.make_stop(pid) and late and seat not in seats and machine.up[pid]:
+                    machine.stop(pid)
 
     def join(self) -> None:
         for pid in self.machine.setup.spare:

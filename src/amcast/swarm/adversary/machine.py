@@ -11,7 +11,7 @@ A move that is not possible is left out. So any part of a run is a run, which is
 from collections import deque
 from typing import TypeVar
 
-from amcast.core.capabilities import Detecting, Dynamic, Electing, Observed, Reconfigurable
+from amcast.core.capabilities import Detecting, Dynamic, Electing, Observed, Reconfigurable, Seated
 from amcast.core.process import Effects, Process
 from amcast.core.requests import Request
 from amcast.core.topology import Mid, Topology, message_id, sender_of
@@ -24,6 +24,7 @@ from amcast.sim.network import cut_short
 from amcast.sim.obligations import Obligations
 from amcast.swarm.adversary.moves import FAULTS, Move
 from amcast.swarm.adversary.recovery import Recovery, Snapshot
+from amcast.swarm.adversary.seating import Seating
 from amcast.swarm.adversary.setup import NEVER, Setup
 
 Able = TypeVar("Able")
@@ -56,6 +57,7 @@ class Machine:
         self.falters = [-1] * n  # whether it crashes in its next step, and the draw of what it sends before
         self.suspicions: dict[tuple[int, int], bool] = {}  # who was told to suspect whom, and was not told otherwise
         self.restarted = False
+        self.seating = Seating(self)
         self.next_seq = [0] * n
         self.dests: dict[Mid, tuple[int, ...]] = {}
         self.taken: dict[Mid, bool] = {}  # messages of clients of which a copy has arrived
@@ -145,12 +147,12 @@ class Machine:
         now = self.clock[pid] = self.clock[pid] + self.rates[pid]
         return now
 
-    def make_multicast(self, pid: int, dest: tuple[int, ...]) -> bool:
+    def make_multicast(self, pid: int, dest: tuple[int, ...], payload: bytes = b"") -> bool:
         if not self.awake(pid):
             return False
         mid = message_id(pid, self.next_seq[pid])
         self.next_seq[pid] += 1
-        m = AppMessage(mid, dest, b"")
+        m = AppMessage(mid, dest, payload)
         self.dests[mid] = dest
         self.tracer.record(self.now, pid, "multicast", mid=mid, dest=dest)
         self.obligations.multicast(m, len([p for p in self.topology.members_of(dest) if self.up[p]]))
@@ -252,6 +254,27 @@ class Machine:
         process.change_members(self.pass_time(pid), members)
         self.flush(pid)
         return True
+
+    def make_change(self, pid: int, dest: tuple[int, ...], epoch: int, members: tuple[int, ...]) -> bool:
+        """Let an administrator ask that these be the members of a group when this epoch ends."""
+        seats = tuple([self.topology.rank_of[p] for p in members])
+        if self.table.change is None or not self.awake(pid) or not self.seating.may_propose(dest[0], seats):
+            return False
+        self.seating.propose(dest[0], epoch, seats)
+        return self.make_multicast(pid, dest, self.table.change(epoch, seats))
+
+    def make_stop(self, pid: int) -> bool:
+        """Let an administrator stop a replica that was removed, as soon as all who need to know have heard of that."""
+        process = self.able(pid, Seated)
+        if process is None or self.falters[pid] >= 0 or not self.seating.may_stop(pid, process):
+            return False
+        self.stop(pid)
+        return True
+
+    def stop(self, pid: int) -> None:
+        """Stop a replica for good."""
+        self.seating.over[pid] = True
+        self.crash(pid)
 
     def make_join(self, pid: int) -> bool:
         if process := self.able(pid, Dynamic):
@@ -437,6 +460,8 @@ class Machine:
             self.act(pid)
         if self.setup.durable:
             self.recovery.after_step(pid)
+        if self.setup.members_change:
+            self.seating.after_step(pid)
 
     def act(self, pid: int) -> None:
         out = self.out

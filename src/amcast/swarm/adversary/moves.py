@@ -30,6 +30,8 @@ SHAPES = {
     "pull": "pi",
     "reconfigure": "psi",
     "members": "pm",
+    "change": "pgim",
+    "stop": "p",
     "join": "p",
     "leave": "p",
 }

@@ -95,15 +95,18 @@ class Recovery:
     def may_lose_disk(self, pid: int) -> bool:
         """Return whether the group survives that: all its members are up, and none is coming back without its disk."""
         group = self.group(pid)
-        return len(group) >= 3 and not self.doubtful and all(map(self.is_full_member, group)) and self.may_be_lost(pid)
+        return not self.doubtful and all(map(self.is_full_member, group)) and self.may_be_lost(pid)
 
     def may_be_lost(self, pid: int) -> bool:
         """Return whether more than half of the members are others, as everybody counts them."""
-        for other in self.group(pid):
+        if self.machine.setup.members_change:
+            return self.machine.seating.may_be_lost(pid)
+        group = self.group(pid)
+        for other in group:
             process: object = self.machine.processes[other]
             if isinstance(process, Dynamic) and pid in process.members and len(process.members) < 3:
                 return False
-        return True
+        return len(group) >= 3
 
     def lose_disk(self, pid: int) -> None:
         """Lose all that this crashed replica ever wrote."""
@@ -113,9 +116,17 @@ class Recovery:
 
     def may_roll_back(self, pid: int) -> bool:
         """Return whether the disk of a replica may be put back: all others are up, and remember it."""
-        others = [p for p in range(self.machine.topology.replicas) if p != pid]
-        ready = pid in self.copies and self.machine.falters[pid] < 0 and not self.machine.disks[pid].lost
-        return ready and len(self.group(pid)) >= 3 and all(map(self.is_full_member, others)) and self.may_be_lost(pid)
+        machine = self.machine
+        ready = pid in self.copies and machine.falters[pid] < 0 and not machine.disks[pid].lost
+        if not ready or len(self.group(pid)) < 3 or not self.may_be_lost(pid):
+            return False
+        if machine.setup.members_change:
+            if self.doubtful or pid in machine.seating.over:
+                return False
+            others = [p for g in range(len(machine.topology.groups)) for p in machine.seating.needed(g) if p != pid]
+        else:
+            others = [p for p in range(machine.topology.replicas) if p != pid]
+        return all(map(self.is_full_member, others))
 
     def roll_back(self, pid: int) -> None:
         """Put the disk of a replica, which crashes if it is up, back to the copy."""
@@ -128,10 +139,12 @@ class Recovery:
         self.doubtful[pid] = True
 
     def may_restart(self, pid: int) -> bool:
-        return not self.machine.up[pid] and not self.machine.disks[pid].lost
+        machine = self.machine
+        return not machine.up[pid] and not machine.disks[pid].lost and pid not in machine.seating.over
 
     def may_rejoin(self, pid: int) -> bool:
-        return not self.machine.up[pid] and self.machine.disks[pid].lost
+        """Return whether this replica may come back without its disk: where members change, another takes its place."""
+        return not self.machine.up[pid] and self.machine.disks[pid].lost and not self.machine.setup.members_change
 
     # Coming back. The process is new, and up; its deliveries were recorded when they were made.
 
@@ -152,8 +165,9 @@ class Recovery:
         self.replica(pid).rejoin(self.machine.clock[pid], disk.starts)
 
     def group(self, pid: int) -> tuple[int, ...]:
-        topology = self.machine.topology
-        return topology.groups[topology.group_of[pid]]
+        machine = self.machine
+        g = machine.topology.group_of[pid]
+        return machine.seating.needed(g) if machine.setup.members_change else machine.topology.groups[g]
 
     def is_full_member(self, pid: int) -> bool:
         return self.machine.up[pid] and not self.replica(pid).rejoining()

@@ -48,6 +48,7 @@ class Setup:
     reconfigures: bool = False
     spare: tuple[int, ...] = ()  # who may join
     leavers: tuple[int, ...] = ()
+    members_change: bool = False  # by messages of administrators, who are clients
     delays: tuple[int, ...] = DELAYS
     rates: list[int] = field(default_factory=list)
     clocks: list[int] = field(default_factory=list)
@@ -84,6 +85,7 @@ class Setup:
         words += [f"up to {' '.join(map(str, self.may_be_down))} down"] if any(self.may_be_down) else []
         words += [f"{len(self.spare)} more may join"] if self.spare else []
         words += [f"{len(self.leavers)} may leave"] if self.leavers else []
+        words += [f"members change, {self.params.spare} of each group spare"] if self.members_change else []
         words += ["groups join and leave"] if self.reconfigures else []
         words += ["one is paused"] if self.pauses else []
         words += ["crashes noticed early"] if self.early else []
@@ -133,17 +135,16 @@ def draw_sizes(table: Protocol, choices: Choices) -> tuple[int, ...]:
 
 def draw_groups(table: Protocol, seed: int, choices: Choices) -> Setup:
     """Clients multicast to groups that elect leaders, or to single processes that never fail."""
-    topology = Topology(draw_sizes(table, choices), 1 + choices.below(3))
+    sizes, clients = draw_sizes(table, choices), 1 + choices.below(3)
     durable = table.durable and choices.chance(50)
-    setup = Setup(
-        table,
-        seed,
-        topology,
-        Params(DELTA, checked=True, durable=durable, tail_bytes=choices.pick((0, 300, 700)) if durable else 0),
-        draw_messages(choices),
-        topology.clients,
-    )
+    tail_bytes = choices.pick((0, 300, 700)) if durable else 0
+    messages = draw_messages(choices)
+    spare = 2 + choices.below(3) if durable and table.change is not None and choices.chance(50) else 0
+    topology = Topology(tuple([size + spare for size in sizes]), clients)
+    params = Params(DELTA, checked=True, durable=durable, tail_bytes=tail_bytes, spare=spare)
+    setup = Setup(table, seed, topology, params, messages, topology.clients)
     setup.durable = durable
+    setup.members_change = spare > 0
     setup.clients_crash = choices.chance(40)
     if durable:
         setup.may_be_down = [len(members) for members in topology.groups]

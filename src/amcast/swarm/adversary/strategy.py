@@ -10,7 +10,7 @@ and how often, is drawn as well, and so are the processes that most of them fall
 
 from collections.abc import Callable
 
-from amcast.core.capabilities import Dynamic, Reconfigurable
+from amcast.core.capabilities import Dynamic, Electing, Reconfigurable, Seated
 from amcast.sim.choices import Choices
 from amcast.swarm.adversary.machine import Machine
 from amcast.swarm.adversary.moves import Move
@@ -66,6 +66,8 @@ class Strategy:
             (bool(setup.topology.clients), self.disconnect, 3),
             (setup.withdraws, self.withdraw, 3),
             (setup.reconfigures, self.reconfigure, 5),
+            (setup.members_change, self.change, 5),
+            (setup.members_change, self.stop, 3),
             (bool(setup.spare), self.join, 4),
             (bool(setup.spare) and any(setup.may_be_down), self.desert, 3),
             (bool(setup.leavers), self.leave, 1),
@@ -340,6 +342,53 @@ class Strategy:
         h = self.choices.below(len(self.machine.topology.groups))
         join = h not in process.may_send_to() if self.choices.chance(75) else self.choices.chance(50)
         return ("reconfigure", pid, "join" if join else "leave", h)
+
+    def change(self) -> Move | None:
+        """Let an administrator change the members of a group, sometimes two of them at once, or two groups."""
+        if self.choices.chance(30):
+            move = self.change_of(self.choices.below(len(self.machine.topology.groups)))
+            if move is not None:
+                self.machine.make(move)
+        return self.change_of(self.choices.below(len(self.machine.topology.groups)))
+
+    def change_of(self, g: int) -> Move | None:
+        """Add members, remove some, replace one, two or all of them; the leader, or one that is lost, more often."""
+        machine, choices = self.machine, self.choices
+        epoch, seats = machine.seating.newest(g)
+        group = machine.topology.groups[g]
+        highest = max([seat for _, proposed in machine.seating.proposed[g] for seat in proposed] + list(seats))
+        if choices.chance(25):
+            highest = max(seats)  # as another administrator may have chosen
+        fresh = list(range(highest + 1, len(group)))
+        leaders = [seat for seat in seats if self.leads(group[seat])]
+        lost = [seat for seat in seats if machine.seating.is_lost(group[seat])]
+        kept = list(seats)
+        count = (0, 1, 1, 1, 2, 2, len(seats))[choices.below(7)]
+        for _ in range(count):
+            first = lost or leaders
+            seat = first[0] if first and first[0] in kept and choices.chance(50) else None
+            if kept:
+                kept.remove(seat if seat is not None else kept[choices.below(len(kept))])
+        added = fresh[: count if choices.chance(70) else choices.below(3)] if count else fresh[: 1 + choices.below(2)]
+        clients = [pid for pid in machine.topology.clients if machine.up[pid]]
+        members = tuple([group[seat] for seat in sorted(kept + added)])
+        if not clients or not members or tuple(sorted(kept + added)) == seats:
+            return None
+        if epoch > 0 and choices.chance(10):
+            epoch -= 1  # of one who has not heard of the last change
+        return ("change", clients[choices.below(len(clients))], (g,), epoch, members)
+
+    def leads(self, pid: int) -> bool:
+        process = self.machine.able(pid, Electing)
+        return process is not None and process.leads()
+
+    def stop(self) -> Move | None:
+        removed = [p for p in range(self.machine.topology.replicas) if self.is_removed(p)]
+        return ("stop", removed[self.choices.below(len(removed))]) if removed else None
+
+    def is_removed(self, pid: int) -> bool:
+        process = self.machine.able(pid, Seated)
+        return process is not None and process.is_removed()
 
     def join(self) -> Move | None:
         return ("join", self.choices.pick(self.setup.spare))
