@@ -5,7 +5,7 @@ enough to compare neighbours. Messages are put in the order of their multicasts 
 messages are in several partitions is put together from the first and last of each.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,9 @@ import pyarrow.compute as pc
 from amcast.verify.arrays import Bools, Ints, Lists, ends_of, ints, one_array, places_in_stretches, stretches
 from amcast.verify.participants import NONE, Chains
 from amcast.verify.pieces import Batches, Pieces, whole
+
+DELIVERIES: Final = ("places", "strays", "tails")
+GUESSES: Final = ("guesses", "guess_strays", "guess_tails")
 
 
 def overtaken(
@@ -35,7 +38,9 @@ def overtaken(
         if table is not None:
             yield _compared(table, senders, chains, guesses)
 
-    collected = messages.spread(partitions, bucket_of).each(compare).collect()
+    needed = ("run", "message", "sender", "sent", *(GUESSES if guesses else DELIVERIES))
+    rows = messages.each(lambda batches: (piece.select(needed) for piece in batches))
+    collected = rows.spread(partitions, bucket_of).each(compare).collect()
     lines = [] if collected is None else collected.to_pylist()
     broken = [line for line in lines if line["broken"]]
     broken += _between_partitions([line for line in lines if not line["broken"]])
@@ -117,8 +122,7 @@ def _least(broken: Ints, run: Ints, first: pa.Array, last: pa.Array) -> Ints:
 
 def _due(table: pa.Table, guesses: bool) -> tuple[Ints, Ints]:
     """Return the places of messages at the processes that they are addressed to, tails included."""
-    names = ("guesses", "guess_strays", "guess_tails") if guesses else ("places", "strays", "tails")
-    places, strays, tails = (one_array(table[name]) for name in names)
+    places, strays, tails = (one_array(table[name]) for name in (GUESSES if guesses else DELIVERIES))
     here, waiting = Lists.of(places), Lists.of(tails)
     lengths = here.lengths()
     addressed = places_in_stretches(lengths) < (lengths - ints(strays))[here.owner]
