@@ -1,17 +1,21 @@
-"""`make bench`: full verification of one huge run on Spark, beside the in-memory engine on the same trace.
+"""`make bench`: verification of one large run in memory and on Spark, beside DuckDB on the same trace.
 
-    python bench/verify_bench.py             1 million multicasts to 2 of 10 groups of 3: 6 million deliveries
-    python bench/verify_bench.py --ten       and 10 million, to see how time grows
-    python bench/verify_bench.py --planted   violations hidden in 6 million deliveries must be found
+    python bench/verify_bench.py             833,334 multicasts to 2 of 10 groups of 3: 5 million deliveries
+    python bench/verify_bench.py --more      and 20 and 60 million, to see how time and memory grow
+    python bench/verify_bench.py --planted   violations hidden in 5 million deliveries must be found
 
 Traces are made with numpy and not simulated: all groups deliver in the order of the messages' numbers, so that every
-property holds until a violation is planted. Each measurement runs in a process of its own; the start of Spark is left
-out of seconds, and is in CPU seconds. `ts` is left aside, so that the relation itself is searched for cycles.
+property holds until a violation is planted. Each measurement runs in a process of its own. What counts is CPU seconds,
+user and system, of all processes: the whole command (cold) and, on Spark, the same job once more in the same session
+(warm). Judged are the default properties and fifo; with --black-box all but optimistic, without a look at `ts`.
+
+DuckDB runs `verify_duckdb.py`. amcast does not depend on it: the Python in BENCH_DUCKDB must have it, else it is left
+out, and the table says so.
 """
 
 import argparse
 import json
-import resource
+import os
 import subprocess
 import sys
 import tempfile
@@ -27,8 +31,9 @@ from rich.table import Table
 
 from amcast.tracefile.schema import FILE_SCHEMA
 
-MILLION = 1_000_000
+MESSAGES = 833_334
 PROPERTIES = "integrity validity order agreement agreement-nonuniform termination fifo causal genuine".split()
+USUAL = "integrity validity order agreement termination fifo".split()
 IN_FLIGHT = 200  # a replica multicasts message i when it has delivered what it must of the messages up to i - IN_FLIGHT
 SLOTS = 4  # of time per message, so that an event can be put between others
 ROWS_PER_GROUP = 131_072
@@ -276,85 +281,127 @@ def hunt(messages: int) -> bool:
 # ---------------------------------------------------------------- measurements
 
 
-def measured(engine: str, trace: Path, memory: str = "4g") -> dict[str, object]:
+def measured(engine: str, trace: Path, black_box: bool = True) -> dict[str, object]:
     """What `measure` prints in a process of its own."""
-    command = [sys.executable, __file__, "--measure", engine, str(trace), memory]
+    command = [sys.executable, __file__, "--measure", engine, str(trace), "black box" if black_box else "usual"]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
-def measure(engine: str, trace: str, memory: str) -> None:
+def measure(engine: str, trace: str, how: str) -> None:
+    asked = {"trust_nothing": True} if how == "black box" else {}
+    properties = PROPERTIES if asked else USUAL
+    again = None
     if engine == "memory":
-        from amcast.checks import check
-        from amcast.tracefile import read_events
+        from amcast.verify import verify_trace as verify_here
 
         start = time.perf_counter()
-        verdicts = check(read_events(trace), PROPERTIES)
-        seconds, jvm = time.perf_counter() - start, 0
+        verdicts = verify_here(trace, properties, **asked)
+        seconds = time.perf_counter() - start
+        cpu = cpu_of(os.getpid())
+        mb = peak_mb(os.getpid())
     else:
         from amcast.spark.session import open_session
         from amcast.spark.verify import verify_trace
 
-        settings = {"spark.driver.memory": memory}
-        with open_session("amcast verify bench", master="local[2,3]", settings=settings) as spark:
+        with open_session("amcast verify bench", master="local[2,3]", brief=True) as spark:
             start = time.perf_counter()
-            verdicts = verify_trace(spark, trace, PROPERTIES, trust_nothing=True)
+            verdicts = verify_trace(spark, trace, properties, **asked)
             seconds = time.perf_counter() - start
-            jvm = peak_mb(spark.sparkContext._gateway.proc.pid)
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+            jvm = spark.sparkContext._gateway.proc.pid
+            cpu = cpu_of(os.getpid())  # Spark kills its workers at the end, and nobody counts what they used
+            if engine == "spark twice":
+                verify_trace(spark, trace, properties, **asked)
+                again = cpu_of(os.getpid()) - cpu
+            mb = sum(peak_mb(process) for process in (os.getpid(), *below(jvm)))
     document = {
         "seconds": seconds,
-        "cpu": sum(usage.ru_utime + usage.ru_stime for usage in used),
-        "driver_mb": used[0].ru_maxrss // 1024 + jvm,
+        "cpu": cpu,
+        "again": again,
+        "mb": mb,
         "verdicts": {verdict.property: verdict.as_dict() for verdict in verdicts},
     }
     print(json.dumps(document))
 
 
+def below(process: int) -> list[int]:
+    """The process and all that it started, and these in turn."""
+    children = Path(f"/proc/{process}/task")
+    found = [process]
+    for task in children.iterdir():
+        for child in (task / "children").read_text().split():
+            found += below(int(child))
+    return found
+
+
+def cpu_of(process: int) -> float:
+    """CPU seconds of a process and of all below it, those that ended included."""
+    ticks = 0
+    for one in below(process):
+        ticks += sum(map(int, Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def peak_mb(process: int) -> int:
-    """Of the JVM of the driver, which in local mode does the work of the executors as well."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) // 1024
+    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
-def compare(sizes: list[int], in_memory: int) -> None:
-    """Spark on traces of these numbers of multicasts; the in-memory engine up to `in_memory` of them."""
-    table = Table(title="full verification (without optimistic), 2 cores")
-    for column in ("multicasts", "deliveries", "engine", "seconds", "CPU s", "driver MB", "to memory", "growth"):
+def by_duckdb(trace: Path) -> dict[str, object] | None:
+    """CPU seconds and memory of DuckDB; None where it is not installed."""
+    python = os.environ.get("BENCH_DUCKDB", sys.executable)
+    command = [python, str(Path(__file__).with_name("verify_duckdb.py")), str(trace)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "No module named 'duckdb'" in done.stderr:
+        return None
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert not any(found["found"].values()), found
+    return found
+
+
+def compare(sizes: list[int], black_box: bool) -> None:
+    """Measure all engines on traces of these numbers of multicasts."""
+    what = "all properties but optimistic, without ts" if black_box else "default properties and fifo"
+    table = Table(title=f"verification: {what}, 2 cores")
+    for column in ("deliveries", "engine", "seconds", "CPU s", "to DuckDB", "peak MB"):
         table.add_column(column, justify="left" if column == "engine" else "right")
-    before: tuple[int, float] | None = None
     for messages in sizes:
         with tempfile.TemporaryDirectory(prefix="amcast-bench-") as folder:
-            MadeTrace(messages).write(Path(folder) / "trace")
-            on_spark = measured("spark", Path(folder) / "trace")
-            alone = measured("memory", Path(folder) / "trace") if messages <= in_memory else None
-        ratio = "" if alone is None else f"{on_spark['seconds'] / alone['seconds']:.2f}×"
-        growth = "" if before is None else f"{on_spark['seconds'] / before[1]:.1f}× for {messages / before[0]:.0f}×"
-        before = (messages, on_spark["seconds"])
-        for engine, of in (("Spark", on_spark), ("memory", alone)):
-            if of is not None:
-                assert all(verdict["status"] == "ok" for verdict in of["verdicts"].values()), of["verdicts"]
-                last = (ratio, growth) if engine == "Spark" else ("", "")
-                table.add_row(
-                    f"{messages:,}", f"{6 * messages:,}", engine, f"{of['seconds']:.1f}", f"{of['cpu']:.0f}",
-                    f"{of['driver_mb']:,}", *last,
-                )  # fmt: skip
+            trace = Path(folder) / "trace"
+            MadeTrace(messages).write(trace)
+            duck = None if black_box else by_duckdb(trace)
+            found = {engine: measured(engine, trace, black_box) for engine in ("memory", "spark twice")}
+        if duck is None:
+            table.add_row(f"{6 * messages:,}", "DuckDB: left out" if black_box else "DuckDB: not installed")
+        else:
+            table.add_row(f"{6 * messages:,}", "DuckDB", "", f"{duck['cpu']:.1f}", "1.00", f"{duck['mb']:,}")
+        for engine, of in found.items():
+            assert all(verdict["status"] == "ok" for verdict in of["verdicts"].values()), of["verdicts"]
+            name = "memory" if engine == "memory" else "Spark, cold"
+            rows = [(name, f"{of['seconds']:.1f}", of["cpu"], f"{of['mb']:,}")]
+            if of["again"] is not None:
+                rows.append(("Spark, warm", "", of["again"], ""))
+            for label, seconds, cpu, mb in rows:
+                ratio = "" if duck is None else f"{cpu / duck['cpu']:.2f}"
+                table.add_row(f"{6 * messages:,}", label, seconds, f"{cpu:.1f}", ratio, mb)
+        table.add_section()
     Console().print(table)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="verification on Spark, beside the in-memory engine")
-    parser.add_argument("--ten", action="store_true", help="10 million multicasts as well (minutes)")
-    parser.add_argument("--planted", action="store_true", help="find what is planted in 6 million deliveries")
-    parser.add_argument("--messages", type=int, default=MILLION, help="multicasts (default: 1 million)")
-    parser.add_argument("--measure", nargs=3, metavar=("ENGINE", "TRACE", "MEMORY"), help=argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(description="verification in memory and on Spark, beside DuckDB")
+    parser.add_argument("--more", action="store_true", help="20 and 60 million deliveries as well (minutes)")
+    parser.add_argument("--planted", action="store_true", help="find what is planted in 5 million deliveries")
+    parser.add_argument("--black-box", action="store_true", help="all properties, without a look at timestamps")
+    parser.add_argument("--messages", type=int, default=MESSAGES, help=f"multicasts (default: {MESSAGES:,})")
+    parser.add_argument("--measure", nargs=3, metavar=("ENGINE", "TRACE", "HOW"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.measure:
         measure(*asked.measure)
         return 0
     if asked.planted:
         return 0 if hunt(asked.messages) else 1
-    sizes = [asked.messages // 5, asked.messages]
-    compare([*sizes[1:], 10 * asked.messages] if asked.ten else sizes, in_memory=asked.messages)
+    compare([asked.messages * times for times in ((1, 4, 12) if asked.more else (1,))], asked.black_box)
     return 0
 
 

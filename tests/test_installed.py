@@ -78,7 +78,7 @@ def test_only_rooms_for_an_extra_need_it_to_be_imported(tmp_path: Path) -> None:
     modules = sorted(path.relative_to(source.parent).with_suffix("") for path in source.rglob("*.py"))
     names = [".".join(path.parts).removesuffix(".__init__") for path in modules if path.stem != "__main__"]
     need = without_extras(IMPORT, tmp_path, *names).split()
-    rooms = {"amcast.tracefile", *PACKAGES}
+    rooms = {"amcast.tracefile", "amcast.verify", *PACKAGES}
     # what gathers and judges the traces of a cluster reads them
     assert {name for name in need if ".".join(name.split(".")[:2]) not in rooms} == {
         "amcast.local.gather",

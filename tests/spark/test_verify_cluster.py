@@ -17,9 +17,10 @@ from amcast.spark.session import MASTER_VARIABLE, SETTINGS_VARIABLE, open_sessio
 from amcast.spark.spec import spec_of
 from amcast.spark.sweep import read_runs, sweep
 from amcast.spark.tables import read_rows
-from amcast.spark.verify import Plan, verify_rows
+from amcast.spark.verify import Division, verify_rows, verify_trace
 from amcast.tracefile import write_jsonl
-from tests.spark.random_runs import random_runs
+from amcast.verify import Plan
+from tests.verify.random_runs import random_runs
 
 ROOT = Path(__file__).parent.parent.parent
 CLUSTER = "local-cluster[2,1,1024]"
@@ -44,11 +45,12 @@ def results(folder: str) -> dict[str, Any]:
         done = sweep(spec_of(tomllib.loads(SPEC), "small", "small.toml"), Path(folder) / "sweep")
         found: dict[str, Any] = {"master": spark.sparkContext.master, "statuses": dict(done.statuses)}
         found["runs"] = read_runs(done.out).drop_columns(["wall_s"]).to_pylist()
-        rows = read_rows(spark, f"{folder}/sweep/trace").unionByName(read_rows(spark, made)).cache()
-        plan = Plan("the trace", list(PROPERTIES), trust_nothing=True, places_per_block=50)
-        for tier, small in (("huge", 0), ("small", 10**9)):
-            found[tier] = [verdict.as_dict() for verdict in verify_rows(rows, plan, small)]
-        rows.unpersist()
+        plan = Plan(list(PROPERTIES), trust_nothing=True, places_per_block=50)
+        for tier, rows in (("large", 0), ("small", 10**9)):
+            division = Division(in_a_task=rows, rows_per_bucket=500, rows_per_part=300)
+            by_spark = verify_rows(read_rows(spark, made), "made", plan, division)
+            by_tasks = verify_trace(spark, f"{folder}/sweep/trace", list(PROPERTIES), division=division)
+            found[tier] = [verdict.as_dict() for verdict in (*by_spark, *by_tasks)]
         measured = collect_from(f"{folder}/sweep/trace")
         found["metrics"] = {name: table.to_pylist() for name, table in measured.tables.items()}
     return found
@@ -73,7 +75,7 @@ def test_separate_executors_sweep_verify_and_measure_the_same(spark: SparkSessio
     alone = json.loads(json.dumps(results(str(here)), default=str))
     assert (on_cluster.pop("master"), alone.pop("master")) == (CLUSTER, "local[2,3]")
     assert on_cluster["statuses"] == {"ok": 4}
-    assert {verdict["status"] for verdict in on_cluster["huge"]} == {"ok", "violated", "unknown"}
+    assert {verdict["status"] for verdict in on_cluster["large"]} == {"ok", "violated", "unknown"}
     for part in alone:
         assert on_cluster[part] == alone[part], part
     assert not list(tmp_path.glob("amcast-spark-*"))

@@ -1,4 +1,4 @@
-"""Violations planted in a run of thousands of messages are found by the huge tier, and nothing else is.
+"""Violations planted in a run of thousands of messages are found by both engines, and nothing else is.
 
 `bench/verify_bench.py --planted` does the same in six million deliveries.
 """
@@ -9,8 +9,8 @@ import pytest
 from bench.verify_bench import PROPERTIES, planted
 from pyspark.sql import SparkSession
 
-from amcast.spark.tables import read_rows
-from amcast.spark.verify import Plan, verify_rows
+from amcast.spark.verify import Division, verify_trace
+from amcast.verify import verify_trace as verify_here
 
 MESSAGES = 3_000
 
@@ -19,8 +19,11 @@ MESSAGES = 3_000
 def test_what_is_planted_is_found_and_nothing_else(spark: SparkSession, tmp_path: Path, number: int) -> None:
     trace, expected = planted(MESSAGES)[number]
     trace.write(tmp_path / "trace")
-    plan = Plan("planted", PROPERTIES, trust_nothing=True, rows_per_bucket=20_000, places_per_block=100)
-    verdicts = verify_rows(read_rows(spark, str(tmp_path / "trace")), plan, small=0)
+    path = str(tmp_path / "trace")
+    finely = Division(in_a_task=0, rows_per_bucket=5_000, rows_per_part=7_000)
+    verdicts = verify_trace(spark, path, PROPERTIES, trust_nothing=True, division=finely)
+    here = verify_here(path, PROPERTIES)
+    assert [(v.property, v.status, v.evidence) for v in here] == [(v.property, v.status, v.evidence) for v in verdicts]
     assert [verdict.property for verdict in verdicts] == PROPERTIES
     found = {
         verdict.property: {row.message for row in verdict.counterexample if row.message is not None}

@@ -3,16 +3,21 @@
 Every process in a `send` or `receive` row about m, at either end, is m's sender or in a group of dest(m).
 """
 
+from typing import Final
+
 from amcast.checks.history import NOBODY, History
 from amcast.checks.verdict import Verdict
+
+NO_TRAFFIC: Final = "the run has no send or receive rows: record it with --trace full"
+NOTHING_ABOUT: Final = "no send or receive row says in `about` which messages it helps to order"
 
 
 def check_genuine(history: History) -> Verdict:
     traffic = history.traffic
     if traffic.rows == 0:
-        return history.unknown("genuine", "the run has no send or receive rows: record it with --trace full")
+        return history.unknown("genuine", NO_TRAFFIC)
     if traffic.rows_about_messages == 0:
-        return history.unknown("genuine", "no send or receive row says in `about` which messages it helps to order")
+        return history.unknown("genuine", NOTHING_ABOUT)
     if traffic.proof is not None:
         return _violated(history, *traffic.proof[:2])
     for process, message in traffic.suspects:

@@ -6,6 +6,7 @@ and fifo, of `optdeliver` rows.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from amcast.checks.fifo import fifo_fault
 from amcast.checks.history import History
@@ -13,11 +14,13 @@ from amcast.checks.integrity import integrity_fault
 from amcast.checks.validity import validity_fault
 from amcast.checks.verdict import Verdict
 
+NO_GUESSES: Final = "the run has no optdeliver rows"
+
 
 def check_optimistic(history: History) -> Verdict:
     guesses = sum(len(log.messages) for log in history.optimistic)
     if not guesses:
-        return history.unknown("optimistic", "the run has no optdeliver rows")
+        return history.unknown("optimistic", NO_GUESSES)
     figure = _figure(history)
     for fault_of in (integrity_fault, validity_fault, fifo_fault):
         fault = fault_of(history, "optdeliver")

@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from amcast import __version__
+from amcast.cli.archive import spark_archive
 from amcast.cli.certs import certs
 from amcast.cli.claims import claims
 from amcast.cli.cluster import cluster_commands
@@ -49,7 +50,7 @@ app = typer.Typer(
 )
 for command in (
     sim, verify, metrics, report, claims, swarm, explore, replay, sweep, reproduce, protocols, demo, node, kv,
-    kv_user, maelstrom, certs, watch, view, export,
+    kv_user, maelstrom, certs, watch, view, export, spark_archive,
 ):  # fmt: skip
     app.command(no_args_is_help=False)(command)
 app.add_typer(cluster_commands, name="cluster")

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
 MOST_COUNTEREXAMPLES = 5
 MOST_ROWS = 20
-EVENTS_PER_LOOK = 4_096
 STYLES = {"ok": "green", "violated": "bold red", "unknown": "yellow"}
 PROPERTIES = "Such as order,integrity. Default: all that atomic multicast promises."
-ENGINE = "Where to check: in this process, on Spark, or by the size of the trace."
-BLACK_BOX = "On Spark: never look at timestamps, not even to check and use them."
+ENGINE = "Where to check: in this process, on Spark, or by events, cores and free memory."
+BLACK_BOX = "Never look at timestamps, not even to check and use them."
 OUT = "Write verdicts.json there, and a picture of a violation."
 
 
@@ -49,7 +48,7 @@ def verify(
     from amcast.checks import exit_code, known_properties
     from amcast.checks.verdict_file import digest_of
     from amcast.tracefile.columns import parse_columns
-    from amcast.tracefile.size import is_large
+    from amcast.tracefile.size import spark_pays
 
     asked = None if properties is None else known_properties([name.strip() for name in properties.split(",")])
     theirs = None if columns is None else parse_columns(columns)
@@ -57,10 +56,10 @@ def verify(
     # Tells later whether the verdicts are still about what the trace holds. It is taken before that is judged: verdicts
     # on a trace that changes meanwhile are then of another one.
     digest = digest_of(trace, theirs) if as_json or out is not None else None
-    if engine == "spark" or (engine == "auto" and is_large(trace)):
+    if engine == "spark" or (engine == "auto" and spark_pays(trace)):
         verdicts = judge_on_spark(trace, asked, theirs, black_box, master, spark_conf or [])
     else:
-        verdicts = judge(Path(trace), asked, theirs)
+        verdicts = judge(Path(trace), asked, theirs, black_box)
     rows = [verdict.as_dict() for verdict in verdicts]
     document = {"trace": trace, "digest": digest, "properties": asked, "verdicts": rows}
     if out is not None:
@@ -114,26 +113,26 @@ def judge_on_spark(
         def watch(step: str) -> None:
             bar.update(task, description=step)
 
-        with open_session("amcast verify", master=master, settings=settings) as spark:
+        with open_session("amcast verify", master=master, settings=settings, brief=True) as spark:
             return verify_trace(spark, trace, properties, columns=columns, trust_nothing=black_box, watch=watch)
 
 
-def judge(trace: Path, properties: Sequence[str] | None = None, columns: "Columns | None" = None) -> "list[Verdict]":
-    """Return the verdicts on a trace in a file or folder, with a bar while it is read."""
-    from amcast.checks import check
-    from amcast.tracefile import read_events
+def judge(
+    trace: Path,
+    properties: Sequence[str] | None = None,
+    columns: "Columns | None" = None,
+    black_box: bool = False,
+) -> "list[Verdict]":
+    """Return the verdicts on a trace in a file or folder, found in this process."""
+    from amcast.verify import verify_trace
 
-    with progress_bar("{task.completed:,.0f} events") as bar:
-        task = bar.add_task("reading the trace", total=None)
+    with progress_bar() as bar:
+        task = bar.add_task("opening the trace", total=None)
 
-        def counted(events: "Iterable[Event]") -> "Iterator[Event]":
-            for number, event in enumerate(events, start=1):
-                if number % EVENTS_PER_LOOK == 0:
-                    bar.update(task, completed=number)
-                yield event
-            bar.update(task, description="checking")
+        def watch(step: str) -> None:
+            bar.update(task, description=step)
 
-        return check(counted(read_events(trace, columns)), properties)
+        return verify_trace(trace, properties, columns=columns, trust_nothing=black_box, watch=watch)
 
 
 def print_verdicts(console: "Console", verdicts: "Sequence[Verdict]") -> None:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import amcast
 from amcast.errors import UsageError
+from amcast.spark.archive import FLAGS, option_for
 from amcast.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -71,7 +72,12 @@ logger.gateway.level = error
 
 @contextmanager
 def open_session(
-    app: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, brief: bool = False
+    app: str,
+    *,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    brief: bool = False,
+    seconds_to_stop: float = SECONDS_TO_STOP,
 ) -> Iterator["SparkSession"]:
     """Open a session for the time of the block. Raises UsageError without Java, or for a setting Spark refuses.
 
@@ -93,7 +99,7 @@ def open_session(
     scratch = Path(tempfile.mkdtemp(prefix="amcast-spark-"))
     try:
         conf = all_settings(app, where, asked, scratch, brief)
-        with interrupt_handler_kept(), launched(conf, where, scratch) as session:
+        with interrupt_handler_kept(), launched(conf, where, scratch, seconds_to_stop) as session:
             ship(session, where, asked, scratch)
             yield session
     finally:
@@ -144,7 +150,7 @@ def all_settings(app: str, master: str, asked: Mapping[str, str], scratch: Path,
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
-    options = f"-Dlog4j2.configurationFile={quiet.as_uri()} -Dderby.system.home={scratch} -XX:+UseParallelGC"
+    options = f"-Dlog4j2.configurationFile={quiet.as_uri()} -Dderby.system.home={scratch} {FLAGS}"
     if brief:
         options += " -XX:TieredStopAtLevel=1"  # halves the CPU time of the first ten seconds
     merged = {**ours, **asked}
@@ -155,7 +161,9 @@ def all_settings(app: str, master: str, asked: Mapping[str, str], scratch: Path,
 
 
 @contextmanager
-def launched(settings: Mapping[str, str], master: str, scratch: Path) -> Iterator["SparkSession"]:
+def launched(
+    settings: Mapping[str, str], master: str, scratch: Path, seconds_to_stop: float = SECONDS_TO_STOP
+) -> Iterator["SparkSession"]:
     """Open a session in a JVM that starts and ends with it."""
     from py4j.protocol import Py4JJavaError
     from pyspark import SparkConf, SparkContext
@@ -165,6 +173,9 @@ def launched(settings: Mapping[str, str], master: str, scratch: Path) -> Iterato
 
     java = find_java(scratch)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    if is_local(master):
+        options = "spark.driver.extraJavaOptions"
+        conf.set(options, settings[options] + option_for(java))
     log = scratch / "spark.log"
     variables = {"JAVA_HOME": str(java), "PYSPARK_SUBMIT_ARGS": "pyspark-shell"}
     if on_this_machine(master):
@@ -193,7 +204,7 @@ def launched(settings: Mapping[str, str], master: str, scratch: Path) -> Iterato
         if session is not None:
             with suppress(Exception):
                 session.stop()
-        end(gateway)
+        end(gateway, seconds_to_stop)
 
 
 @contextmanager
@@ -232,7 +243,7 @@ def zip_of_package(path: Path) -> Path:
     return path
 
 
-def end(gateway: Any) -> None:
+def end(gateway: Any, seconds_to_stop: float = SECONDS_TO_STOP) -> None:
     """Shut the gateway down and wait for its JVM, which otherwise outlives the session."""
     from pyspark import SparkContext
 
@@ -246,7 +257,7 @@ def end(gateway: Any) -> None:
     with suppress(OSError):
         process.stdin.close()
     try:
-        process.wait(SECONDS_TO_STOP)
+        process.wait(seconds_to_stop)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

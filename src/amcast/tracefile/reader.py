@@ -37,22 +37,30 @@ def read_events(path: str | Path, columns: Columns | None = None) -> Iterator[Ev
     """
     trace = Path(path)
     columns = columns or {}
-    kind_column = their_name("kind", columns)
     try:
-        if trace.is_dir():
-            return _not_empty(trace, _read_parquet(files_of_folder(trace, kind_column), columns))
-        if not trace.exists():
-            raise TraceError(
-                f"{trace}: does not exist; expected a trace (a Parquet folder or a .parquet, .jsonl or .csv file); "
-                f"check the path"
-            )
-        if trace.suffix == ".parquet":
-            column, _, kind = trace.parent.name.partition("=")
-            return _not_empty(trace, _read_parquet([(trace, kind if column == kind_column else None)], columns))
-        if trace.suffix in _TEXT_READERS:
-            return _not_empty(trace, _TEXT_READERS[trace.suffix](trace, columns))
+        files = files_of_trace(trace, columns)
+        if files is not None:
+            return _not_empty(trace, _read_parquet(files, columns))
+        return _not_empty(trace, _TEXT_READERS[trace.suffix](trace, columns))
     except OSError as error:
         cannot_be_read(trace, error)
+
+
+def files_of_trace(trace: Path, columns: Columns) -> list[tuple[Path, str | None]] | None:
+    """Return each Parquet file of a trace with the kind that its folder gives it; None for a file of text."""
+    kind_column = their_name("kind", columns)
+    if trace.is_dir():
+        return files_of_folder(trace, kind_column)
+    if not trace.exists():
+        raise TraceError(
+            f"{trace}: does not exist; expected a trace (a Parquet folder or a .parquet, .jsonl or .csv file); "
+            f"check the path"
+        )
+    if trace.suffix == ".parquet":
+        column, _, kind = trace.parent.name.partition("=")
+        return [(trace, kind if column == kind_column else None)]
+    if trace.suffix in _TEXT_READERS:
+        return None
     raise TraceError(
         f"{trace}: has the suffix {trace.suffix!r}; expected a Parquet folder or a .parquet, .jsonl or .csv file; "
         f"rename or convert it"

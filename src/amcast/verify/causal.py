@@ -14,16 +14,16 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from amcast.checks import check
 from amcast.core.trace import Event
-from amcast.spark.verify.arrays import Ints, Lists, one_array
-from amcast.spark.verify.cuts import Steps, find_cuts, no_steps
-from amcast.spark.verify.cycles import find_in_blocks
-from amcast.spark.verify.graph import Line, Relation, line_of
-from amcast.spark.verify.messages import of_runs
-from amcast.spark.verify.participants import NONE, Participants
+from amcast.verify.arrays import Ints, Lists, one_array
+from amcast.verify.cuts import Steps, find_cuts, no_steps
+from amcast.verify.cycles import find_in_blocks
+from amcast.verify.graph import Line, Relation, line_of
+from amcast.verify.messages import of_runs
+from amcast.verify.participants import NONE, Participants
+from amcast.verify.pieces import Pieces
 
 
 def runs_with_chains(participants: Participants) -> set[int]:
@@ -34,7 +34,7 @@ def runs_with_chains(participants: Participants) -> set[int]:
 
 
 def past_ignored(
-    messages: DataFrame,
+    messages: Pieces,
     participants: Participants,
     runs: set[int],
     per_block: int,
@@ -45,7 +45,7 @@ def past_ignored(
     if not runs:
         return {}
     line = line_of(participants.processes.run, participants.chains["deliver"], participants.chains["multicast"])
-    rows = of_runs(messages, runs, len(participants.runs))
+    rows = messages.each(of_runs(runs, len(participants.runs)))
     if start is not None:
         start = no_steps(line).raised(line, start.place, start.level)
     cuts = find_cuts(rows, line, per_block, start)

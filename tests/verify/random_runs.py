@@ -306,3 +306,7 @@ def random_runs(count: int, seed: int) -> list[Run]:
             mutate(run)
         runs.append(run)
     return runs
+
+
+def events_of(runs: int, seed: int) -> list[Event]:
+    return [event for run in random_runs(runs, seed) for event in run.events()]

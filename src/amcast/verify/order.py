@@ -6,14 +6,12 @@ the run is proven to be in order and nothing else is needed. If it is not, nothi
 `checks/order.py` is searched for a cycle without a look at any timestamp.
 """
 
-from pyspark.sql import DataFrame
-
-from amcast.spark.verify.cuts import Steps, find_cuts
-from amcast.spark.verify.cycles import cycles_through, find_in_blocks, shortest_cycle
-from amcast.spark.verify.graph import line_of
-from amcast.spark.verify.histories import Timestamps
-from amcast.spark.verify.messages import of_runs
-from amcast.spark.verify.participants import Participants
+from amcast.verify.cuts import Steps, find_cuts
+from amcast.verify.cycles import cycles_through, find_in_blocks, shortest_cycle
+from amcast.verify.graph import line_of
+from amcast.verify.messages import of_runs
+from amcast.verify.participants import Participants, Timestamps
+from amcast.verify.pieces import Pieces
 
 
 def runs_without_proof(participants: Participants, ts: Timestamps | None, uncertified: set[int]) -> set[int]:
@@ -28,17 +26,17 @@ def runs_without_proof(participants: Participants, ts: Timestamps | None, uncert
 
 
 def disordered(
-    messages: DataFrame, participants: Participants, runs: set[int], per_block: int, partitions: int
+    messages: Pieces, participants: Participants, runs: set[int], per_block: int, partitions: int
 ) -> tuple[dict[int, list[str]], Steps | None]:
     """Return the messages of a cycle for each of these runs that is out of order, and the cuts."""
     if not runs:
         return {}, None
     line = line_of(participants.processes.run, participants.chains["deliver"])
-    chosen = of_runs(messages, runs, len(participants.runs))
+    chosen = messages.each(of_runs(runs, len(participants.runs)))
     cuts = find_cuts(chosen, line, per_block)
     found = cycles_through(chosen, line, cuts.on_cycles) if len(cuts.on_cycles) else {}
     rest = runs - set(found)
     if rest:
-        chosen = of_runs(messages, rest, len(participants.runs))
+        chosen = messages.each(of_runs(rest, len(participants.runs)))
         found |= find_in_blocks(chosen, line, cuts, partitions, shortest_cycle, all_components=False)
     return found, cuts.steps

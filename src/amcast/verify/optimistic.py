@@ -9,40 +9,37 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
-from amcast.spark.verify.arrays import Ints, Lists, ends_of, ints, stretches
-from amcast.spark.verify.blocks import SCHEMA, Batches, pack, split, unpack, whole
-from amcast.spark.verify.participants import Participants
+from amcast.verify.arrays import Ints, Lists, ends_of, ints, stretches
+from amcast.verify.participants import Participants
+from amcast.verify.pieces import Batches, Pieces, whole
 
-_SUMS: Final = "process long, delivered long, right long"
 _NEVER: Final = 2**63 - 1
 
 
-def mistakes(messages: DataFrame, participants: Participants, partitions: int) -> dict[int, dict[str, int | float]]:
+def mistakes(messages: Pieces, participants: Participants, partitions: int) -> dict[int, dict[str, int | float]]:
     """Return the figure of each run that has optimistic deliveries."""
     delivered, guessed = participants.chains["deliver"], participants.chains["optdeliver"]
 
     def pairs(batches: Batches) -> Batches:
-        for piece in unpack(batches):
+        for piece in batches:
             final, guess = Lists.of(piece.column("places")), Lists.of(piece.column("guesses"))
-            pair = _pairs(
+            yield _pairs(
                 final, delivered.process_at(final.values), guess, guessed.process_at(guess.values), guessed.counts
             )
-            yield pack(split(pair, ints(pair.column("process")) % partitions))
 
     def count(batches: Batches) -> Batches:
         table = whole(batches)
         if table is not None:
             yield _counted(*(ints(table[name]) for name in ("process", "guessed", "delivered")))
 
-    blocks = messages.mapInArrow(pairs, SCHEMA).repartitionById(partitions, "bucket")
-    sums = blocks.mapInArrow(count, _SUMS).toArrow().to_pylist()
+    together = messages.each(pairs).spread(partitions, lambda pair: ints(pair.column("process")) % partitions)
+    sums = together.each(count).collect()
     run_of = participants.processes.run
     figures: dict[int, dict[str, int | float]] = {
         int(run): {"mistakes": 0, "delivered": 0} for run in np.unique(run_of[guessed.counts > 0])
     }
-    for line in sums:
+    for line in () if sums is None else sums.to_pylist():
         figure = figures[int(run_of[line["process"]])]
         figure["delivered"] += line["delivered"]
         figure["mistakes"] += line["delivered"] - line["right"]

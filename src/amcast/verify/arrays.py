@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from amcast.tracefile.parts import one_array as one_array
+
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -44,16 +46,6 @@ class Lists:
             starts = stretches(self.owner)
             found[self.owner[starts]] = np.maximum.reduceat(of_values, starts)
         return found
-
-
-def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        return (
-            column.chunk(0)
-            if column.num_chunks == 1
-            else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
-        )
-    return column
 
 
 def ints(column: pa.Array | pa.ChunkedArray) -> Ints:

@@ -14,8 +14,8 @@ import pyarrow as pa
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from amcast.spark.verify.arrays import Bools, Ints, Lists, ints, one_array, stretches
-from amcast.spark.verify.participants import NONE, Chains
+from amcast.verify.arrays import Bools, Ints, Lists, ints, one_array, stretches
+from amcast.verify.participants import NONE, Chains
 
 FAR: Final = np.iinfo(np.int64).max
 

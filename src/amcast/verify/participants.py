@@ -4,15 +4,16 @@ What stays on the driver is in proportion to the processes, never to the events.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from amcast.errors import TraceError
-from amcast.spark.verify.arrays import Bools, Ints
-from amcast.spark.verify.gather import NEVER
+from amcast.verify.arrays import Bools, Ints
+from amcast.verify.gather import NEVER, SEQUENCED
 
 NONE: Final = -1
 CHAINED: Final = ("multicast", "deliver", "optdeliver")
@@ -60,6 +61,15 @@ class Chains:
 
 
 @dataclass(frozen=True)
+class Timestamps:
+    """Whether the `ts` of each process strictly increase from delivery to delivery, and the time of the last."""
+
+    increase: Bools
+    last_time: Ints
+    ties: bool  # whether some times are equal, so that the ties had to be compared
+
+
+@dataclass(frozen=True)
 class Processes:
     """All processes of all runs, numbered. `group` is NONE for a client."""
 
@@ -103,13 +113,41 @@ class Participants:
     facts: Sequence[RunCounts]
     processes: Processes
     chains: Mapping[str, Chains]  # of multicast, deliver and optdeliver
-    too_long: bool  # `seq` is so widespread that histories must be numbered again
+    highs: Ints | None = None  # the upper halves of all `seq`, if these are too widespread for one line
+
+    @cached_property
+    def number_of_run(self) -> Mapping[str, int]:
+        return {run: number for number, run in enumerate(self.runs)}
+
+    def short(self, seq: Ints) -> Ints:
+        """Return `seq`, or if they are too widespread, numbers in the same order that are not."""
+        return seq if self.highs is None else _shortened(seq, self.highs)
 
 
-def participants_of(facts: pa.Table, path: str) -> Participants:
+def _shortened(seq: Ints, highs: Ints) -> Ints:
+    return np.asarray((np.searchsorted(highs, seq >> 32) << 32) | (seq & 0xFFFFFFFF))
+
+
+def participants_of(facts: pa.Table) -> Participants:
     """Number all that took part, from the summaries of all batches. Raises TraceError for a process in two groups."""
     lines: list[dict[str, Any]] = facts.group_by(["run", "process", "group", "kind"]).aggregate(_SUMS).to_pylist()
     lines.sort(key=lambda line: (line["run"], line["process"], line["group"] or "", line["kind"]))
+    found = _numbered(lines)
+    if found is None:  # their order is all that counts
+        highs = np.unique(facts["highs"].combine_chunks().flatten().to_numpy(zero_copy_only=False))
+        for line in lines:
+            if line["kind"] in SEQUENCED:
+                line["first_min"], line["last_max"] = _shortened(
+                    np.array([line["first_min"], line["last_max"]], dtype=np.int64), highs
+                ).tolist()
+        found = _numbered(lines)
+        assert found is not None, "seq are too widespread even with their upper halves numbered"
+        found = replace(found, highs=highs)
+    return found
+
+
+def _numbered(lines: list[dict[str, Any]]) -> Participants | None:
+    """Number all that took part; None if `seq` are too widespread to be put on one line."""
     runs = list(dict.fromkeys(line["run"] for line in lines))
     number_of_run = {run: number for number, run in enumerate(runs)}
     numbers: dict[tuple[str, str], int] = {}
@@ -122,7 +160,7 @@ def participants_of(facts: pa.Table, path: str) -> Participants:
         run, kind = number_of_run[line["run"]], line["kind"]
         process = numbers.setdefault((line["run"], line["process"]), len(numbers))
         if line["group"] is not None:
-            _join(group_of, process, line, path)
+            _join(group_of, process, line)
         _count(tally[run], line)
         ended[run] |= kind == "end"
         if kind == "start" and line["group"] is not None:
@@ -135,17 +173,18 @@ def participants_of(facts: pa.Table, path: str) -> Participants:
             )  # fmt: skip
     processes = _processes(numbers, number_of_run, group_of, extent, stated, started, ended)
     chains = {kind: _chains(len(numbers), extent[kind]) for kind in CHAINED}
-    too_long = any(is_long for _, is_long in chains.values())
+    if any(is_long for _, is_long in chains.values()):
+        return None
     return Participants(
-        runs, [RunCounts(**of_run) for of_run in tally], processes, {k: c for k, (c, _) in chains.items()}, too_long
+        runs, [RunCounts(**of_run) for of_run in tally], processes, {k: c for k, (c, _) in chains.items()}
     )
 
 
-def _join(group_of: dict[int, str], process: int, line: dict[str, Any], path: str) -> None:
+def _join(group_of: dict[int, str], process: int, line: dict[str, Any]) -> None:
     known = group_of.setdefault(process, line["group"])
     if known != line["group"]:
         raise TraceError(
-            f"{path}: run {line['run']!r}: process {line['process']!r} appears with the groups {known!r} "
+            f"run {line['run']!r}: process {line['process']!r} appears with the groups {known!r} "
             f"and {line['group']!r}; expected one group per process; correct the rows"
         )
 

@@ -9,12 +9,10 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
-from amcast.spark.verify.arrays import Ints, Lists, ints, is_in
-from amcast.spark.verify.blocks import SCHEMA, Batches, collect, pack, spread, unpack, whole
-from amcast.spark.verify.cuts import Cuts, levels_of
-from amcast.spark.verify.graph import (
+from amcast.verify.arrays import Ints, Lists, ints, is_in
+from amcast.verify.cuts import Cuts, levels_of
+from amcast.verify.graph import (
     Line,
     Relation,
     components,
@@ -23,19 +21,17 @@ from amcast.spark.verify.graph import (
     relation_of,
     shortest_cycles,
 )  # fmt: skip
+from amcast.verify.pieces import Batches, Pieces, whole
 
 SOURCES_PER_COMPONENT: Final = 8
 COMPONENTS_PER_RUN: Final = 3
-
-_FOUND: Final = "run int, messages array<string>"
-_REACHED: Final = "chain long, place long, message string, via long"
 
 # What to make of a strongly connected part: the messages that break the property, or nothing.
 JudgePart = Callable[[Relation, pa.Table, Line], Sequence[int]]
 
 
 def find_in_blocks(
-    messages: DataFrame, line: Line, cuts: Cuts, partitions: int, judge: JudgePart, all_components: bool
+    messages: Pieces, line: Line, cuts: Cuts, partitions: int, judge: JudgePart, all_components: bool
 ) -> dict[int, list[str]]:
     """Return the names of as few messages as possible for each run in which `judge` finds something.
 
@@ -51,9 +47,11 @@ def find_in_blocks(
         if best:
             yield pa.record_batch({"run": pa.array(list(best), pa.int32()), "messages": list(best.values())})
 
-    found = spread(messages, partitions, bucket_of).mapInArrow(search, _FOUND).toArrow().to_pylist()
+    found = messages.spread(partitions, bucket_of).each(search).collect()
     best: dict[int, list[str]] = {}
-    for row in sorted(found, key=lambda row: (len(row["messages"]), row["messages"])):
+    for row in sorted(
+        [] if found is None else found.to_pylist(), key=lambda row: (len(row["messages"]), row["messages"])
+    ):
         best.setdefault(row["run"], row["messages"])
     return best
 
@@ -91,17 +89,18 @@ def shortest_cycle(part: Relation, rows: pa.Table, line: Line) -> Sequence[int]:
     return best
 
 
-def cycles_through(messages: DataFrame, line: Line, places: Ints) -> dict[int, list[str]]:
+def cycles_through(messages: Pieces, line: Line, places: Ints) -> dict[int, list[str]]:
     """Return for each run a shortest cycle through the message at its place, from the whole table at once.
 
     Each level of the search reads the table of messages once.
     """
-    there = collect(messages.mapInArrow(partial(_at, places), SCHEMA))
+    there = messages.each(partial(_at, places)).collect()
     assert there is not None, "no message is at the place of one that is on a cycle"
     sources = relation_of(there, line)
 
     def reach(lowest: Ints) -> Iterator[tuple[int, int, str, int]]:
-        for row in messages.mapInArrow(partial(_reached, line, lowest), _REACHED).toArrow().to_pylist():
+        found = messages.each(partial(_reached, line, lowest)).collect()
+        for row in () if found is None else found.to_pylist():
             yield row["chain"], row["place"], row["message"], row["via"]
 
     found = shortest_cycles(sources, line, reach)
@@ -111,15 +110,15 @@ def cycles_through(messages: DataFrame, line: Line, places: Ints) -> dict[int, l
 
 
 def _at(places: Ints, batches: Batches) -> Batches:
-    for piece in unpack(batches):
+    for piece in batches:
         lists = Lists.of(piece.column("places"))
         here = np.unique(lists.owner[is_in(lists.values, places)])
         if len(here):
-            yield pack([(0, piece.take(pa.array(here)))])
+            yield piece.take(pa.array(here))
 
 
 def _reached(line: Line, lowest: Ints, batches: Batches) -> Batches:
-    for piece in unpack(batches):
+    for piece in batches:
         relation = relation_of(piece, line)
         found = reached_from(relation, line, lowest)
         if len(found.chain):

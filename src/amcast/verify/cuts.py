@@ -15,16 +15,14 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
-from amcast.spark.verify.arrays import Ints, stretches
-from amcast.spark.verify.blocks import Batches, unpack
-from amcast.spark.verify.graph import Line, Relation, relation_of
+from amcast.verify.arrays import Ints, ints, stretches
+from amcast.verify.graph import Line, Relation, relation_of
+from amcast.verify.pieces import Batches, Pieces
 
 PLACES_PER_BLOCK: Final = 400_000
 MOST_DIVISIONS: Final = 5
 _STEP, _STRETCH = 0, 1
-_ROUND: Final = "what int, chain long, level long, low long, high long, places long"
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def no_steps(line: Line) -> Steps:
     return Steps(line.base, np.zeros(len(line.base), dtype=np.int64))
 
 
-def find_cuts(messages: DataFrame, line: Line, per_block: int, start: Steps | None = None) -> Cuts:
+def find_cuts(messages: Pieces, line: Line, per_block: int, start: Steps | None = None) -> Cuts:
     """Cut into blocks of about `per_block` places that no cycle crosses. `start` are levels to begin with."""
     steps, stretches = (no_steps(line), _whole_chains(line)) if start is None else settled(messages, line, start)
     on_cycles: dict[int, int] = {}
@@ -141,11 +139,13 @@ def _moved(line: Line, steps: Steps, new: Steps) -> dict[int, int]:
     return found
 
 
-def settled(messages: DataFrame, line: Line, steps: Steps) -> tuple[Steps, Stretches]:
+def settled(messages: Pieces, line: Line, steps: Steps) -> tuple[Steps, Stretches]:
     """Raise levels until they never fall along any chain."""
     while True:
-        found = messages.mapInArrow(partial(_round, line, steps), _ROUND).toArrow()
-        what, chain, level, low, high, places = (column.to_numpy().astype(np.int64) for column in found.columns)
+        found = messages.each(partial(_round, line, steps)).collect()
+        if found is None:
+            return steps, Stretches(*(np.zeros(0, dtype=np.int64) for _ in range(5)))
+        what, chain, level, low, high, places = (ints(column) for column in found.columns)
         raised = what == _STEP
         if not raised.any():
             return steps, _merged(Stretches(chain, level, low, high, places))
@@ -164,7 +164,7 @@ def _merged(parts: Stretches) -> Stretches:
 
 def _round(line: Line, steps: Steps, batches: Batches) -> Batches:
     here = steps
-    relations = [relation_of(piece, line) for piece in unpack(batches) if piece.num_rows]
+    relations = [relation_of(piece, line) for piece in batches if piece.num_rows]
     for _ in range(2):  # what one batch raises may raise another of the same task
         for relation in relations:
             here = _raised_by(relation, line, here)
@@ -200,4 +200,4 @@ def levels_of(relation: Relation, steps: Steps, of_places: Ints | None = None) -
 
 
 def _rows(what: int, parts: Stretches) -> pa.RecordBatch:
-    return pa.record_batch({"what": np.full(len(parts.chain), what, dtype=np.int32), **vars(parts)})
+    return pa.record_batch({"what": np.full(len(parts.chain), what), **vars(parts)})

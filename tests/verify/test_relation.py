@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from amcast.spark.verify.arrays import Lists
-from amcast.spark.verify.cuts import Steps, _divided, _moved, _raised_by, _whole_chains, levels_of, no_steps
-from amcast.spark.verify.fifo import _borders
-from amcast.spark.verify.graph import Line, Relation, components, cycle_through, line_of
-from amcast.spark.verify.participants import Chains
+from amcast.verify.arrays import Lists
+from amcast.verify.cuts import Steps, _divided, _moved, _raised_by, _whole_chains, levels_of, no_steps
+from amcast.verify.fifo import _borders
+from amcast.verify.graph import Line, Relation, components, cycle_through, line_of
+from amcast.verify.participants import Chains
 
 CASES = 600
 
