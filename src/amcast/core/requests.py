@@ -9,7 +9,6 @@ from mypy_extensions import mypyc_attr
 from amcast.core.topology import Mid
 from amcast.core.wire import AppMessage, Codec, Message, Reader, pack_app, pack_long, pack_mid, pack_short
 
-
 CHANGE: Final = b"\x00amcast members\x00"  # how a payload begins that changes the members of its group
 
 

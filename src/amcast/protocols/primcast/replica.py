@@ -954,7 +954,6 @@ class PrimCast(Process, Durable, Electing, Observed):
     def snapshot(self) -> list[bytes]:
         candidate = self.candidate
         probation = self.probation
-        groups = self.topology.groups
         self.ceiling = max(self.ceiling, self.clock)
         records: list[Message] = [
             Summary(
@@ -972,7 +971,8 @@ class PrimCast(Process, Durable, Electing, Observed):
                 tuple(self.prefix.collection.shared_with),
                 tuple(probation.known_starts),
                 tuple(probation.known_marks),
-                tuple([(0, tuple(range(len(members)))) for members in groups]),
+                0,  # the only epoch: members do not change
+                (),
             )
         ]
         records += self.prefix.records()
