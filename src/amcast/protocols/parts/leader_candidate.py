@@ -273,10 +273,10 @@ class LeaderCandidate(Generic[AnyVote]):
         """Lead if a quorum follows."""
         if len(self.followers) + 1 < self.majority:
             return False
-        self.lead()
+        self.begin_to_lead()
         return True
 
-    def lead(self) -> None:
+    def begin_to_lead(self) -> None:
         self.status = LEADER  # l.65
         self.backoff = FIRST_BACKOFF * self.process.params.delta
         self.behind = [0] * len(self.members)

@@ -648,7 +648,7 @@ class PrimCast(Process, Durable, Electing, Observed):
         self.save_what_was_heard()
         rows = tuple(merged.values())
         self.adopt(self.candidate.ballot, clock, rows, 0)
-        self.candidate.lead()
+        self.candidate.begin_to_lead()
         self.prefix.collection.announce_again()
         self.send_state(self.candidate.others)
         self.send(self.group, self.bump())
