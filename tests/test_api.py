@@ -91,6 +91,7 @@ def test_protocol_interface() -> None:
     capabilities = {cls.__name__ for cls in Capability.__subclasses__()}
     assert capabilities == {
         "Electing", "Durable", "Dynamic", "Detecting", "Reconfigurable", "Speculative", "Rounds", "Observed",
+        "Seated",
     }  # fmt: skip
     assert not any(cls.__dict__.get("__dict__") for cls in Capability.__subclasses__()), "they add no __dict__"
     parts = ("records", "urgent", "sends", "timers", "optimistic", "deliveries", "completed", "notes")

@@ -14,7 +14,7 @@ from amcast.cli import app
 NEEDED = {  # what a command needs besides, so that nothing else is wrong
     "protocol": "white_box", "cluster": "store", "name": "g0/0", "trace": "good.jsonl", "source": "good.jsonl",
     "spec": "spec.toml", "file": "replay.json", "transactions": "x", "folder": "new", "out": "out", "form": "svg",
-    "workload": "echo",
+    "workload": "echo", "data": "store",
 }  # fmt: skip
 LIMITS = re.compile(r"from (\S+) to (\S+)")
 

@@ -233,6 +233,7 @@ EQUAL = {
 # Why no schedule of a scope shows it, by what the mutant does.
 DISK = "needs a lost disk"
 COPY = "needs an older copy of a disk, or a driver that cannot tell what is missing"
+RESTARTED = "needs rounds that come back from disks, which no scope has: a step, a scenario or the adversary finds it"
 DIRECTED = "shown by a directed schedule of tests/scenarios; no scope was sought for it"
 REFUSED = "needs a multicast that is refused: no move of a scope"
 IDLE = "needs counters of clients that have long been idle"
@@ -325,6 +326,21 @@ UNREACHED = {
     "ft_skeen: gap_in_deliveries_accepted": "needs a lost message of a sender that is up: not in crash-stop protocols",
     "allconcur_plus_ea: deaf_for_ever": "needs five servers, a revoked suspicion and crashes after it: too large",
     "allconcur_plus_ea: never_revoked": ENDLESS,
+    "allconcur_ea: last_round_not_in_a_snapshot": RESTARTED,
+    "allconcur_plus_ea: delivered_before_it_is_on_disk": RESTARTED,
+    "allconcur_plus_ea: end_of_an_eon_forgotten": RESTARTED,
+    "allconcur_plus_ea: eon_not_durable": RESTARTED,
+    "allconcur_plus_ea: lost_disk_forgets_nothing": RESTARTED,
+    "allconcur_plus_ea: majority_though_in_doubt": RESTARTED,
+    "allconcur_plus_ea: no_ballot_after_a_restart": RESTARTED,
+    "allconcur_plus_ea: no_snapshot_is_copied": RESTARTED,
+    "allconcur_plus_ea: nobody_is_asked": RESTARTED,
+    "allconcur_plus_ea: promise_not_durable": RESTARTED,
+    "allconcur_plus_ea: rounds_go_on_after_a_restart": RESTARTED,
+    "allconcur_plus_ea: snapshot_without_undelivered_rounds": RESTARTED,
+    "allconcur_plus_ea: waits_in_vain_for_who_is_out": RESTARTED,
+    "allconcur_plus_ea: what_others_remember_is_ignored": RESTARTED,
+    "allconcur_plus_ea: whole_round_not_durable": RESTARTED,
     "white_box: leads_again_in_its_old_ballot": "needs a message that outlives its receiver: a crash loses them",
     "white_box: promises_while_it_joins": DISK,
     "white_box: forgets_that_it_joins": DISK,

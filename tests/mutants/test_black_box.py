@@ -49,7 +49,7 @@ LOG = [
         (" and self.cballot < self.ballot\n", "\n"),
     ),
     mutant("gap_in_the_log", ("        if msg.i != self.length():", "        if False:")),
-    mutant("stuck_follower_not_heard", ("        self.seen_ballot = max(self.seen_ballot, msg.ballot)\n", "")),
+    mutant("stuck_follower_not_heard", ("        self.saw(msg.ballot)\n", "")),
     mutant("old_ballot_joined", ("        if b <= self.ballot:", "        if b <= self.cballot:")),
     mutant("quorum_too_small", ("sorted(stored, reverse=True)[majority - 1]", "sorted(stored, reverse=True)[0]")),
 ]

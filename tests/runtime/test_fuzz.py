@@ -60,7 +60,7 @@ RECORDED: list[Message] = [
     Accepted(APP, 5, 6),
     Delivered(MID, 5, 6),
     Adopted(5, 6, ((APP, 1, 2, 3),)),
-    Summary(1, 2, 3, 4, 5, 6, 7, 8, True, 9, (5, 6), (1,), (1, 2), (3, 4), ((0, (0, 1)),)),
+    Summary(1, 2, 3, 4, 5, 6, 7, 8, True, 9, (5, 6), (1,), (1, 2), (3, 4), 1, ((0, 1, (0, 1), True, b"x"),)),
     Held(APP, 1, 2, 3),
 ]
 

@@ -10,13 +10,15 @@ from tests.scenarios import (
     test_ordering,
     test_primcast,
     test_white_box,
+    test_white_box_members,
     test_white_box_recovery,
 )
 from tests.scenarios.golden import golden_file
 
 
 def test_every_transcript_is_of_one_scenario() -> None:
-    pairs = [("white_box", name) for name in (*test_white_box.SCENARIOS, *test_white_box_recovery.SCENARIOS)]
+    white_box = (test_white_box, test_white_box_recovery, test_white_box_members)
+    pairs = [("white_box", name) for module in white_box for name in module.SCENARIOS]
     pairs += [("primcast", name) for name in test_primcast.SCENARIOS]
     for module in (test_allconcur, test_ordering):
         pairs += [(protocol, name) for name, (protocol, _) in module.SCENARIOS.items()]

@@ -747,5 +747,5 @@ def test_scenarios_hold_with_hybrid_clocks(monkeypatch: pytest.MonkeyPatch) -> N
     """Those that count on no particular timestamp."""
     monkeypatch.setattr("tests.scenarios.test_primcast.UNDER_TEST", [protocol("primcast_hybrid")])
     for name in SCENARIOS:
-        if name.startswith("s") or name[:3] in ("p05", "p07", "p08", "p09", "p11", "p12"):
+        if name.startswith("s") or name[:3] in ("p05", "p07", "p08", "p11", "p12"):
             run(name)
