@@ -29,7 +29,7 @@ help:
 	@echo "make swarm    SEEDS=$(SEEDS) random runs of each protocol, and as many against the adversary"
 	@echo "make explore  every schedule of each protocol in its scopes, up to STATES=$(STATES) states; mutants"
 	@echo "make chaos    ROUNDS=$(ROUNDS) of kills, restarts, cuts and old folders under load; power cuts on ext4 (as root)"
-	@echo "make docs     the documentation as a site in build/docs, with a page per protocol"
+	@echo "make docs     the documentation as a site in build/docs, a tutorial for each reader, a page per protocol"
 	@echo "make docs-commands  run every command and program of the documentation"
 	@echo "make compile  compile the modules of compiled.txt in place if they changed"
 	@echo "make format   format, sort imports and apply ruff's safe fixes"
@@ -98,7 +98,8 @@ compile: $(INSTALLED)
 	fi
 
 docs: compile
-	@$(BIN)/python docs/build_site.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q --strict
+	@echo "the site: build/docs/index.html"
 
 docs-commands: compile
 	@AMCAST_FULL=1 $(PYTEST) tests/docs/test_commands.py

@@ -40,7 +40,10 @@ from typing import ClassVar
 
 
 class AmcastError(Exception):
-    """Base of all errors that amcast raises on purpose."""
+    """Base of all errors that amcast raises on purpose.
+
+    What to do: read its line; which of the errors below it is says more.
+    """
 
     exit_code: ClassVar[int] = 1  # of a command that ends with it
 
@@ -57,48 +60,79 @@ def meant(name: str, known: Collection[str], most: int = 1) -> str:
 
 
 class UsageError(AmcastError):
-    """Input that cannot be used: says what was seen, what was expected and what to do."""
+    """Input that cannot be used: says what was seen, what was expected and what to do.
+
+    What to do: correct what the line names, and run the command again. Nothing was changed.
+    """
 
     exit_code = 2
 
 
 class TopologyError(UsageError):
-    """An impossible set of groups, replicas, clients or destinations."""
+    """An impossible set of groups, replicas, clients or destinations.
+
+    What to do: choose numbers and names that fit together; the line says which do not.
+    """
 
 
 class TraceError(UsageError):
-    """A trace that cannot be read, is malformed, or cannot be written."""
+    """A trace that cannot be read, is malformed, or cannot be written.
+
+    What to do: give a trace as docs/results.md describes it, with `--columns` if its columns have other names, or
+    another `--out`.
+    """
 
 
 class LineFault(TraceError):
-    """What is wrong with a line of a trace, without saying where it stands."""
+    """What is wrong with a line of a trace, without saying where it stands.
+
+    What to do: correct or remove the line of the trace that it names.
+    """
 
 
 # Theirs
 
 
 class PeerError(AmcastError):
-    """What another process sent or is cannot be accepted: the connection ends, this process goes on."""
+    """What another process sent or is cannot be accepted: the connection ends, this process goes on.
+
+    What to do: nothing, unless it comes again and again in a node's log: then see who dials that port.
+    """
 
 
 class WireError(PeerError):
-    """Bytes that do not decode to a message."""
+    """Bytes that do not decode to a message.
+
+    What to do: see that both sides are of the same version; the log says who sent it.
+    """
 
 
 class IdentityRefused(PeerError):
-    """The peer has no certificate, or not one of a member that was expected here."""
+    """The peer has no certificate, or not one of a member that was expected here.
+
+    What to do: renew the certificate (`amcast certs`), or name its owner in every `cluster.toml`.
+    """
 
 
 class RespError(PeerError):
-    """Bytes that are not a request of the Redis protocol: the connection is beyond repair."""
+    """Bytes that are not a request of the Redis protocol: the connection is beyond repair.
+
+    What to do: point a Redis client, and nothing else, at the port of `amcast kv`.
+    """
 
 
 class CommandRefused(PeerError):
-    """A command of the store that is answered with this error and changes nothing."""
+    """A command of the store that is answered with this error and changes nothing.
+
+    What to do: correct the command; Redis would have answered the same.
+    """
 
 
 class WorkloadRefused(PeerError):
-    """A request that this Maelstrom workload does not execute; `code` is Maelstrom's for the reason."""
+    """A request that this Maelstrom workload does not execute; `code` is Maelstrom's for the reason.
+
+    What to do: give the node the workload that Maelstrom runs.
+    """
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -109,11 +143,18 @@ class WorkloadRefused(PeerError):
 
 
 class MulticastFailed(AmcastError):
-    """The multicast is not delivered and will not be."""
+    """The multicast is not delivered and will not be.
+
+    What to do: bring back the group that the line names, and multicast again: it cannot be delivered twice.
+    """
 
 
 class Busy(MulticastFailed):
-    """Those who were asked had no room for the multicast until its deadline: it is not delivered and will not be."""
+    """Those who were asked had no room for the multicast until its deadline: it is not delivered and will not be.
+
+    What to do: multicast less at a time, or wait and multicast again; `/status` of the nodes says what they are
+    short of.
+    """
 
 
 class Rejected(AmcastError):
@@ -121,6 +162,9 @@ class Rejected(AmcastError):
 
     Raised by an application, it says why. A client finds the reasons, and the answers of groups that did execute it,
     by the names of groups; `message` is the id under which it was delivered.
+
+    What to do: see `reasons`: the request is at fault, or the application. Other groups may have executed it
+    (`answers`).
     """
 
     def __init__(
@@ -140,6 +184,9 @@ class OutcomeUnknown(AmcastError):
     """Nobody answered by the deadline: the multicast may have been delivered, or may be later.
 
     `message` is the id under which it is or would be delivered; None if it was not sent.
+
+    What to do: look whether the message with that id was delivered, or let a named `session` send it again: it is
+    executed once.
     """
 
     def __init__(self, text: str, message: str | None = None) -> None:
@@ -151,6 +198,8 @@ class AnswerGone(AmcastError):
     """The multicast was delivered, long ago or for an earlier client of its session; its answer is no longer kept.
 
     `message` is its id.
+
+    What to do: read the state instead; do not send it as a new message, for it was executed.
     """
 
     def __init__(self, text: str, message: str) -> None:
@@ -159,42 +208,67 @@ class AnswerGone(AmcastError):
 
 
 class HistoryGone(AmcastError):
-    """The rows asked for are no longer kept."""
+    """The rows asked for are no longer kept.
+
+    What to do: start at a later position, or at `"earliest"`; in Spark with `on_loss=earliest`.
+    """
 
 
 class LostMessages(AmcastError):
-    """Messages are lost that a protocol without recovery cannot do without: the node must stop."""
+    """Messages are lost that a protocol without recovery cannot do without: the node must stop.
+
+    What to do: choose a protocol that comes back from disk (`amcast protocols`) if members stop or channels break.
+    """
 
 
 class ApplicationFailed(AmcastError):
-    """An application failed in a way that other replicas may not: this one must stop, or it would differ from them."""
+    """An application failed in a way that other replicas may not: this one must stop, or it would differ from them.
+
+    What to do: mend what the line says of that machine (memory, disk, an import), and start the replica again.
+    """
 
 
 class StorageFailure(AmcastError):
-    """The disk refused a write: what was not yet durable is lost, and the node must stop."""
+    """The disk refused a write: what was not yet durable is lost, and the node must stop.
+
+    What to do: mend or replace the disk, then start the replica, with `--rejoin` if its data is gone.
+    """
 
 
 class StorageCorrupt(AmcastError):
-    """Data that had been durable is damaged: starting again does not help."""
+    """Data that had been durable is damaged: starting again does not help.
+
+    What to do: start the replica with `--rejoin`, while the others of its group are up.
+    """
 
     exit_code = 2
 
 
 class ReplicasDiffer(AmcastError):
-    """This replica did not apply what the others of its group did, or nobody can say which of them is right."""
+    """This replica did not apply what the others of its group did, or nobody can say which of them is right.
+
+    What to do: find out why (`amcast cluster verify`, most often an application that is not deterministic), then
+    `--rejoin`.
+    """
 
     exit_code = 2
 
 
 class OutOfTime(AmcastError):
-    """A row of a sweep took longer than it may."""
+    """A row of a sweep took longer than it may.
+
+    What to do: give the row more time, or make it smaller; the other rows are not affected.
+    """
 
 
 # What was found out about a protocol
 
 
 class PropertyViolation(AmcastError):
-    """A property does not hold in a schedule."""
+    """A property does not hold in a schedule.
+
+    What to do: replay the schedule that is printed (`amcast replay`): the protocol, or the property, is wrong.
+    """
 
     def __init__(self, property: str, problem: str) -> None:
         super().__init__(f"{property}: {problem}")
@@ -203,7 +277,10 @@ class PropertyViolation(AmcastError):
 
 
 class Anomaly(AmcastError):
-    """A history that no order of its calls explains; `kind` is the usual name, `calls` are those that show it."""
+    """A history that no order of its calls explains; `kind` is the usual name, `calls` are those that show it.
+
+    What to do: look at the calls that it names, in their order: no order of them is possible.
+    """
 
     def __init__(self, kind: str, reason: str, calls: Iterable[object] = ()) -> None:
         super().__init__(f"{kind}: {reason}")
@@ -213,11 +290,17 @@ class Anomaly(AmcastError):
 
 
 class SearchTooLong(AmcastError):
-    """The budget of a search was spent before it found something out."""
+    """The budget of a search was spent before it found something out.
+
+    What to do: give the search more steps, or a shorter history: nothing was found out.
+    """
 
 
 class Alarm(AmcastError):
-    """What must not happen in a cluster happened in a simulated one; `kind` is the class that it is counted under."""
+    """What must not happen in a cluster happened in a simulated one; `kind` is the class that it is counted under.
+
+    What to do: replay the seed that is printed.
+    """
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(f"{kind}: {reason}")
@@ -226,11 +309,17 @@ class Alarm(AmcastError):
 
 
 class InvariantViolation(AmcastError):
-    """A numbered invariant of a paper does not hold in a run."""
+    """A numbered invariant of a paper does not hold in a run.
+
+    What to do: replay the run: it is a fault of the protocol, never yours. Please report it.
+    """
 
 
 class SweepInterrupted(KeyboardInterrupt):
-    """Ctrl-C in a sweep: says how much is done."""
+    """Ctrl-C in a sweep: says how much is done.
+
+    What to do: give the same command again: it goes on with the rows that are left.
+    """
 
     def __init__(self, done: int, rows: int) -> None:
         super().__init__(f"{done} of {rows} rows are done")
