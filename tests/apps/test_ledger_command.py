@@ -108,6 +108,32 @@ def test_a_server_that_does_not_answer_may_differ(books: ClusterConfig, capsys: 
             assert said == [line, "unknown: g0/2 does not answer"][: 1 + (code == 3)]
 
 
+class Standstill(History):
+    """The log of a server that has not come to what the others deliver."""
+
+    def append(self, deliveries: list[tuple[AppMessage, int]], time: int) -> None:
+        pass
+
+
+def test_a_ledger_is_founded_though_a_server_is_behind(
+    live: tuple[ClusterConfig, dict[str, Node]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, nodes = live
+    old = tmp_path / "old"
+    (old / "history").mkdir(parents=True)
+    history = History(old / "history")
+    history.append([(AppMessage(message_id(2**50, n), (0,), text), n << 8) for n, text in enumerate(PAYMENTS)], 0)
+    history.write(history.take_unwritten())
+    history.close()
+    nodes["g0/0"].durability.history = Standstill(None)
+    assert ledger(config, "found", str(old)) == 0
+    assert last_line(capsys) == f"12 {chain(PAYMENTS)[1].hex()}"
+    assert until(lambda: nodes["g0/1"].history.end == 12)
+    assert ledger(config, "found", str(old)) == 2, "only one that is behind is empty"
+    assert "12 messages are there; expected a ledger with none" in capsys.readouterr().err
+    assert nodes["g0/1"].history.end == 12
+
+
 STATED: dict[str, tuple[dict[str, object], list[str], set[str]]] = {  # what servers say, who answers, and who is out
     "all are members": ({"members": 3}, ["g0/0", "g0/1"], set()),
     "one left": ({"members": 2}, ["g0/0", "g0/1"], {"g0/2"}),

@@ -62,6 +62,19 @@ def first_log(client: SyncClient, count: int) -> list[bytes]:
     raise AmcastError("no server of the ledger answers")
 
 
+def longest_log(client: SyncClient, count: int) -> int:
+    """Return how many messages the server has delivered that has come furthest, of those that answer."""
+    ends: list[int] = []
+    for rank in range(count):
+        try:
+            ends.append(client.read("g0", 2**40, replica=rank).end)
+        except TimeoutError:
+            continue
+    if not ends:
+        raise AmcastError("no server of the ledger answers")
+    return max(ends)
+
+
 def transactions_in(data: Path) -> list[bytes]:
     """Return what a server that is stopped has delivered, by the files of its data folder."""
     folder = data / "history"

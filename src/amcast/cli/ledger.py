@@ -75,7 +75,9 @@ def found(
 
     Heights and hashes are those of the old ledger.
     """
-    from amcast.apps.chains import first_log, servers, transactions_in
+    import msgspec
+
+    from amcast.apps.chains import longest_log, servers, transactions_in
     from amcast.apps.ledger import chain
 
     config = cluster_at(cluster)
@@ -83,11 +85,13 @@ def found(
     if not payloads:
         raise UsageError(f"{data}: no transaction there; expected the data folder of a server with some")
     with open_ledger(config) as client:
-        if there := len(first_log(client, len(servers(config)))):
+        if there := longest_log(client, len(servers(config))):
             raise UsageError(f"{config.path}: {there} messages are there; expected a ledger with none: make a new one")
-        batches = (((0,), payloads[i : i + BATCH]) for i in range(0, len(payloads), BATCH))
+        *others, last = payloads
+        batches = (((0,), others[i : i + BATCH]) for i in range(0, len(others), BATCH))
         client.multicast_batches(batches, most_open=1)
-        height, head = chain(first_log(client, len(servers(config))))
+        # The answer stands for the order. A server whose log is read may not have come so far.
+        height, head = msgspec.msgpack.decode(client.multicast(["g0"], last)["g0"], type=tuple[int, bytes])
     print(f"{height} {head.hex()}")
     if (height, head) != chain(payloads):
         print(f"the chain of {data} ends with {len(payloads)} {chain(payloads)[1].hex()}: somebody else appended, too")

@@ -170,4 +170,17 @@ COMMANDS = [
     ),
 ]  # fmt: skip
 
-MUTANTS = [*TRIALS, *TRACES, *COMMANDS]
+FOUNDED = "tests/apps/test_ledger_command.py::test_a_ledger_is_founded_though_a_server_is_behind"
+LEDGERS = [
+    shell_mutant(
+        "a_ledger_is_founded_on_what_one_server_lacks", "amcast.apps.chains",
+        ("    return max(ends)", "    return ends[0]"), caught_by=FOUNDED,
+    ),
+    shell_mutant(
+        "a_founded_ledger_is_read_from_a_server", "amcast.cli.ledger",
+        ('msgspec.msgpack.decode(client.multicast(["g0"], last)["g0"], type=tuple[int, bytes])',
+         '(client.multicast(["g0"], last), chain(client.read("g0", 0) and []))[1]'), caught_by=FOUNDED,
+    ),
+]  # fmt: skip
+
+MUTANTS = [*LEDGERS, *TRIALS, *TRACES, *COMMANDS]
