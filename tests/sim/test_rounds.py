@@ -4,15 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from amcast.core.topology import Mid
 from amcast.core.trace import ListRecorder
-from amcast.core.wire import AppMessage, Codec
 from amcast.errors import UsageError
-from amcast.protocols import PROTOCOLS
-from amcast.protocols.allconcur.rounds import Unreliable
-from amcast.sim.choices import Seeded
-from amcast.sim.datacentres import FIBRE, WINDOW, DataCentres
-from amcast.sim.network import MICROSECOND, MILLISECOND
+from amcast.sim.network import MILLISECOND
 from amcast.sim.simulation import Crash, Simulation
 from amcast.sim.steady import Steady
 from amcast.sim.summary import SummaryRecorder
@@ -67,21 +61,3 @@ def test_rounds_are_refused_where_there_are_none() -> None:
         Simulation("allgather", groups=1, rounds=3, messages=5).world()
     with pytest.raises(UsageError, match="7 servers in 5 data centres"):
         Simulation("allgather", groups=1, replicas=7, rounds=3, network="allconcur-mdc").world()
-
-
-def arrivals(payload: int, count: int) -> list[int]:
-    """In µs, when so many messages sent at once arrive from Dublin in London."""
-    network = DataCentres(10, 5)
-    network.attach(Codec(PROTOCOLS["allgather"].messages))
-    batch = (AppMessage(Mid(0), (0,), b"x" * payload),)
-    return [network.delay(0, 2, Unreliable(0, 0, 1, 0, batch, ()), Seeded(1)) // MICROSECOND for _ in range(count)]
-
-
-def test_a_connection_between_data_centres_has_a_window_under_way() -> None:
-    one_way = FIBRE[0][1]
-    many = arrivals(1000, 200)
-    fit = WINDOW // 1130  # with what is around each message
-    assert many[0] < one_way + 100 and many[fit - 1] < one_way + 700, "as fast as the card"
-    assert 3 * one_way - 100 < many[2 * fit - 1] < 3 * one_way + 200, "the second window a round trip later"
-    (large,) = arrivals(3 * WINDOW, 1)
-    assert 5 * one_way < large < 5 * one_way + 2000, "three windows: two round trips, and one way"

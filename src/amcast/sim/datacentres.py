@@ -3,6 +3,9 @@
 Network cards of 1 Gb/s send and receive one message at a time; switches store and forward packets; between data centres
 there are fibres, 10 Gb/s out of each, and a TCP window per connection. What the paper does not state is ours: 120 bytes
 per message for framing and acknowledgements, 0.2 µs of CPU at both ends.
+
+Messages queue at the sender's card, at the way out of a data centre and at the receiver's card: each time in the order
+in which they come there. A message from far away does not hold up what arrives before it.
 """
 
 from typing import Final, final
@@ -10,7 +13,7 @@ from typing import Final, final
 from amcast.core.wire import FRAME_OVERHEAD, Codec, Message
 from amcast.errors import UsageError
 from amcast.sim.choices import Choices
-from amcast.sim.network import MICROSECOND, MILLISECOND, Network
+from amcast.sim.network import MICROSECOND, MILLISECOND, Network, OnWay
 
 OVERHEAD: Final = 120 - FRAME_OVERHEAD  # bytes per message
 PACKET: Final = 1500
@@ -44,40 +47,59 @@ class DataCentres(Network):
         self.in_free = [0] * servers
         self.site_free = [0] * sites
         self.windows: dict[tuple[int, int], int] = {}  # connection -> when all that was sent on it is acknowledged
+        self.at_card: dict[tuple[int, int], int] = {}  # connection between data centres -> when its last message came
         self.codec: Codec | None = None
-        self.last: Message | None = None
-        self.size = 0
+        self.last: OnWay | None = None
 
     def attach(self, codec: Codec) -> None:
         self.codec = codec
 
-    def bytes_of(self, msg: Message) -> int:
-        if msg is not self.last:
+    def way_of(self, msg: Message) -> OnWay:
+        """Return the queues that a message joins on its way from one data centre to another."""
+        last = self.last
+        if last is None or msg is not last.msg:
             assert self.codec is not None
-            self.last = msg
-            self.size = self.codec.size(msg) + OVERHEAD
-        return self.size
+            size = self.codec.size(msg) + OVERHEAD
+            last = self.last = OnWay(msg, size, OnWay(msg, size))
+        return last
 
     def delay(self, sender: int, dest: int, msg: Message, choices: Choices) -> int:
         servers = len(self.out_free)
         if sender >= servers or dest >= servers:
+            self.on_way = None
             return 100 * MICROSECOND  # clients are not part of the set-up
-        size = self.bytes_of(msg)
-        wire = size * NS_PER_BYTE
-        packet = min(size, PACKET) * NS_PER_BYTE
-        here, there = sender // self.per_site, dest // self.per_site
-        leaves = max(self.out_free[sender], self.now) + wire
+        way = self.way_of(msg)
+        size = way.size
+        leaves = max(self.out_free[sender], self.now) + size * NS_PER_BYTE
         self.out_free[sender] = leaves
-        if here != there:  # at most a window per round trip; what has to wait does not keep the card busy
-            trip = 2 * FIBRE[here][there] * MICROSECOND
-            acknowledged = max(self.windows.get((sender, dest), 0), leaves) + trip * size // WINDOW
-            self.windows[sender, dest] = acknowledged
-            leaves = max(leaves, acknowledged - trip)
-        links = 4 if here == there and sender // self.per_pod == dest // self.per_pod else 6
-        arrives = leaves + CPU + 2 * HOST_LINK + (links - 2) * SWITCH_LINK + (links - 2) * packet
-        if here != there:
-            self.site_free[here] = max(self.site_free[here], leaves) + wire // 10
-            arrives = max(arrives, self.site_free[here]) + FIBRE[here][there] * MICROSECOND + 2 * packet
-        arrives = max(arrives + packet, self.in_free[dest] + wire)
-        self.in_free[dest] = arrives
+        here, there = sender // self.per_site, dest // self.per_site
+        if here == there:
+            self.on_way = way.after
+            links = 4 if sender // self.per_pod == dest // self.per_pod else 6
+            return leaves + within(links, size) - self.now
+        self.on_way = way
+        trip = 2 * FIBRE[here][there] * MICROSECOND  # at most a window per round trip; who waits does not keep the card
+        acknowledged = max(self.windows.get((sender, dest), 0), leaves) + trip * size // WINDOW
+        self.windows[sender, dest] = acknowledged
+        return max(leaves, acknowledged - trip) - self.now
+
+    def go_on(self, sender: int, dest: int, on_way: OnWay) -> int:
+        size = on_way.size
+        wire = size * NS_PER_BYTE
+        if on_way.after is None:
+            self.in_free[dest] = max(self.now, self.in_free[dest] + wire)
+            return self.in_free[dest] - self.now
+        here, there = sender // self.per_site, dest // self.per_site
+        self.site_free[here] = max(self.site_free[here], self.now) + wire // 10
+        packet = min(size, PACKET) * NS_PER_BYTE
+        arrives = max(self.site_free[here], self.now + within(6, size) - packet)
+        arrives += FIBRE[here][there] * MICROSECOND + 3 * packet
+        arrives = max(arrives, self.at_card.get((sender, dest), 0))
+        self.at_card[sender, dest] = arrives
         return arrives - self.now
+
+
+def within(links: int, size: int) -> int:
+    """Return the time through so many links of a data centre and the CPUs: at the end the last packet is received."""
+    packet = min(size, PACKET) * NS_PER_BYTE
+    return CPU + 2 * HOST_LINK + (links - 2) * SWITCH_LINK + (links - 1) * packet

@@ -41,6 +41,16 @@ def nanoseconds(text: str) -> int:
     raise UsageError(f"time {text!r}: expected a number and a unit, such as 50ms, 1.5s or 200us, at most thirty days")
 
 
+@final
+class OnWay:
+    """A message that joins a queue on its way, and the queue behind that one."""
+
+    def __init__(self, msg: Message, size: int, after: "OnWay | None" = None) -> None:
+        self.msg = msg
+        self.size = size
+        self.after = after
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Network:
     """Base: the same delay for every message."""
@@ -51,10 +61,18 @@ class Network:
         self.delta = delta
         self.constant = False  # every message takes exactly delta, so channels are FIFO by themselves
         self.now = 0  # set by the world before it asks for a delay
+        self.on_way: OnWay | None = None  # set by `delay`: after that time, the message joins a queue
 
     def delay(self, sender: int, dest: int, msg: Message, choices: Choices) -> int:
         """Return how long this message takes; LOST if it never arrives, which only a crash of its sender explains."""
         return self.delta
+
+    def go_on(self, sender: int, dest: int, on_way: OnWay) -> int:
+        """Return how long a message takes that joins a queue now: until the next queue, or until it arrives.
+
+        Whoever joins first leaves first. What is sent on a channel must reach the next queue in order.
+        """
+        raise NotImplementedError
 
     def attach(self, codec: Codec) -> None:
         """Learn how messages become bytes in this world."""

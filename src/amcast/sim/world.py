@@ -26,7 +26,7 @@ from amcast.errors import InvariantViolation, UsageError
 from amcast.sim.calendar import Calendar
 from amcast.sim.choices import Choices
 from amcast.sim.disk import Disk
-from amcast.sim.network import FOR_EVER, LOST, Costs, Network, cut_short, random_cut
+from amcast.sim.network import FOR_EVER, LOST, Costs, Network, OnWay, cut_short, random_cut
 from amcast.sim.obligations import Obligations, Pending
 
 # What a process is.
@@ -46,6 +46,7 @@ TIMER: Final[i64] = 2
 WAKE: Final[i64] = 3
 ACTION: Final[i64] = 4
 MANY: Final[i64] = 5  # the same message to several processes, who receive it one after the other
+QUEUE: Final[i64] = 6  # a message joins a queue on its way
 
 Able = TypeVar("Able")
 
@@ -258,6 +259,10 @@ class World:
                 self.arrive(dest, dest, kind, calendar.payload)
         elif kind == WAKE:
             self.wake(dest)
+        elif kind == QUEUE:
+            on_way = calendar.payload
+            assert isinstance(on_way, OnWay)
+            self.queue(code, dest, on_way)
         else:
             action = calendar.payload
             assert isinstance(action, Action)
@@ -272,6 +277,20 @@ class World:
         self.many_left -= 1
         self.receive(self.many_code, dest, msg, MESSAGE)
         return self.many_left > 0 or self.obligations.open > 0 or not self.quiescent()
+
+    def queue(self, code: i64, dest: i64, on_way: OnWay) -> None:
+        """Let a message join a queue on its way, in the order of arrival there."""
+        self.network.now = self.now
+        delay: i64 = self.network.go_on(int(code & PID_MASK), int(dest), on_way)
+        if on_way.after is not None:
+            self.calendar.push(self.now + delay, code, on_way.after)
+            return
+        kind = BACKGROUND if isinstance(on_way.msg, Background) else MESSAGE
+        if delay > 0:
+            self.calendar.push(self.now + delay, code ^ ((QUEUE ^ kind) << KIND_SHIFT), on_way.msg)
+            return
+        self.background -= kind
+        self.receive(code, dest, on_way.msg, kind)
 
     def receive(self, code: i64, dest: i64, msg: Message, kind: i64) -> None:
         sender = code & PID_MASK
@@ -488,6 +507,10 @@ class World:
                     if arrival < self.last_arrival[channel_at]:
                         arrival = self.last_arrival[channel_at]
                     self.last_arrival[channel_at] = arrival
+                if self.network.on_way is not None:
+                    at_queue = code ^ ((kind ^ QUEUE) << KIND_SHIFT)
+                    self.calendar.push(arrival, at_queue | (dest << DEST_SHIFT), self.network.on_way)
+                    continue
             self.calendar.push(arrival, code | (dest << DEST_SHIFT), msg)
 
     def leave(self, pid: i64, size: i64, costs: Costs) -> i64:
