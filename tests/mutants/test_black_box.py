@@ -199,7 +199,7 @@ SKEEN = [
             "            known.slot = Slot(known.mid, known.lts)\n",
         ),
     ),
-    mutant("collection_by_own_floor", ("if self.floors[g] < entry.gts", "if False")),
+    mutant("collection_by_own_floor", ("if self.floors.get(g, BOTTOM) < entry.gts", "if False")),
 ]
 
 FASTCAST = [
@@ -243,7 +243,7 @@ RECOVERY = [
         ("                self.save_later(Accepted(m, lts, 0))\n", "                pass\n"),
     ),
     mutant("no_probation", ("            probation.begin(self.now, clean, part.rejoining)\n", "")),
-    mutant("lives_not_counted", (", probation.known_starts[self.pid] + 1)", ")")),
+    mutant("lives_not_counted", (", probation.known_starts.get(self.pid, 0) + 1)", ")")),
     mutant(
         "who_rejoins_is_not_helped",
         (

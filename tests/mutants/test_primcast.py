@@ -98,7 +98,7 @@ NORMAL = [
     mutant("nobody_asks_again", (" or entry.retry_at > self.now or left <= 0:", " or True:")),
     mutant("no_outcome_told", ("                self.send_one(asker, Outcome(", "                (Outcome(")),
     mutant("outcome_ignored", ("            self.settle(entry, msg.gts)\n", "            pass\n")),
-    mutant("collection_by_own_floor", ("if self.floors[g] < entry.gts", "if False")),
+    mutant("collection_by_own_floor", ("if self.floors.get(g, BOTTOM) < entry.gts", "if False")),
 ]
 
 EPOCHS = [

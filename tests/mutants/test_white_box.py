@@ -88,7 +88,7 @@ OUTCOMES = [
         ("if msg.b == candidate.ballot and not candidate.rejoining:", "if not candidate.rejoining:"),
     ),
     mutant("nobody_asked_who_leads", ("self.send(self.list.pids, Confirm(", "(Confirm(")),
-    mutant("collection_by_own_floor", ("if self.floors[g] < entry.gts", "if False")),
+    mutant("collection_by_own_floor", ("if self.floors.get(g, BOTTOM) < entry.gts", "if False")),
     mutant("no_outcome_told", ("                self.send_one(asker, Outcome(", "                (Outcome(")),
     mutant(
         "outcome_of_a_proposal_ignored",

@@ -1,5 +1,6 @@
 """The network of the AllConcur+ paper: windows, and queues that serve in the order of arrival."""
 
+from itertools import pairwise
 from typing import ClassVar
 
 from amcast.core.process import Effects, Params, Process
@@ -90,7 +91,7 @@ def test_a_card_receives_one_message_at_a_time() -> None:
     for sender in range(2, 10):
         wires.at(FIBRE[4][0] * US - FIBRE[sender // 2][0] * US, sender, (HERE,), Blob(f"from {sender}", b"x" * 20_000))
     times = sorted(time for _, time in wires.heard(HERE))
-    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(times)]
     assert len(gaps) == 7 and all(gap >= wire_us(20_000) for gap in gaps), "they arrive together"
 
 

@@ -9,6 +9,7 @@ from typing import Final, NewType, cast, final
 from amcast.errors import TopologyError
 
 SEQ_BITS: Final = 48
+MOST_KEPT: Final = 100_000  # sets of groups
 MOST: Final = 65_535  # groups, and replicas in a group: their numbers are part of timestamps and ballots
 
 # The id of an application message, unique in a run: an integer that is only compared and looked up. Declared as an
@@ -29,6 +30,11 @@ def seq_of(mid: Mid) -> int:
     return cast(int, mid) & 0xFFFF_FFFF_FFFF
 
 
+def forget_if_many(found: dict[tuple[int, ...], tuple[int, ...]]) -> None:
+    if len(found) >= MOST_KEPT:
+        found.clear()
+
+
 @final
 class Topology:
     """The groups and clients. Groups are numbered from 0, their members are consecutive numbers, clients follow."""
@@ -40,18 +46,19 @@ class Topology:
             raise TopologyError(f"{len(sizes)} groups of up to {max(sizes)} replicas: expected at most {MOST} of each")
         if clients < 0:
             raise TopologyError(f"{clients} clients: expected zero or more")
-        self.groups: tuple[tuple[int, ...], ...] = ()
+        groups: list[tuple[int, ...]] = []
         self.group_of: list[int] = []
         self.rank_of: list[int] = []
         self.names: list[str] = []
         first = 0
         for g, size in enumerate(sizes):
-            self.groups += (tuple(range(first, first + size)),)
+            groups.append(tuple(range(first, first + size)))
             first += size
             for rank in range(size):
                 self.group_of.append(g)
                 self.rank_of.append(rank)
                 self.names.append(f"g{g}/{rank}")
+        self.groups: tuple[tuple[int, ...], ...] = tuple(groups)
         self.replicas = first
         self.clients: tuple[int, ...] = tuple(range(first, first + clients))
         for i in range(clients):
@@ -59,7 +66,11 @@ class Topology:
             self.rank_of.append(i)
             self.names.append(f"c{i}")
         self.size = first + clients
+        self.everybody: tuple[int, ...] = tuple(range(first))  # all replicas
+        # What follows from the topology alone is found once for all processes, of which there may be thousands.
+        self.beginnings: dict[int, object] = {}  # by the number of spare seats: what is known of members at first
         self._members: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._leaders: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def quorum(self, g: int) -> int:
         """Return how many members of g are a majority."""
@@ -69,7 +80,16 @@ class Topology:
         """Return all processes of these groups, in order."""
         known = self._members.get(dest)
         if known is None:
+            forget_if_many(self._members)
             known = self._members[dest] = tuple([p for g in dest for p in self.groups[g]])
+        return known
+
+    def leaders_of(self, dest: tuple[int, ...]) -> tuple[int, ...]:
+        """Return who leads each of these groups at first."""
+        known = self._leaders.get(dest)
+        if known is None:
+            forget_if_many(self._leaders)
+            known = self._leaders[dest] = tuple([self.groups[g][0] for g in dest])
         return known
 
     def name(self, pid: int) -> str:

@@ -25,9 +25,15 @@ class Choices:
 
     def sample(self, n: int, k: int) -> tuple[int, ...]:
         """Return k different numbers below n, in increasing order."""
-        left = list(range(n))
-        taken = [left.pop(self.below(len(left))) for _ in range(k)]
-        return tuple(sorted(taken))
+        taken: list[int] = []
+        for i in range(k):
+            number = self.below(n - i)  # of those that are left: past each that is taken before it
+            at = 0
+            while at < i and taken[at] <= number:
+                number += 1
+                at += 1
+            taken.insert(at, number)
+        return tuple(taken)
 
 
 class Seeded(Choices):

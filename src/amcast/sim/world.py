@@ -9,7 +9,8 @@ way and no process knows of unfinished work; or when nothing has moved for so lo
 
 import gc
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar, cast, final
 
 from librt.vecs import vec
@@ -51,6 +52,18 @@ QUEUE: Final[i64] = 6  # a message joins a queue on its way
 Able = TypeVar("Able")
 
 STALL: Final = 2000  # in δ: longer than any back-off of a protocol
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Seek no cyclic garbage meanwhile: runs make none, and there may be millions of objects to look through."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -144,7 +157,8 @@ class World:
         self.config = config  # a description of the run as JSON, for the trace
         self.out = Effects()
         self.monitor: object = protocol.monitor(topology) if self.params.checked and protocol.monitor else None
-        self.processes = [self.make_process(pid) for pid in range(topology.size)]
+        with without_collector():
+            self.processes = [self.make_process(pid) for pid in range(topology.size)]
         self.calendar = Calendar(network.delta // 512)
         self.now: i64 = 0
         self.events: i64 = 0  # messages handled
@@ -202,11 +216,12 @@ class World:
 
     def run(self, most: int = 0) -> None:
         """Run until all is quiescent or stalled, or somebody stops it; more messages than `most` are an error."""
-        self.begin()
-        while self.run_for(10_000 if most else 1_000_000):
-            if most and self.events > most:
-                raise InvariantViolation(f"no end after {most:,} messages: the protocol goes on for ever")
-        self.end()
+        with without_collector():
+            self.begin()
+            while self.run_for(10_000 if most else 1_000_000):
+                if most and self.events > most:
+                    raise InvariantViolation(f"no end after {most:,} messages: the protocol goes on for ever")
+            self.end()
 
     def begin(self) -> None:
         if self.tracer is not None:
@@ -305,17 +320,12 @@ class World:
             self.arrive(dest, sender, kind, msg)
 
     def run_for(self, events: int) -> bool:
-        """Handle up to so many events. False when the run is over. Runs make no cyclic garbage, so none is sought."""
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
+        """Handle up to so many events. False when the run is over."""
+        with without_collector():
             for _ in range(events):
                 if self.stopped or not self.step():
                     return False
             return True
-        finally:
-            if collecting:
-                gc.enable()
 
     def is_stale(self, incarnation: i64, sender: i64) -> bool:
         """Tell whether a message was sent before its sender crashed and came back: what had not arrived is lost."""

@@ -24,6 +24,7 @@ from amcast.core.wire import AppMessage, Codec, Message
 from amcast.protocols.black_box.log_records import Forgotten, LogEntered, Stored
 from amcast.protocols.black_box.replicated_log import GroupLog, LogOwner
 from amcast.protocols.parts.leader_candidate import Heartbeat
+from amcast.protocols.parts.sparse import dense
 from amcast.protocols.white_box.messages import Fetch, Hello, Marks, StateRows, Tail, Welcome
 from amcast.protocols.white_box.prefix import Prefix
 from amcast.protocols.white_box.probation import Probation
@@ -171,8 +172,8 @@ class DurableLogOwner(LogOwner, Durable):
     def on_hello(self, sender: int, msg: Hello) -> None:
         """Say what is remembered of a replica that came back, before anything else of it is heard."""
         probation = self.probation
-        starts = probation.known_starts[sender]
-        mark = probation.known_marks[sender]
+        starts = probation.known_starts.get(sender, 0)
+        mark = probation.known_marks.get(sender, 0)
         rows: list[tuple[AppMessage, int, int, int]] = []
         b = cballot = BOTTOM
         base = 0
@@ -319,10 +320,10 @@ class DurableLogOwner(LogOwner, Durable):
                 probation.mark,
                 part.rejoining if part is not None else self.lost_disk,
                 part.rejoin_above if part is not None else BOTTOM,
-                tuple(prefix.collection.floors),
-                tuple(prefix.collection.shared_with),
-                tuple(probation.known_starts),
-                tuple(probation.known_marks),
+                dense(prefix.collection.floors, len(self.topology.groups), BOTTOM),
+                dense(prefix.collection.shared_with, len(self.topology.groups), BOTTOM),
+                probation.starts_of_all(),
+                probation.marks_of_all(),
                 0,
                 (),
             ),
@@ -347,7 +348,7 @@ class DurableLogOwner(LogOwner, Durable):
             self.forget_log()
         probation = self.probation
         if records or starts > 1:
-            probation.starts = max(starts, probation.starts + 1, probation.known_starts[self.pid] + 1)
+            probation.starts = max(starts, probation.starts + 1, probation.known_starts.get(self.pid, 0) + 1)
         self.out.records.clear()
         self.out.sends.clear()
         self.out.urgent = False

@@ -301,7 +301,7 @@ class SequencerClient(WhiteBoxClient):
     """Sends to the leader of the acceptors; if some groups stay silent, to all acceptors and to everybody in those."""
 
     def asked_first(self, m: AppMessage) -> tuple[int, ...]:
-        return (self.cur_leader[SEQUENCER],)
+        return (self.leader_in(SEQUENCER),)
 
     def asked_again(self, request: Unanswered) -> tuple[int, ...]:
         groups = [g for g in request.silent if g != SEQUENCER]

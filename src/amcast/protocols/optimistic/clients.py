@@ -25,11 +25,11 @@ class OamClient(WhiteBoxClient):
         self.options = options
 
     def source(self, m: AppMessage) -> int:
-        return source_of(m, self.options, len(self.cur_leader))
+        return source_of(m, self.options, len(self.topology.groups))
 
     def asked_first(self, m: AppMessage) -> tuple[int, ...]:
         g = self.source(m)
-        return (self.cur_leader[g],) if g >= 0 else ()
+        return (self.leader_in(g),) if g >= 0 else ()
 
     def asked_again(self, request: Unanswered) -> tuple[int, ...]:
         groups = sorted({self.source(request.m), *request.silent} - {-1})

@@ -5,6 +5,7 @@ members have delivered, and tells the groups that share messages with it as the 
 a quorum where whoever lacks a message learns it from a member that has it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -15,7 +16,8 @@ from amcast.core.process import Process
 from amcast.core.topology import Mid
 from amcast.core.wire import Background
 
-ANNOUNCE_TICKS: Final = 16  # heartbeats after which floors are announced again
+ANNOUNCE_TICKS: Final = 16  # heartbeats after which a floor is announced again
+LONGEST_SILENCE: Final = 1024  # … at the latest, if nothing new is shared
 
 
 @final
@@ -41,25 +43,29 @@ class Collectable:
 class Collection:
     """What one member knows of the deliveries of others, and the delivered messages that it has not forgotten.
 
-    `enough` members of a group count as the group. With `in_order`, messages are forgotten in the order of delivery, as
-    the places of a log must be.
+    `enough` members of a group count as the group. There may be a thousand groups, so nothing here visits all of them:
+    only those that a delivery or a floor has just concerned.
     """
 
-    def __init__(self, process: Process, enough: int, in_order: bool = False) -> None:
+    def __init__(self, process: Process, enough: int) -> None:
         topology = process.topology
-        groups = len(topology.groups)
         self.process = process
         self.enough = enough
-        self.in_order = in_order
         self.g0 = topology.group_of[process.pid]
         self.seats: tuple[int, ...] = tuple(range(len(topology.groups[self.g0])))  # the members that count
-        self.members = list(topology.groups)  # of each group: who is told
+        self.members: Sequence[tuple[int, ...]] = topology.groups  # of each group: who is told
         self.delivered_by = [BOTTOM] * len(topology.groups[self.g0])  # the last delivery of each member
-        self.floors = [BOTTOM] * groups  # enough members of each group have delivered up to this
-        self.floor_sent = [BOTTOM] * groups
-        self.shared_with = [BOTTOM] * groups  # the last delivery shared with each group
-        self.waiting: dict[int, list[Collectable]] = {self.g0: []}  # until the floor of this group rises
+        self.floors: dict[int, int] = {}  # enough members of each group have delivered up to this
+        self.shared_with: dict[int, int] = {}  # the last delivery shared with each group
+        self.waiting: dict[int, list[Collectable]] = {}  # until the floor of this group rises
+        self.risen: dict[int, bool] = {}  # groups of which something that waits may be forgotten
         self.ticks = 0
+        # At the leader.
+        self.leads = False
+        self.floor_sent: dict[int, int] = {}
+        self.untold: dict[int, bool] = {}  # groups that share a delivery above the floor that they were told
+        self.plans: dict[int, tuple[int, int]] = {}  # of each group: the tick at which it is told again, after how many
+        self.again: dict[int, list[int]] = {}  # by tick: groups that may be told again then
 
     def delivered(self, entry: Collectable) -> None:
         """Keep a message that is delivered here until all others have delivered it."""
@@ -70,59 +76,103 @@ class Collection:
         """Take note of the last delivery that concerns these groups."""
         for g in dest:
             self.shared_with[g] = gts
+            if self.leads:
+                self.untold[g] = True
 
     def keep(self, entry: Collectable) -> None:
-        self.waiting[self.g0].append(entry)
+        self.wait_for(self.g0, entry)
+        self.risen[self.g0] = True
+
+    def wait_for(self, g: int, entry: Collectable) -> None:
+        queue = self.waiting.get(g)
+        if queue is None:
+            self.waiting[g] = [entry]
+        else:
+            queue.append(entry)
 
     def on_floor(self, msg: Floor) -> None:
-        self.floors[msg.g] = max(self.floors[msg.g], msg.gts)
+        self.raise_floor(msg.g, msg.gts)
+
+    def raise_floor(self, g: int, gts: int) -> None:
+        if gts > self.floors.get(g, BOTTOM):
+            self.floors[g] = gts
+            if g in self.waiting:
+                self.risen[g] = True
 
     def heard(self, rank: int, delivered: int) -> None:
         """Take note of how far another member of this group has delivered."""
         self.delivered_by[rank] = max(self.delivered_by[rank], delivered)
 
     def announce_again(self) -> None:
-        self.floor_sent = [BOTTOM] * len(self.floor_sent)
+        """Tell all groups anew: the members that were told may be others, or have lost it."""
+        self.floor_sent = {}
+        self.untold = dict.fromkeys(self.shared_with, True)
+        self.plans = {}
+        self.again = {}
 
     def tick(self, leads: bool, rank: int, delivered: int) -> list[Mid]:
         """Return the messages to forget now; a leader first announces how far its group has delivered."""
         self.ticks += 1
         if leads:
-            if self.ticks % ANNOUNCE_TICKS == 0:
+            if not self.leads:
                 self.announce_again()
             self.delivered_by[rank] = delivered
             self.announce(sorted([self.delivered_by[rank] for rank in self.seats])[-self.enough])
+        self.leads = leads
         return self.forget()
 
     def announce(self, floor: int) -> None:
-        """Tell the groups that have not heard of this floor and share a message that matters."""
-        for g in range(len(self.floors)):
-            if self.floor_sent[g] < min(floor, self.shared_with[g]):
-                self.floor_sent[g] = floor
-                self.process.send(self.members[g], Floor(self.g0, floor))
+        """Tell the groups that have not heard of this floor and share a message that matters.
+
+        What was told may be lost, so it is told again: after so many ticks, then after twice as many, as long as
+        nothing new is shared.
+        """
+        for g in self.again.pop(self.ticks, ()):
+            due, ticks = self.plans[g]
+            if due == self.ticks:
+                self.tell(g, floor, min(2 * ticks, LONGEST_SILENCE))
+        for g in sorted(self.untold):
+            shared = self.shared_with[g]
+            if self.floor_sent.get(g, BOTTOM) < min(floor, shared):
+                self.tell(g, floor, ANNOUNCE_TICKS)
+            if shared <= floor:
+                del self.untold[g]
+
+    def tell(self, g: int, floor: int, ticks: int) -> None:
+        """Tell a group, and plan to do so again, unless it is told something else until then."""
+        self.floor_sent[g] = floor
+        self.process.send(self.members[g], Floor(self.g0, floor))
+        due = self.ticks + ticks
+        self.plans[g] = (due, ticks)
+        self.again.setdefault(due, []).append(g)
 
     def forget(self) -> list[Mid]:
         """Drop what enough members of all its destination groups have delivered.
 
-        Unless the order matters, an entry waits for one group at a time, its own first: so a group that stands still
-        holds up only what is addressed to it, and nothing is looked at twice in vain.
+        An entry waits for one group at a time, its own first: so a group that stands still holds up only what is
+        addressed to it, and nothing is looked at twice in vain.
         """
         forgotten: list[Mid] = []
-        for g in list(self.waiting):
-            queue = self.waiting[g]
+        risen, self.risen = self.risen, {}
+        for g in risen:
+            queue = self.waiting.get(g, [])
+            floor = self.floors.get(g, BOTTOM)
             n = 0
-            while n < len(queue) and queue[n].gts <= self.floors[g]:
+            while n < len(queue) and queue[n].gts <= floor:
                 blocked_by = self.first_below(queue[n])
                 if blocked_by < 0:
                     forgotten.append(queue[n].mid)
-                elif self.in_order:
-                    break
                 else:
-                    self.waiting.setdefault(blocked_by, []).append(queue[n])
+                    self.wait_for(blocked_by, queue[n])
                 n += 1
             del queue[:n]
+            if not queue:
+                self.waiting.pop(g, None)
         return forgotten
 
     def first_below(self, entry: Collectable) -> int:
         """Return a destination group that has not delivered this message, -1 if there is none."""
-        return next((g for g in entry.dest if self.floors[g] < entry.gts), -1)
+        for g in entry.dest:
+            if self.floors.get(g, BOTTOM) < entry.gts:
+                return g
+        return -1

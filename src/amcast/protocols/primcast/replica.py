@@ -83,6 +83,7 @@ from amcast.protocols.parts.leader_candidate import (
     Nack,
     NewLeader,
 )
+from amcast.protocols.parts.sparse import dense
 from amcast.protocols.primcast.invariants import Monitor
 from amcast.protocols.primcast.messages import (
     MESSAGES,
@@ -825,8 +826,8 @@ class PrimCast(Process, Durable, Electing, Observed):
         """Say what is remembered of a replica that came back, before anything else of it is heard."""
         probation = self.probation
         candidate = self.candidate
-        starts = probation.known_starts[sender]
-        mark = probation.known_marks[sender]
+        starts = probation.known_starts.get(sender, 0)
+        mark = probation.known_marks.get(sender, 0)
         rows: list[tuple[AppMessage, int, int, int]] = []
         if self.topology.group_of[sender] == self.g0:
             rank = self.topology.rank_of[sender]
@@ -967,10 +968,10 @@ class PrimCast(Process, Durable, Electing, Observed):
                 probation.mark,
                 candidate.rejoining,
                 candidate.rejoin_above,
-                tuple(self.prefix.collection.floors),
-                tuple(self.prefix.collection.shared_with),
-                tuple(probation.known_starts),
-                tuple(probation.known_marks),
+                dense(self.prefix.collection.floors, len(self.topology.groups), BOTTOM),
+                dense(self.prefix.collection.shared_with, len(self.topology.groups), BOTTOM),
+                probation.starts_of_all(),
+                probation.marks_of_all(),
                 0,  # the only epoch: members do not change
                 (),
             )
@@ -997,7 +998,7 @@ class PrimCast(Process, Durable, Electing, Observed):
         self.order_log()
         probation = self.probation
         if records or starts > 1:
-            probation.starts = max(starts, probation.starts + 1, probation.known_starts[self.pid] + 1)
+            probation.starts = max(starts, probation.starts + 1, probation.known_starts.get(self.pid, 0) + 1)
         self.candidate.restart()
         self.out.records.clear()
         self.out.urgent = False

@@ -32,7 +32,7 @@ class WhiteBoxClient(Process):
 
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
-        self.cur_leader = [members[0] for members in topology.groups]
+        self.cur_leader: dict[int, int] = {}  # of the groups whose leader is not, or was not always, the first one
         self.configurations = Configurations(topology, params)
         self.requests: dict[Mid, Unanswered] = {}
         self.asked: list[Mid] = []  # in this order …
@@ -56,7 +56,10 @@ class WhiteBoxClient(Process):
         self.keep_ticking()
 
     def asked_first(self, m: AppMessage) -> tuple[int, ...]:
-        return tuple([self.cur_leader[g] for g in m.dest])
+        return tuple([self.leader_in(g) for g in m.dest])
+
+    def leader_in(self, g: int) -> int:
+        return self.cur_leader.get(g, self.topology.groups[g][0])
 
     def asked_again(self, request: Unanswered) -> tuple[int, ...]:
         return self.configurations.members_of(tuple(request.silent))
@@ -74,7 +77,7 @@ class WhiteBoxClient(Process):
             self.configurations.merge(msg.rows)
 
     def on_reply(self, msg: Reply) -> None:
-        self.cur_leader[msg.g] = msg.leader
+        self.follow(msg.g, msg.leader)
         request = self.requests.get(msg.mid)
         if request is None or msg.g not in request.silent:
             return
@@ -83,10 +86,16 @@ class WhiteBoxClient(Process):
             del self.requests[msg.mid]
             self.out.completed.append(msg.mid)
 
+    def follow(self, g: int, leader: int) -> bool:
+        """Take note of who leads a group; False if that is known."""
+        if leader == self.leader_in(g):
+            return False
+        self.cur_leader[g] = leader
+        return True
+
     def on_hint(self, msg: Hint) -> None:
-        if self.cur_leader[msg.g] == msg.leader:
+        if not self.follow(msg.g, msg.leader):
             return
-        self.cur_leader[msg.g] = msg.leader
         request = self.requests.get(msg.mid)
         if request is not None and self.heeds(request, msg.g):
             self.send_one(msg.leader, Multicast(request.m))

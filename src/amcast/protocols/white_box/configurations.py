@@ -8,7 +8,7 @@ epoch is established when a majority of its list has entered a ballot of it: the
 What is known of all groups travels as a whole (`Lists`): every list, and up to which epoch they are established.
 """
 
-from typing import final
+from typing import cast, final
 
 from librt.strings import BytesWriter
 
@@ -76,20 +76,46 @@ def initial_members(topology: Topology, params: Params, g: int) -> tuple[int, ..
 
 
 @final
-class Configurations:
+class Beginning:
+    """What all processes know of the members at first. They share it, for there may be thousands of them."""
+
     def __init__(self, topology: Topology, params: Params) -> None:
-        self.topology = topology
-        self.lists: list[list[Members]] = []  # of each group, by epoch
-        self.established: list[int] = []  # of each group: the highest epoch that is known to be established
+        self.lists: list[list[Members]] = []
         for g, group in enumerate(topology.groups):
             seats = tuple(range(len(initial_members(topology, params, g))))
             self.lists.append([Members(group, 0, seats, b"")])
-            self.established.append(0)
-        self.reach: list[tuple[int, ...]] = []  # of each group: whom to tell what concerns it
-        self.known: tuple[int, ...] = ()  # of each group: the newest epoch, doubled, and one more if it is established
+        self.established = [0] * len(topology.groups)
+        self.reach = [lists[0].pids for lists in self.lists]
+        self.known: tuple[int, ...] = (1,) * len(topology.groups)
+
+
+def beginning_of(topology: Topology, params: Params) -> Beginning:
+    found = topology.beginnings.get(params.spare)
+    if found is None:
+        found = topology.beginnings[params.spare] = Beginning(topology, params)
+    return cast(Beginning, found)
+
+
+@final
+class Configurations:
+    def __init__(self, topology: Topology, params: Params) -> None:
+        beginning = beginning_of(topology, params)
+        self.topology = topology
+        self.spare = params.spare
+        self.lists = beginning.lists  # of each group, by epoch
+        self.established = beginning.established  # of each group: the highest epoch that is known to be established
+        self.reach = beginning.reach  # of each group: whom to tell what concerns it
+        self.known = beginning.known  # of each group: the newest epoch, doubled, and one more if it is established
         self.told: dict[int, tuple[int, ...]] = {}  # what others are known to know
+        self.changed = False  # in some group something is known beyond the beginning
         self._members: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self.count()
+
+    def change(self) -> None:
+        """Go on with lists of one's own: those of the beginning are everybody's."""
+        if not self.changed:
+            self.changed = True
+            self.lists = [list(lists) for lists in self.lists]
+            self.established = list(self.established)
 
     def count(self) -> None:
         """Find again what follows from the lists."""
@@ -108,6 +134,8 @@ class Configurations:
 
     def members_of(self, dest: tuple[int, ...]) -> tuple[int, ...]:
         """Return all processes that may have to do with messages to these groups, in order."""
+        if not self.changed and self.spare == 0:
+            return self.topology.members_of(dest)
         known = self._members.get(dest)
         if known is None:
             known = self._members[dest] = tuple([p for g in dest for p in self.reach[g]])
@@ -140,7 +168,8 @@ class Configurations:
                 raise InvariantViolation(f"g{g} has members {lists[epoch].seats} and {seats} in epoch {epoch}")
             return False
         assert epoch == len(lists), "a list is told without those before it"
-        lists.append(Members(self.topology.groups[g], epoch, seats, about))
+        self.change()
+        self.lists[g].append(Members(self.topology.groups[g], epoch, seats, about))
         self.established[g] = max(self.established[g], epoch - 1)  # else nothing could have been delivered in it
         self.count()
         return True
@@ -149,6 +178,7 @@ class Configurations:
         """Take note that an epoch is established; False if that was known."""
         if epoch <= self.established[g]:
             return False
+        self.change()
         self.established[g] = epoch
         self.count()
         return True
@@ -177,7 +207,7 @@ class Configurations:
 
     def knows_less(self, pid: int) -> bool:
         """Return whether a process is not known to know all that this one does."""
+        if not self.changed:
+            return False
         known = self.told.get(pid)
-        if known is None:
-            return max(self.known) > 1
-        return any(theirs < mine for theirs, mine in zip(known, self.known, strict=True))
+        return known is None or any(theirs < mine for theirs, mine in zip(known, self.known, strict=True))

@@ -17,6 +17,7 @@ from amcast.core.topology import Mid, message_id, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message
 from amcast.protocols.parts.collection import Collectable, Collection
 from amcast.protocols.parts.sessions import DeliveredMessages
+from amcast.protocols.parts.sparse import sparse
 from amcast.protocols.white_box.messages import Deliver, Fetch, Tail
 from amcast.protocols.white_box.recent import Recent, digest_of
 from amcast.protocols.white_box.records import Idle, Outcomes, Remembered, Summary
@@ -148,8 +149,10 @@ class Prefix:
         self.position = summary.position
         self.digest = summary.digest
         self.max_delivered_gts = summary.max_delivered_gts
-        collection.floors = [max(a, b) for a, b in zip(collection.floors, summary.floors, strict=True)]
-        collection.shared_with = [max(a, b) for a, b in zip(collection.shared_with, summary.shared_with, strict=True)]
+        for g, floor in sparse(summary.floors, BOTTOM).items():
+            collection.raise_floor(g, floor)
+        for g, gts in sparse(summary.shared_with, BOTTOM).items():
+            collection.shared((g,), max(gts, collection.shared_with.get(g, BOTTOM)))
 
     def replay(self, record: Message) -> None:
         if isinstance(record, Remembered):

@@ -22,6 +22,7 @@ from typing import Final, final
 from amcast.core.order import BOTTOM
 from amcast.core.process import Process
 from amcast.core.wire import Message
+from amcast.protocols.parts.sparse import dense, sparse
 from amcast.protocols.white_box.messages import Hello, Marks, Welcome
 from amcast.protocols.white_box.records import Accepted, Adopted, Delivered, Heard, Promised, Rejoining, Summary
 
@@ -37,12 +38,12 @@ class Probation:
         self.process = process
         self.group = topology.groups[topology.group_of[process.pid]]
         self.lists: list[tuple[int, ...]] = []  # if members change: those of which majorities must answer
-        self.everybody: tuple[int, ...] = tuple(range(topology.replicas))
+        self.everybody = topology.everybody
         self.starts = 1  # lives of this replica, this one included
         self.mark = 0  # its records
         self.told_mark = -1  # when the group was last told
-        self.known_starts = [0] * topology.replicas  # of each replica, what was heard of it
-        self.known_marks = [0] * topology.replicas
+        self.known_starts: dict[int, int] = {}  # of each replica, what was heard of it
+        self.known_marks: dict[int, int] = {}
         self.changed: dict[int, bool] = {}  # … since it was last told and recorded
         self.active = False
         self.void = False
@@ -75,7 +76,7 @@ class Probation:
 
     def heard(self, pid: int, mark: int) -> None:
         """Remember how many records a replica had when it said something that this one counts on."""
-        if mark > self.known_marks[pid]:
+        if mark > self.known_marks.get(pid, 0):
             self.known_marks[pid] = mark
             self.changed[pid] = True
 
@@ -85,9 +86,9 @@ class Probation:
             if pid == self.process.pid:
                 if not self.void and (starts, mark) > (self.starts, self.mark):
                     return self.more("others of its group remember", starts, mark)
-            elif starts > self.known_starts[pid]:
+            elif starts > self.known_starts.get(pid, 0):
                 self.known_starts[pid] = starts
-                self.known_marks[pid] = max(mark, self.known_marks[pid])
+                self.known_marks[pid] = max(mark, self.known_marks.get(pid, 0))
                 self.changed[pid] = True
             else:
                 self.heard(pid, mark)
@@ -101,7 +102,7 @@ class Probation:
         """Return what has changed of members of this group since the last time, if anything has."""
         told = [pid for pid in self.group if pid in self.changed]
         self.changed.clear()
-        marks = [(pid, self.known_starts[pid], self.known_marks[pid]) for pid in told]
+        marks = [(pid, self.known_starts.get(pid, 0), self.known_marks.get(pid, 0)) for pid in told]
         if self.told_mark != self.mark:
             self.told_mark = self.mark
             marks.append((self.process.pid, self.starts, self.mark))
@@ -110,23 +111,29 @@ class Probation:
     # On disk
 
     def record(self) -> Heard:
-        return Heard(tuple(self.known_starts), tuple(self.known_marks))
+        return Heard(self.starts_of_all(), self.marks_of_all())
+
+    def starts_of_all(self) -> tuple[int, ...]:
+        return dense(self.known_starts, self.process.topology.replicas, 0)
+
+    def marks_of_all(self) -> tuple[int, ...]:
+        return dense(self.known_marks, self.process.topology.replicas, 0)
 
     def replay(self, record: Message) -> None:
         """Count a record of an earlier life, and take what it says of lives and records."""
         if isinstance(record, (Accepted, Delivered, Promised, Adopted)):
             self.mark += 1
         if isinstance(record, Heard):
-            self.known_starts = list(record.starts)
-            self.known_marks = list(record.marks)
+            self.known_starts = sparse(record.starts, 0)
+            self.known_marks = sparse(record.marks, 0)
         elif isinstance(record, Rejoining):
             self.starts = record.starts
             self.mark = record.mark + 1  # this one
         elif isinstance(record, Summary):
             self.starts = record.starts
             self.mark = record.mark
-            self.known_starts = list(record.known_starts)
-            self.known_marks = list(record.known_marks)
+            self.known_starts = sparse(record.known_starts, 0)
+            self.known_marks = sparse(record.known_marks, 0)
 
     # Coming back
 

@@ -44,7 +44,7 @@ from typing import Final, final
 
 from amcast.core.capabilities import Durable, Electing, Observed, Seated
 from amcast.core.notes import EpochBegins
-from amcast.core.order import BOTTOM, DeliveryQueue, Slot, epoch_of, leader_of, time_of, timestamp
+from amcast.core.order import BOTTOM, DeliveryQueue, Slot, ballot, epoch_of, leader_of, time_of, timestamp
 from amcast.core.process import Effects, Params, Process
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Hint, Multicast, Reply
@@ -62,6 +62,7 @@ from amcast.protocols.parts.leader_candidate import (
     NewLeader,
     NewStateAck,
 )
+from amcast.protocols.parts.sparse import dense
 from amcast.protocols.skeen import PAPER_NAMES
 from amcast.protocols.white_box.client import WhiteBoxClient
 from amcast.protocols.white_box.configurations import Change, Configurations, change_of, change_payload
@@ -119,7 +120,7 @@ LONGEST_RETRY: Final = 80  # bounds the time to finish once the network behaves
 
 @final
 class Route:
-    """Where acknowledgements of a vector of ballots go. It is kept because it hardly ever changes."""
+    """Where acknowledgements of a vector of ballots go. It is kept, for it hardly ever changes."""
 
     def __init__(self, bal: tuple[int, ...], leaders: tuple[int, ...]) -> None:
         self.bal = bal
@@ -304,7 +305,7 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
             if leader not in newest.pids:
                 leader = newest.pids[0]
             self.send_one(asker, Hint(mid, self.g0, leader))
-        if max(self.configurations.known) > 1:
+        if self.configurations.changed:
             self.send_one(asker, self.configurations.message())
 
     def on_accept(self, sender: int, msg: Accept) -> None:  # l.10
@@ -352,6 +353,8 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
         self.send(route.leaders, AcceptAck(m.mid, self.g0, bal, self.probation.mark))  # l.15, l.16
 
     def route(self, dest: tuple[int, ...], bal: list[int]) -> Route:
+        if max(bal) == ballot(0, 0):  # nobody was replaced: then it is the same for all processes
+            return Route(tuple(bal), self.topology.leaders_of(dest))
         route = self.routes.get(dest)
         if route is not None:
             i = 0
@@ -847,6 +850,8 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
     def tell_lists(self) -> None:
         """Tell the own group who the members of all groups are; a leader tells the others, too, and who was removed."""
         configurations = self.configurations
+        if not configurations.changed:
+            return
         whom = list(configurations.reach[self.g0])
         if self.candidate.status == LEADER:
             for g, reached in enumerate(configurations.reach):
@@ -946,8 +951,8 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
         """Say what is remembered of a replica that came back, before anything else of it is heard."""
         probation = self.probation
         candidate = self.candidate
-        starts = probation.known_starts[sender]
-        mark = probation.known_marks[sender]
+        starts = probation.known_starts.get(sender, 0)
+        mark = probation.known_marks.get(sender, 0)
         rows: list[tuple[AppMessage, int, int, int]] = []
         if self.topology.group_of[sender] == self.g0:
             rank = self.topology.rank_of[sender]
@@ -961,7 +966,7 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
         if candidate.rejoining:
             starts = BOTTOM
         b = max(candidate.ballot, candidate.seen_ballot)
-        if max(self.configurations.known) > 1:
+        if self.configurations.changed:
             self.send_one(sender, self.configurations.message())
         for part in in_parts(rows, self.params.part_bytes):
             state = (b, candidate.cballot, self.clock, self.prefix.position, self.prefix.digest, *part)
@@ -1071,10 +1076,10 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
                 probation.mark,
                 candidate.rejoining,
                 candidate.rejoin_above,
-                tuple(self.prefix.collection.floors),
-                tuple(self.prefix.collection.shared_with),
-                tuple(probation.known_starts),
-                tuple(probation.known_marks),
+                dense(self.prefix.collection.floors, len(self.topology.groups), BOTTOM),
+                dense(self.prefix.collection.shared_with, len(self.topology.groups), BOTTOM),
+                probation.starts_of_all(),
+                probation.marks_of_all(),
                 candidate.epoch,
                 self.configurations.rows(),
             )
@@ -1097,7 +1102,7 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
         self.replaying = False
         probation = self.probation
         if records or starts > 1:
-            probation.starts = max(starts, probation.starts + 1, probation.known_starts[self.pid] + 1)
+            probation.starts = max(starts, probation.starts + 1, probation.known_starts.get(self.pid, 0) + 1)
         self.candidate.restart()
         self.out.records.clear()
         self.out.urgent = False
