@@ -25,11 +25,14 @@ Drawn = tuple[Rows, Mapping[str, Rows]]  # what is drawn; what claims are measur
 
 
 def draw_runs(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
-    """Draw columns of the runs of all sweeps: Figures 3 and 4."""
+    """Draw columns of the runs of all sweeps, such as Figures 3 and 4."""
+    plot = figure.plot
     config = ("network", "protocol", "replicas", "rounds", "batch", "payload", "seed")
-    rows = [{name: row[name] for name in (*config, *POINT)} for of_sweep in runs.values() for row in of_sweep]
+    columns = dict.fromkeys((*config, *POINT, plot.x, *plot.line, *plot.ys))
+    rows = [{name: row[name] for name in columns} for of_sweep in runs.values() for row in of_sweep]
     protocols = protocols_of(figure)
     rows.sort(key=lambda row: (row["network"], protocols.index(row["protocol"]), row["replicas"], row["batch"]))
+    rows.sort(key=lambda row: row[plot.x])
     drawing.draw_grid(folder, figure, rows)
     return rows, runs
 

@@ -14,6 +14,7 @@
   "estimates" is a grid of what AllConcur+ is expected to achieve when servers fail, "digraphs" one of the digraphs;
 - `[[claim]]`: `what` it is about, what the `paper` says, and how to measure it: the mean of a `column` of the runs, or
   its "max" or "min" if `how` says so, over the rows that have the values in `where` ("most" and "least" are extremes).
+  Without a `sweep` these are the rows of all of them.
   With `over` it is the ratio to another selection, point by point (of `over_column` there, if that is another one).
   A claim with `cases` stands for one claim per case. A case adds to what they share; a shared `what` stands before its
   own. Where the paper says nothing, `paper` is left out.

@@ -197,7 +197,7 @@ def measure(claim: FigureClaim, sweeps: Mapping[str, Rows], scale: str = "") -> 
         return Measured(claim, why_not=f"only with --scale {claim.scale}", elsewhere=True)
     if not sweeps:
         return Measured(claim, why_not="not measured: no run is ok")
-    rows = sweeps[claim.sweep] if claim.sweep else next(iter(sweeps.values()))
+    rows = sweeps[claim.sweep] if claim.sweep else [row for of_sweep in sweeps.values() for row in of_sweep]
     selected = select(rows, claim.where or {})
     chosen = [row for row in selected if row.get(claim.column) is not None]
     if not chosen:
