@@ -22,7 +22,7 @@ from amcast.protocols import PROTOCOLS, protocol
 PINNED = {
     ("skeen", "small"): (543, 766),
     ("skeen", "cycle"): (26340, 44630),
-    ("white_box", "small"): (4461, 6179),
+    ("white_box", "small"): (4356, 6070),
     ("white_box", "conflict"): (1279, 1744),
     ("primcast", "small"): (23794, 41327),
     ("primcast_hybrid", "conflict"): (3651, 6060),
