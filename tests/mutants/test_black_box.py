@@ -46,7 +46,7 @@ LOG = [
     mutant(
         "third_vote_counts",
         (" or self.cballot == b:  # l.43, once per ballot", ":"),
-        (" and self.cballot < self.ballot\n", "\n"),
+        (" and self.cballot < self.ballot and", " and"),
     ),
     mutant("gap_in_the_log", ("        if msg.i != self.length():", "        if False:")),
     mutant("stuck_follower_not_heard", ("        self.saw(msg.ballot)\n", "")),
