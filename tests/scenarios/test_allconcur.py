@@ -557,6 +557,22 @@ def allconcur_plus_welcome_of_one(table: Protocol) -> Script:
 
 
 @scenario("allconcur_plus")
+def allconcur_plus_proposal_of_the_past(table: Protocol) -> Script:
+    """p0 and p1 propose other members, p1 at any moment later: one that was meant for the eon that ends is void."""
+    for later in range(40):
+        s = Script(table, (5,), spare=2, heartbeat=5)
+        s.at(1, lambda s=s: s.multicast("g0/2", 0))  # type: ignore[misc]
+        s.at(5, lambda s=s: s.change_members("g0/0", 0, 1, 2, 3))  # type: ignore[misc]
+        proposed: list[int] = []
+        s.at(
+            5 + later / 4, lambda s=s, of=proposed: (of.append(server(s, 1).eon), s.change_members("g0/1", 0, 1, 2, 4))
+        )  # type: ignore[misc]
+        s.run()
+        assert [server(s, i).eon for i in (0, 1, 2)] == [proposed[0] + 1] * 3, later
+    return s
+
+
+@scenario("allconcur_plus")
 def allconcur_plus_all_at_once(table: Protocol) -> Script:
     """p6 and p7 join and p0 leaves, at whatever moment of each other's changes: all of it happens."""
     for later in range(25):

@@ -94,7 +94,8 @@ def planted(name: str) -> Protocol:
 def test_a_failing_run_becomes_short_and_can_be_replayed() -> None:
     """Few moves are left, none of which can be missed, and as lines of a file they fail alike."""
     table = planted("delivered_twice")
-    outcome = next(o for o in (judge_adversary(table, seed) for seed in range(1, PLANTED["delivered_twice"] + 1)) if o.problem)
+    seeds = range(1, PLANTED["delivered_twice"] + 1)
+    outcome = next(o for o in (judge_adversary(table, seed) for seed in seeds) if o.problem)
     drawn = play(table, outcome.seed)
     short = shorten(table, outcome.seed, drawn.machine.moves)
     moves, topology = short.machine.moves, short.machine.topology
