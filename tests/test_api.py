@@ -79,7 +79,7 @@ def test_help_helps() -> None:
 def test_protocol_interface() -> None:
     verbs = ("start", "receive", "timer", "multicast", "abandon", "disconnect")
     hooks = tuple(f"on_{name}" for name in (*verbs, "message") if name != "receive")
-    looks = ("idle", "has_delivered", "unready", "footprint", "condition", "backlog")
+    looks = ("idle", "has_delivered", "remembered", "unready", "footprint", "condition", "backlog")
     says = ("send", "send_one", "set_timer", "deliver", "note", *looks)
     public = {name for name in dir(Process) if not name.startswith("_")}
     data = {"pid", "topology", "params", "out", "now"}  # slots of the compiled class

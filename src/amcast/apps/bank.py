@@ -62,6 +62,14 @@ class Bank(AllOrNothing):
                 touched[account] = self.balances[account] = self.balances.get(account, 0) + amount
         return msgspec.msgpack.encode(touched)
 
+    def spread(self, states: list[bytes], groups: int) -> list[bytes]:
+        """Return the accounts in so many groups."""
+        found: list[dict[str, int]] = [{} for _ in range(groups)]
+        for state in states:
+            for account, balance in msgspec.msgpack.decode(state, type=dict[str, int]).items():
+                found[group_of(account, groups)][account] = balance
+        return [msgspec.msgpack.encode(balances) for balances in found]
+
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(self.balances)
 

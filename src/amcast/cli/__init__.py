@@ -14,6 +14,7 @@ import typer
 
 from amcast import __version__
 from amcast.cli.archive import spark_archive
+from amcast.cli.backup import backup, backup_verify, restore
 from amcast.cli.certs import certs
 from amcast.cli.claims import claims
 from amcast.cli.cluster import cluster_commands
@@ -53,6 +54,8 @@ for command in (
     kv_user, maelstrom, certs, watch, view, export, spark_archive,
 ):  # fmt: skip
     app.command(no_args_is_help=False)(command)
+for about_backups in (backup, backup_verify, restore):
+    cluster_commands.command()(about_backups)
 app.add_typer(cluster_commands, name="cluster")
 app.add_typer(ledger_commands, name="ledger")
 

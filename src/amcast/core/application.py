@@ -142,6 +142,15 @@ class Versioned(Protocol):
         ...
 
 
+@runtime_checkable
+class Spread(Protocol):
+    """An application whose state can go to another number of groups, when a cluster is founded from a backup."""
+
+    def spread(self, states: list[bytes], groups: int) -> list[bytes]:
+        """Return the states of so many groups that hold what these held, the states of all groups at one place."""
+        ...
+
+
 class AllOrNothing:
     """Inherited by a state machine whose `apply` raises only before it has changed anything.
 

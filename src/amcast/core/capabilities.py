@@ -6,7 +6,7 @@ them at no cost, and so may a class in somebody else's package. (Traits of mypyc
 classes: calling one crashes the interpreter.) They have no attributes of their own, so that they add no `__dict__`.
 """
 
-from amcast.core.process import Supply
+from amcast.core.process import Memory, Supply
 from amcast.core.wire import Message
 
 
@@ -104,6 +104,10 @@ class Durable(Capability):
 
     def snapshot(self) -> list[bytes]:
         """Return records from which `recover` rebuilds what this process must not forget, instead of all so far."""
+        raise NotImplementedError
+
+    def recall(self, memory: Memory) -> None:
+        """Take these messages for delivered. The process is new: a cluster is founded with the state of another."""
         raise NotImplementedError
 
 

@@ -20,6 +20,10 @@ from amcast.core.wire import AppMessage, Message
 
 TAIL_BYTES: Final = 8 * 2**20  # a laggard that missed more takes a snapshot instead
 
+# What is delivered of each sender: the number below which it knows all to be delivered, and the delivered ones above;
+# and of those that have been idle, the number below which all is delivered.
+Memory = tuple[list[tuple[int, int, tuple[int, ...]]], list[tuple[int, int]]]
+
 
 @final
 @dataclass
@@ -68,6 +72,8 @@ class Effects:
     halted: bool = False  # this process must stop for good: the others went on without it
     pulls: list[int] = field(default_factory=list)  # members whose snapshot it needs, by `Durable.install`; best effort
     forgot: str = ""  # why this process must stop: others remember more of it than its disk. It may only `rejoin`
+    marks: set[Mid] = field(default_factory=set)  # said by the driver: at these messages it wants to know …
+    memories: dict[Mid, Memory] = field(default_factory=dict)  # … what was delivered before them
 
     def clear(self) -> None:
         self.records.clear()
@@ -83,6 +89,7 @@ class Effects:
         self.halted = False
         self.pulls.clear()
         self.forgot = ""
+        self.memories.clear()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -160,6 +167,10 @@ class Process:
         """Return True if this process has delivered this message, and remembers that."""
         return False
 
+    def remembered(self) -> Memory:
+        """Return what is delivered of each sender, so that a late copy is not taken for a new message."""
+        return [], []
+
     def unready(self) -> str:
         """Say why this process cannot serve yet; empty if it can."""
         return ""
@@ -188,6 +199,8 @@ class Process:
         self.out.timers.append((name, earliest, latest))
 
     def deliver(self, m: AppMessage, ts: int = BOTTOM) -> None:
+        if self.out.marks and m.mid in self.out.marks:  # what is delivered in the same step comes later
+            self.out.memories[m.mid] = self.remembered()
         self.out.deliveries.append((m, ts))
 
     def note(self, note: Note) -> None:

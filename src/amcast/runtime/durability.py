@@ -42,6 +42,7 @@ from amcast.runtime.space import Space
 from amcast.runtime.storage import Storage
 
 FORMAT: Final = b"amn3"
+CUT: Final = "cut-"  # the state at a mark, for a backup, and its number
 OFFERED: Final = "offered-"  # a snapshot for others of a node that keeps none for itself, and its position
 PULLED: Final = "pulled.new"  # a copy of another member's snapshot
 PREFIX: Final = Struct("<4sQ")  # the format, and the length of what stands before the state of the application
@@ -181,10 +182,10 @@ class Durability:
         return self.storage.count_start()
 
     def _sweep(self) -> None:
-        """Remove what an earlier life left of snapshots for others, and of those of others."""
+        """Remove what an earlier life left of snapshots for others, of those of others, and of backups."""
         files, folder = self._host.machine.files, self._host.me.data
         for name in files.names(folder):
-            if name.startswith(OFFERED) or name == PULLED:
+            if name.startswith((OFFERED, CUT)) or name == PULLED:
                 files.remove(folder / name)
 
     def describe(self, app_version: int) -> None:

@@ -12,7 +12,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
 
 from amcast.core.notes import Note
-from amcast.core.process import Effects, Params
+from amcast.core.process import Effects, Memory, Params
 from amcast.core.protocol import Protocol
 from amcast.core.requests import ANSWERS, Reply, Request, replica_codec
 from amcast.core.topology import Mid, Topology, sender_of
@@ -42,6 +42,7 @@ class Tick:
         self.halted = False  # nothing else may be done but to send what is here
         self.pulls: list[int] = []  # members whose snapshot is needed
         self.forgot = ""  # why nothing may be done at all
+        self.memories: dict[Mid, Memory] = {}  # of marks among the deliveries: what was delivered before each
 
 
 @final
@@ -154,6 +155,8 @@ class Engine:
         tick.halted = tick.halted or out.halted
         tick.pulls += out.pulls
         tick.forgot = tick.forgot or out.forgot
+        if out.memories:
+            tick.memories.update(out.memories)
         out.clear()
 
     def _send(self, tick: Tick, pid: int, msg: Message) -> None:

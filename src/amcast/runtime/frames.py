@@ -41,6 +41,9 @@ WANT: Final = 18  # the part of this number
 PART: Final = 19
 ASK: Final = 14  # how are you; a CONDITION with the same number is the answer
 CONDITION: Final = 15  # also without being asked, when it changes
+# A backup: CUT and MARK one way, CUTs back, then WANTs and PARTs as above (`cuts.py`).
+CUT: Final = 22  # be ready to give out the state at the mark of this number; and back, where it is
+MARK: Final = 23  # have the mark of this number ordered
 STATEMENT: Final = 16  # among BATCHes, to members of the same group: what the sender has applied (`comparison.py`)
 LEAD: Final = 20  # among BATCHes, to members of the same group: the sender was told to lead (`leading.py`)
 PULSE: Final = 17  # among BATCHes, to all members: how the sender is (`pulse.py`); neither numbered nor sent again
@@ -119,6 +122,13 @@ class Offer(msgspec.Struct, array_like=True, frozen=True):
     position: int
 
 
+class Made(msgspec.Struct, array_like=True):
+    """The state at a mark, when it is on disk: its position, and how many parts it has; before that -1 and 0."""
+
+    position: int = -1
+    parts: int = 0
+
+
 class Condition(msgspec.Struct, array_like=True):
     """How a member is: the time by its own clock, and why it is of no use to clients, if it is not.
 
@@ -160,6 +170,7 @@ read_decoder: Final = msgspec.msgpack.Decoder(Read)
 refusal_decoder: Final = msgspec.msgpack.Decoder(Refusal)
 pull_decoder: Final = msgspec.msgpack.Decoder(Pull)
 offer_decoder: Final = msgspec.msgpack.Decoder(Offer)
+made_decoder: Final = msgspec.msgpack.Decoder(Made)
 condition_decoder: Final = msgspec.msgpack.Decoder(Condition)
 rows_decoder: Final = msgspec.msgpack.Decoder(Rows)
 

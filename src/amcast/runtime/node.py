@@ -25,14 +25,16 @@ from typing import Final
 from amcast.core.application import Dated, Factory, Speculator, delivery, state_in_pieces
 from amcast.core.capabilities import Durable, Dynamic
 from amcast.core.notes import Leads, Note, RoundBegins
-from amcast.core.process import TAIL_BYTES
+from amcast.core.process import TAIL_BYTES, Memory
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Request
+from amcast.core.topology import Mid
 from amcast.core.wire import AppMessage, joined
 from amcast.errors import AmcastError, StorageCorrupt, StorageFailure, UsageError, WireError
 from amcast.runtime.admin import Admin
 from amcast.runtime.chain import Chain
 from amcast.runtime.config import Address, ClusterConfig, Member
+from amcast.runtime.cuts import Cuts, is_mark
 from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, read_snapshot
 from amcast.runtime.engine import Engine, Tick
 from amcast.runtime.exchange import Exchange
@@ -117,6 +119,7 @@ class Node:
         self.incoming = Incoming(self)
         self.serving = Serving(self)
         self.supply = Supply(self)
+        self.cuts = Cuts(self)
         self.pulls = Pulls(self)
         self.leading = Leading(self)
         self.pulses = Pulses(self)
@@ -206,6 +209,7 @@ class Node:
             if self.filling is not None:
                 await self.filling.stop()
             self.supply.stop()
+            self.cuts.stop()
             self.leading.stop()
             self.exchange.stop()
             self.pulses.stop()
@@ -342,6 +346,7 @@ class Node:
         self.durability.begin_again(snapshot.position)
         self._jumps.append((before, snapshot.position))
         self._source = source
+        self.cuts.jumped()
         self.log.info("state taken over", peer=source.name, before=before, position=snapshot.position)
         self.serving.grown()
         if self.fingerprints.wanted:
@@ -444,7 +449,7 @@ class Node:
                 for mid in tick.undone:
                     self.app.undo(self.config.topology.message_name(mid))
             if tick.deliveries:
-                self.deliver(tick.deliveries)
+                self.deliver(tick.deliveries, tick.memories)
             if tick.answers:
                 answers = self.serving.with_results(tick.answers) if self.app is not None else tick.answers
                 for client, batch in self.engine.encode_answers(answers, self.results.by_mid):
@@ -478,16 +483,15 @@ class Node:
     def _change_version(self) -> None:
         """Have a newer version of the application take over, if it is time and up to this replica."""
         if change := self.versions.proposal(self.now()):
-            if self.trace is not None and self.me.group == 0:
-                self.trace.multicast(change.m)
             self.engine.handle(self.now(), SENDER, [change])
 
-    def deliver(self, deliveries: Deliveries) -> None:
+    def deliver(self, deliveries: Deliveries, memories: dict[Mid, Memory]) -> None:
         before = self.history.end
         if self.app is not None:
-            self._apply(self.app, deliveries)  # first: positions are those that the history gives next
+            self._apply(self.app, deliveries, memories)  # first: positions are those that the history gives next
         else:
             for m, ts in deliveries:
+                self.cuts.reached(m.mid, self.chain.position, memories)
                 self.chain.add(m, ts, b"")
                 if self.fingerprints.wanted:
                     self.fingerprints.reached()
@@ -506,7 +510,7 @@ class Node:
             if self.trace is not None:
                 self.trace.row("optdeliver", message=topology.message_name(one.mid))
 
-    def _apply(self, app: Executor | Speculator, deliveries: Deliveries) -> None:
+    def _apply(self, app: Executor | Speculator, deliveries: Deliveries, memories: dict[Mid, Memory]) -> None:
         """Execute messages, each with a position of its own, also where several travelled as one."""
         group, topology, position = self.group_names[self.me.group], self.config.topology, self.history.end
         for m, ts in deliveries:
@@ -515,6 +519,13 @@ class Node:
                 self.results.add(m, b"")
                 self.chain.add(m, ts, b"%d" % version)
                 position += 1
+                continue
+            if is_mark(m.mid):
+                self.cuts.reached(m.mid, position, memories)
+                self.chain.add(m, ts, b"")
+                position += 1
+                if self.fingerprints.wanted:
+                    self.fingerprints.reached()
                 continue
             answers: list[bytes] = []
             for index, one in enumerate(m.messages()):

@@ -107,6 +107,17 @@ class ServingHost(GreetingHost, Protocol):
 
     def on_requests(self, client: int, requests: list[Request]) -> None: ...
 
+    @property
+    def cuts(self) -> "Backups": ...
+
+
+class Backups(Protocol):
+    """What is given out for backups."""
+
+    def take(self, asker: "_Served", kind: int, number: int) -> None: ...
+
+    def left(self, asker: "_Served") -> None: ...
+
 
 class Serving:
     """All connections of clients."""
@@ -213,6 +224,8 @@ class _Served(AcceptedConnection):
             self.take_read(body)
         elif kind == frames.ASK:
             self.tell_condition(number)
+        elif kind in (frames.CUT, frames.MARK, frames.WANT):
+            self.host.cuts.take(self, kind, number)
         else:
             raise WireError(f"a frame of kind {kind}, expected requests or reads")
 
@@ -325,6 +338,7 @@ class _Served(AcceptedConnection):
             self.transport.resume_reading()
 
     def left(self) -> None:
+        self.host.cuts.left(self)
         if self.serving.sessions.get(self.session) is self:
             del self.serving.sessions[self.session]
         for served, _, timer in self.serving.readers:

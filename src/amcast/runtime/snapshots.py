@@ -13,12 +13,12 @@ know their places, each is checked when it comes, and all of them together when 
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from amcast.errors import StorageCorrupt, UsageError, WireError
+from amcast.errors import AmcastError, StorageCorrupt, UsageError, WireError
 from amcast.runtime.machine import Files, Machine, write_all
 from amcast.runtime.seal import forgotten
 
@@ -59,7 +59,7 @@ class SnapshotWriter:
         self._path = path
         self._unfinished = path.with_name(path.name + UNFINISHED)
         self._parts = in_parts(pieces, machine.limits.part_bytes)
-        self._count = 0
+        self.count = 0  # of parts
         self._checksum = 0
         self._file = self._files.open(self._unfinished, new=True)
 
@@ -67,13 +67,13 @@ class SnapshotWriter:
         """Write the next parts and wait until they are on disk; return whether the snapshot is finished."""
         written = 0
         for part in self._parts:
-            self._write(PART, self._count, part)
-            self._count += 1
+            self._write(PART, self.count, part)
+            self.count += 1
             written += len(part)
             if written >= self._limits.written_at_once:
                 self._files.sync(self._file)
                 return False
-        self._write(SEAL, self._count, NUMBER.pack(self.number))
+        self._write(SEAL, self.count, NUMBER.pack(self.number))
         self._files.sync(self._file)
         self._close()
         self._files.replace(self._unfinished, self._path)
@@ -120,34 +120,59 @@ class SnapshotSource:
         return self._files.read_at(self._path, at, end - at)
 
 
+class Pieces:
+    """The pieces of a snapshot, one after the other, as its source wrote them."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number  # of the snapshot at its source
+        self.count = 0  # that have come
+        self.whole = False
+        self._checksum = 0
+
+    def body(self, data: bytes) -> bytes:
+        """Return the content of the next piece, empty for the seal. Raises WireError if it is not that one."""
+        head, body = data[: HEAD.size], data[HEAD.size :]
+        magic, checksum, length, place = HEAD.unpack(head.ljust(HEAD.size, b"\0"))
+        expected = zlib.crc32(body, zlib.crc32(head[COVERED:], self._checksum))
+        sound = magic in (PART, SEAL) and place == self.count and length == len(body)
+        if self.whole or not sound or checksum != expected:
+            raise WireError(f"part {self.count} of snapshot {self.number} is not as it was written")
+        if magic == SEAL and body != NUMBER.pack(self.number):
+            raise WireError(f"the end of another snapshot than {self.number}")
+        self._checksum = checksum
+        self.count += 1
+        self.whole = magic == SEAL
+        return b"" if self.whole else body
+
+
 class SnapshotCopy:
     """A copy of another member's snapshot, as far as it has come. It is nobody's snapshot: a start removes it."""
 
     def __init__(self, machine: Machine, path: Path, number: int) -> None:
-        self.number = number  # of the snapshot at its source
         self.path = path
-        self.pieces = 0  # that are here
         self.size = 0
-        self.whole = False
+        self._pieces = Pieces(number)
         self._files = machine.files
-        self._checksum = 0
         self._file = self._files.open(path, new=True)
+
+    @property
+    def number(self) -> int:
+        return self._pieces.number
+
+    @property
+    def pieces(self) -> int:
+        """Return how many are here."""
+        return self._pieces.count
+
+    @property
+    def whole(self) -> bool:
+        return self._pieces.whole
 
     def add(self, data: bytes) -> None:
         """Add the next piece. Raises WireError if it is not that one, as its source wrote it."""
-        head = data[: HEAD.size]
-        magic, checksum, length, place = HEAD.unpack(head.ljust(HEAD.size, b"\0"))
-        expected = zlib.crc32(data[HEAD.size :], zlib.crc32(head[COVERED:], self._checksum))
-        sound = magic in (PART, SEAL) and place == self.pieces and length == len(data) - HEAD.size
-        if self.whole or not sound or checksum != expected:
-            raise WireError(f"part {self.pieces} of snapshot {self.number} is not as it was written")
-        if magic == SEAL and data[HEAD.size :] != NUMBER.pack(self.number):
-            raise WireError(f"the end of another snapshot than {self.number}")
+        self._pieces.body(data)
         write_all(self._files, self._file, data)
-        self._checksum = checksum
-        self.pieces += 1
         self.size += len(data)
-        self.whole = magic == SEAL
 
     def parts(self) -> list[bytes]:
         """Return the content, read from the disk and checked once more. Raises StorageCorrupt."""
@@ -166,8 +191,10 @@ class SnapshotCopy:
             self._files.close(file)
 
 
-def read_parts(files: Files, path: Path, number: int) -> Iterator[bytes]:
-    """Return the parts of a snapshot. Raises StorageCorrupt where they are not as they were written."""
+def read_parts(
+    files: Files, path: Path, number: int, damaged: Callable[[Path, str], AmcastError] = forgotten
+) -> Iterator[bytes]:
+    """Return the parts of a snapshot. Raises `damaged` where they are not as they were written."""
     start = files.read_at(path, 0, len(PART))
     if start not in (PART, SEAL) and re.fullmatch(rb"am[a-z][0-9]", start):  # anything else is damage
         raise UsageError(
@@ -189,4 +216,4 @@ def read_parts(files: Files, path: Path, number: int) -> Iterator[bytes]:
             break
         yield body
         count += 1
-    raise forgotten(path, f"damaged snapshot, in part {count}")
+    raise damaged(path, f"damaged snapshot, in part {count}")

@@ -97,7 +97,7 @@ def start_from_disk(node: "Node", starts: int, how: How) -> None:
     node.durability.doubted = bool(recovered.doubt)
     # What was delivered after the snapshot is delivered again: the application has not seen it in this life.
     again, node.engine.out.deliveries = node.engine.out.deliveries, []
-    node.deliver(again)
+    node.deliver(again, {})
     node.delivered_for_good(again)
     if recovered.cut:
         node.log.warning("torn write cut off", bytes=recovered.cut)

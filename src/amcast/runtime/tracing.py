@@ -21,6 +21,7 @@ from amcast.core.topology import sender_of
 from amcast.core.wire import AppMessage
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.machine import REAL, Machine, write_all
+from amcast.runtime.serving import SESSION_BITS
 
 START_SHIFT: Final = 40  # of the count of starts in `seq`
 DELIVER: Final = b'"kind":"deliver"'
@@ -103,6 +104,7 @@ class ReplicaTrace(TraceWriter):
         super().__init__(path, config.name, member.name, config.topology.group_name(member.group), machine)
         self.good = 0
         self._topology = config.topology
+        self._first = member.pid == 0
         self.begin(len(config.topology.groups[member.group]) - config.spare)
 
     def recovered(self, position: int) -> None:
@@ -117,9 +119,10 @@ class ReplicaTrace(TraceWriter):
         return self.position < self.good and not self.ended
 
     def multicast(self, m: AppMessage) -> None:
-        """Trace a message of the cluster's own, which no client multicasts."""
+        """Trace a message of the cluster's own, which no client multicasts. All propose it, and one replica says so."""
         sender, dest = self._topology.name(sender_of(m.mid)), [self._topology.group_name(g) for g in m.dest]
-        self.row("multicast", message=self._topology.message_name(m.mid), sender=sender, dest=dest)
+        message = self._topology.message_name(m.mid)
+        self.row("multicast", process=sender, group=None, message=message, sender=sender, dest=dest)
 
     def deliver(self, rows: list[Row]) -> None:
         """Trace the next deliveries. While some before them are missing, they are only counted, and come with those."""
@@ -132,6 +135,8 @@ class ReplicaTrace(TraceWriter):
         """Trace deliveries from this position on, but for those that are traced, or may still be undone."""
         assert first <= self.position, f"rows from {first} on behind {self.position}"
         for m, ts, index in rows[self.position - first : self.good - first]:
+            if self._first and self._topology.replicas <= sender_of(m.mid) < 1 << SESSION_BITS:
+                self.multicast(m)
             when, tie = place(self._topology, ts, index)
             ordered = {"time": when, "tie": tie}
             self.row("deliver", message=self._topology.message_name(m.mid), ts=ordered, position=self.position)

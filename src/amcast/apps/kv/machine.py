@@ -268,6 +268,30 @@ class KV(AllOrNothing, Dated):
 
     # Snapshots
 
+    def spread(self, states: list[bytes], groups: int) -> list[bytes]:
+        """Return the keys in so many groups.
+
+        What is prepared and not decided is dropped: it is so in all its groups, for the states are one cut, and the
+        gateway that could decide it belongs to another cluster. What waited for it is executed before. Tickets go on
+        behind all that were given, and a transaction that was decided stays so.
+        """
+        machines = [KV(group, groups) for group in range(groups)]
+        decided: dict[bytes, bool] = {}
+        for group, state in enumerate(states):
+            old = KV(group, len(states))
+            old.restore(state)
+            while old._locks:
+                old._decide(wire.Decide(next(iter(old._locks)), False))
+            decided |= old._decided
+            for machine in machines:
+                machine.clock = max(machine.clock, old.clock)
+                machine._tickets = max(machine._tickets, old._tickets)
+            for key, (value, expires, _) in old.store.data.items():
+                machines[group_of(key, groups)].store.put(key, value, expires)
+        for machine in machines:
+            machine._decided = dict(islice(decided.items(), max(0, len(decided) - DECISIONS_KEPT), None))
+        return [machine.snapshot() for machine in machines]
+
     def snapshot(self) -> bytes:
         return b"".join(self.snapshot_parts())
 

@@ -18,7 +18,7 @@ from mypy_extensions import mypyc_attr
 
 from amcast.core.capabilities import Durable
 from amcast.core.order import BOTTOM
-from amcast.core.process import Effects, Params
+from amcast.core.process import Effects, Memory, Params
 from amcast.core.topology import MOST, Mid, Topology
 from amcast.core.wire import AppMessage, Codec, Message
 from amcast.protocols.black_box.log_records import Forgotten, LogEntered, Stored
@@ -333,6 +333,12 @@ class DurableLogOwner(LogOwner, Durable):
         if part is not None:
             records += [Held(*row) for row in part.rows()]
         return [encoded(record) for record in records]
+
+    def remembered(self) -> Memory:
+        return self.prefix.done.memory()
+
+    def recall(self, memory: Memory) -> None:
+        self.prefix.done.recall(memory)
 
     def on_recover(self, records: list[bytes], starts: int, clean: bool) -> None:
         monitor = self.monitor

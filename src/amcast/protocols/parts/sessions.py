@@ -14,6 +14,7 @@ from bisect import bisect_left, insort
 from collections.abc import Container
 from typing import Final, final
 
+from amcast.core.process import Memory
 from amcast.core.topology import Mid, message_id, sender_of, seq_of
 from amcast.core.wire import AppMessage
 
@@ -156,6 +157,16 @@ class DeliveredMessages:
     def restore_idle(self, rows: tuple[tuple[int, int], ...]) -> None:
         for sender, done in rows:
             self._idle.put(sender, done)
+
+    def memory(self) -> Memory:
+        """Return all of it."""
+        return self.rows(), self.idle_rows()
+
+    def recall(self, memory: Memory) -> None:
+        """Begin with this."""
+        for sender, done, above in memory[0]:
+            self.restore(sender, done, above)
+        self.restore_idle(tuple(memory[1]))
 
     def mids(self) -> list[Mid]:
         """Return every id in the set, spelt out: for checks."""

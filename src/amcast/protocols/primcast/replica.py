@@ -67,7 +67,7 @@ from typing import Final, final
 
 from amcast.core.capabilities import Durable, Electing, Observed
 from amcast.core.order import BOTTOM, DeliveryQueue, leader_of, time_of, timestamp
-from amcast.core.process import Effects, Params, Process
+from amcast.core.process import Effects, Memory, Params, Process
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of
@@ -982,6 +982,12 @@ class PrimCast(Process, Durable, Electing, Observed):
             if entry.recorded and entry.m is not None:
                 records.append(Held(entry.m, 0, entry.lts, entry.gts))
         return [encoded(record) for record in records]
+
+    def remembered(self) -> Memory:
+        return self.prefix.done.memory()
+
+    def recall(self, memory: Memory) -> None:
+        self.prefix.done.recall(memory)
 
     def on_recover(self, records: list[bytes], starts: int, clean: bool) -> None:
         monitor = self.monitor

@@ -45,7 +45,7 @@ from typing import Final, final
 from amcast.core.capabilities import Durable, Electing, Observed, Seated
 from amcast.core.notes import EpochBegins
 from amcast.core.order import BOTTOM, DeliveryQueue, Slot, ballot, epoch_of, leader_of, time_of, timestamp
-from amcast.core.process import Effects, Params, Process
+from amcast.core.process import Effects, Memory, Params, Process
 from amcast.core.protocol import Protocol
 from amcast.core.requests import Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of, seq_of
@@ -1090,6 +1090,12 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
             if entry.recorded:
                 records.append(Held(entry.m, entry.phase, entry.lts, entry.gts))
         return [encoded(record) for record in records]
+
+    def remembered(self) -> Memory:
+        return self.prefix.done.memory()
+
+    def recall(self, memory: Memory) -> None:
+        self.prefix.done.recall(memory)
 
     def on_recover(self, records: list[bytes], starts: int, clean: bool) -> None:
         monitor = self.monitor
