@@ -5,6 +5,7 @@ from itertools import count
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from amcast.runtime import durability
@@ -13,7 +14,8 @@ from amcast.swarm.cluster import trial
 from amcast.swarm.cluster.faults.aimed import AgainAtOnce, BeforeTheSync, LongAbsence, WhilePulling
 from amcast.swarm.cluster.faults.disks import FullDisk, LoseDisk, OldFolder
 from amcast.swarm.cluster.faults.drawing import Drawing
-from amcast.swarm.cluster.faults.processes import PowerCut, StopGateway
+from amcast.swarm.cluster.faults.plan import from_json
+from amcast.swarm.cluster.faults.processes import StopGateway
 from amcast.swarm.cluster.faults.shapes import Fault
 from amcast.swarm.cluster.faults.starts import OTHERS, OtherConfig
 from amcast.swarm.cluster.setup import Setup, draw_setup
@@ -24,6 +26,13 @@ from amcast.swarm.cluster.world import TRACES, Seat
 def setup_with(*plan: Fault, seed: int = 1, load: str = "store") -> Setup:
     setup = draw_setup("white_box", seed, load)
     return replace(setup, groups=1, replicas=3, users=2, wishes=30, think=0.05, calm_at=3000, plan=list(plan), lost=())
+
+
+def kept(name: str) -> Setup:
+    """Return a setup that once failed, as it was then: what a seed draws changes."""
+    fields = msgspec.json.decode((Path(__file__).parent / "kept" / f"{name}.json").read_bytes())
+    plan = from_json(msgspec.json.encode(fields.pop("plan")))
+    return replace(msgspec.convert({**fields, "plan": []}, Setup), plan=plan)
 
 
 def run(setup: Setup) -> tuple[Result, str]:
@@ -93,7 +102,7 @@ def test_what_is_aimed_strikes(fault: BeforeTheSync | AgainAtOnce) -> None:
 @pytest.mark.parametrize("power", (True, False))
 def test_a_replica_that_gets_a_state_is_struck(power: bool) -> None:
     plan = LoseDisk(1000, "g0/1", 50, True), WhilePulling(1000, 2, 100, power, 50)
-    result, log = run(setup_with(*plan))
+    result, log = run(setup_with(*plan, seed=3))
     assert result.alarm is None
     assert log.count("is aimed at") == 2
 
@@ -131,26 +140,21 @@ def test_a_run_that_moves_too_much_ends(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_an_older_folder_of_one_that_lost_its_disk_is_not_trusted() -> None:
     """A copy made before it took part again says that it counts on nothing: nobody need find that out."""
-    plan = [
-        OldFolder(785, "g0/1", 848, 637, told=True),
-        OldFolder(2790, "g0/1", 62, 742, told=False),
-    ]
-    result, log = run(replace(draw_setup("white_box", 40070, ""), plan=plan))
+    result, log = run(kept("older-folder-of-one-that-lost-its-disk"))
     assert result.alarm is None
     assert log.count("put back") == 2
 
 
 def test_logs_since_the_last_snapshot_do_not_keep_a_group_from_coming_back() -> None:
     """Seed 1107 of fastcast: each answer to a replica that started was larger than what a channel keeps, for ever."""
-    setup = draw_setup("fastcast", 1107, "")
-    result, log = run(replace(setup, plan=[PowerCut(7919, "", 46)]))
+    result, log = run(kept("answers-larger-than-a-channel-keeps"))
     assert result.alarm is None
     assert log.count("power off") == 3
 
 
 def test_who_rejoins_and_missed_the_ballot_is_helped() -> None:
     """Seed 1006 of paxos_amcast: the ballot began before it was ready, and nobody sent it that log again."""
-    result, log = run(draw_setup("paxos_amcast", 1006, ""))
+    result, log = run(kept("a-rejoin-that-missed-the-ballot"))
     assert result.alarm is None
     assert "rejoining" in log
 

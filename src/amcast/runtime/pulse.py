@@ -77,6 +77,7 @@ class Pulses:
         self._congested_at: int | None = None  # since when more is under way than the group gets done
         self.busy = ""
         self.refusals = [""] * len(self._topology.groups)  # why requests to each group are refused
+        self._waits_for_members = not host.protocol.durable  # they could not ask again for what they lack
         self._refuses = False  # some request may be refused: else none needs a second look
 
     def start(self) -> None:
@@ -120,12 +121,15 @@ class Pulses:
         its protocol cannot do that, clients wait for it.
         """
         backlog = self._host.engine.process.backlog()
-        congested = backlog > self._limits.congested or any(link.congested for link in self._host.links.values())
+        congested = backlog > self._limits.congested or (self._waits_for_members and self._some_member_is_slow())
         if not congested:
             self._congested_at = None
         elif self._congested_at is None:
             self._congested_at = self._now()
         self._host.serving.pause(congested and not self._long_congested())
+
+    def _some_member_is_slow(self) -> bool:
+        return any(link.congested for link in self._host.links.values())
 
     # Every so often
 

@@ -161,7 +161,7 @@ MUTANTS = [
     ),
     shell_mutant(
         "what_is_under_way_holds_up_nobody", "amcast.runtime.pulse",
-        ("congested = backlog > self._limits.congested or any(", "congested = any("),
+        ("congested = backlog > self._limits.congested or (self._waits", "congested = (self._waits"),
         caught_by="tests/runtime/test_busy.py::test_a_group_that_does_not_keep_up", slow=True,
     ),
     shell_mutant(

@@ -27,6 +27,7 @@ class Calendar:
         self._heap: list[tuple[int, int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._number = 0
         self._watches: list[Callable[[], bool]] = []
+        self._until = 0  # the end of what runs now
 
     def at(self, time: int, call: Callable[..., None], *arguments: Any) -> None:
         """Have something called at this time, or now if it has passed."""
@@ -39,6 +40,17 @@ class Calendar:
         """Have something called after so many nanoseconds."""
         self._number += 1
         heappush(self._heap, (self.now + delay, self._random.getrandbits(16), self._number, call, arguments))
+
+    def passes_to(self, time: int) -> bool:
+        """Let time pass, for what runs now, if nothing else happens before this time; return whether nothing does.
+
+        It is what an event at that time would come to, without the event.
+        """
+        heap = self._heap
+        if self._watches or time > self._until or (heap and heap[0][0] <= time):
+            return False
+        self.now = time
+        return True
 
     def watch(self, look: Callable[[], bool]) -> None:
         """Have something called after every event, until it returns True."""
@@ -56,6 +68,7 @@ class Calendar:
     def run(self, until: int, done: Callable[[], bool] | None = None) -> bool:
         """Go on until this time, or until `done` says so; return whether it did."""
         heap = self._heap
+        self._until = until
         try:
             while heap and heap[0][0] <= until:
                 self.now, _, _, call, arguments = heappop(heap)

@@ -131,8 +131,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._cancelled_timers = 0
         self._arrived: list[Callable[[], None]] = []
         self._context = contextvars.Context()
-        self._scheduled_at = -1  # the next turn
-        self._schedule_number = 0
+        self._has_turn = False  # the calendar has the next one, as soon as the process is free
+        self._alarm_at = -1  # when the calendar looks for timers that are due
         self._busy_until = 0
         self._in_turn = False
         self._tasks: list[asyncio.Task[Any]] = []
@@ -232,6 +232,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         if job is None or job.in_a_hurry:
             self.spent += nanoseconds
             return
+        if self.calendar.passes_to(self.calendar.now + nanoseconds):
+            return
         self.calendar.after(nanoseconds, self._jobs.go_on, job)
         job.stack.pause()
         self._check_alive()
@@ -245,29 +247,43 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def wake(self) -> None:
         """Have a turn as soon as the process is free."""
-        if not self._in_turn:
-            free = self._busy_until
-            now = self.calendar.now
-            self._schedule(free if free > now else now)
+        if not self._in_turn and not self._has_turn:
+            self._has_turn = True
+            self.calendar.at(self._busy_until, self._turn)
 
-    def _schedule(self, at: int) -> None:
-        if self._scheduled_at < 0 or at < self._scheduled_at:
-            self._scheduled_at = at
-            self._schedule_number += 1
-            self.calendar.at(at, self._turn, self._schedule_number)
+    def _set_alarm(self) -> None:
+        """Have a turn when the first timer is due. An alarm that comes too early is set again, so one is enough."""
+        at = self.host_clock.time_of(self._timers[0][0])
+        if at < self._busy_until:
+            at = self._busy_until
+        if self._alarm_at < 0 or at < self._alarm_at:
+            self._alarm_at = at
+            self.calendar.at(at, self._alarm, at)
 
-    def _turn(self, number: int) -> None:
-        if number != self._schedule_number or self.dead:
-            return
-        self._scheduled_at = -1
-        if self.paused:
+    def _alarm(self, at: int) -> None:
+        if at != self._alarm_at or self.dead:
+            return  # it was replaced by an earlier one
+        self._alarm_at = -1
+        if self.paused or self._has_turn or not self._timers:
+            return  # that turn sets it again
+        if self._busy_until > self.calendar.now or self._timers[0][0] > self.clock.monotonic_ns():
+            self._set_alarm()
+        else:
+            self._turn()
+
+    def _turn(self) -> None:
+        self._has_turn = False
+        if self.dead or self.paused:
             return
         self._in_turn = True
         self.turns += 1
         self.spent = 0
         events._set_running_loop(self)  # it stays so until the next turn of any loop: nothing else asks for it
-        self._collect()
         ready = self._ready
+        if self._arrived:
+            self._collect()
+        if self._timers:
+            self._collect_timers()
         count = len(ready)
         self.calendar.note(self.number << 24 | count)
         for _ in range(count):
@@ -291,9 +307,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             if self.on_end is not None:
                 self.on_end(self)
         elif self._ready or self._arrived:
-            self._schedule(self._busy_until)
+            self.wake()
         elif self._timers:
-            self._schedule(max(self._busy_until, self.host_clock.time_of(self._timers[0][0])))
+            self._set_alarm()
 
     def draw_cost(self) -> int:
         """Draw how long a turn takes: mostly little, at times as long as a page fault or a busy neighbour takes."""
@@ -303,22 +319,23 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return 1 + self._turn_cost * (drawn >> 10) // 32
 
     def _collect(self) -> None:
-        """Make ready what arrived and the timers that are due, behind what is ready, as asyncio does."""
-        ready = self._ready
-        if self._arrived:
-            arrived, self._arrived = self._arrived, []
-            for call in arrived:
-                ready.append(Call(self, call, (), self._context))
+        """Make ready what arrived, behind what is ready and before timers, as asyncio does."""
+        ready, context = self._ready, self._context
+        for call in self._arrived:
+            ready.append(Call(self, call, (), context))
+        self._arrived.clear()
+
+    def _collect_timers(self) -> None:
+        """Make ready the timers that are due."""
         timers = self._timers
-        if timers:
-            now = self.clock.monotonic_ns()
-            while timers and timers[0][0] <= now:
-                timer = heappop(timers)[2]
-                timer.at = -1
-                if timer._cancelled:
-                    self._cancelled_timers -= 1
-                else:
-                    ready.append(timer)
+        now = self.clock.monotonic_ns()
+        while timers and timers[0][0] <= now:
+            timer = heappop(timers)[2]
+            timer.at = -1
+            if timer._cancelled:
+                self._cancelled_timers -= 1
+            else:
+                self._ready.append(timer)
 
     def _raised(self, call: Call, error: BaseException) -> None:
         if isinstance(error, SystemExit | KeyboardInterrupt):
@@ -371,7 +388,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._timer_number += 1
         heappush(self._timers, (call.at, self._timer_number, call))
         if not self._in_turn:
-            self._schedule(max(self._busy_until, self.host_clock.time_of(call.at)))
+            self._set_alarm()
         return call
 
     def timer_cancelled(self) -> None:

@@ -18,9 +18,27 @@ ECHO, STORE, GATEWAY = LOADS = ("echo", "store", "kv")  # multicasts of many siz
 PEER_PORT: Final = 4100
 RESP_PORT: Final = 6379
 MANY: Final = 40  # users of one client
-MOST_CALLS: Final = {ECHO: 450, STORE: 250, GATEWAY: 250}  # in a run: more cost more than another seed, and find less
 MOST_BYTES: Final = 6_000_000  # of payloads in a run: each is a dozen times in memory, at every replica
 PARTS: Final = {0.8: 20, 0.3: 7, 0.1: 2}  # by the shape of sizes: which part of the largest their mean is, about
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large a run is: what is drawn from for it."""
+
+    calm_at: tuple[int, ...]  # milliseconds
+    groups: tuple[int, ...]
+    replicas: tuple[int, ...]
+    users: tuple[int, ...]  # of each client
+    calls: int  # in a run, at most
+
+
+# What most faults need is a few calls around them, and many ways to fall: a run of a tenth of the size is a tenth of
+# the work, and finds most of what the large one does. Some things need time, members or masses, so some runs have them.
+SMALL: Final = Scale((1000, 1500, 2000, 3000), (1, 1, 1, 2), (3,), (1, 2, 4), 40)
+MIDDLE: Final = Scale((2000, 3000, 4000, 6000), (1, 1, 2, 2, 3), (3, 3, 3, 3, 1, 5), (1, 2, 4, 10), 120)
+LARGE: Final = Scale((4000, 6000, 8000, 12_000), (1, 1, 1, 2, 3), (3, 3, 3, 5), (1, 2, 4, 10, MANY, MANY), 400)
+SCALES: Final = (*[SMALL] * 12, *[MIDDLE] * 5, *[LARGE])
 
 
 @dataclass(frozen=True)
@@ -41,6 +59,7 @@ class Setup:
     payload: int  # the largest
     shape: float  # of their sizes
     largest_message: int
+    suspect_ms: int  # until a silent leader is suspected
     two_rounds: bool
     traced: bool
     turn_cost: int
@@ -74,14 +93,15 @@ def draw_setup(protocol: str, seed: int, load: str) -> Setup:
     """Draw everything; `load` is empty where that is drawn as well."""
     random = Random(f"{seed} setup")
     load = load or random.choice((ECHO, STORE))
-    groups = random.choice((1, 1, 1, 1, 2, 2, 3))
+    scale = random.choice(SCALES)
+    groups = random.choice(scale.groups)
     groups = 1 if PROTOCOLS[protocol].single_group else groups
-    replicas = random.choice((3, 3, 3, 3, 3, 3, 3, 3, 1, 5))
+    replicas = random.choice(scale.replicas)
     clients = random.choice((1, 2, 2, 3))
     gateways = random.choice((1, 2)) if load == GATEWAY else 0
-    calm_at = random.choice((3000, 3000, 4000, 4000, 6000, 6000, 8000, 12_000))
+    calm_at = random.choice(scale.calm_at)
     think = random.choice((0.02, 0.05, 0.1, 0.2))
-    users = random.choice((1, 1, 1, 2, 2, 2, 4, 4, 4, 10, 10, MANY))
+    users = random.choice(scale.users)
     limits, window, largest = draw_limits(random)
     payload = min(random.choice((100, 1000, 10_000, 60_000)), largest // 2)
     if (
@@ -89,11 +109,11 @@ def draw_setup(protocol: str, seed: int, load: str) -> Setup:
     ):  # what takes dozens of round trips is sent again before it has arrived, and nothing else is seen
         payload = min(payload, 4 * window)
     shape = random.choice((0.8, 0.8, 0.3, 0.1))
-    deadline = random.choice((2.0, 5.0, 10.0))
+    deadline = random.choice((2.0, 2.0, 5.0, 10.0))
     if users == MANY:  # what is under way, and what was given up, is more than one frame may hold
         payload, shape, deadline = min(60_000, largest // 2), 0.1, 2.0
         window = max(window, 2 * payload)  # in smaller pieces it takes too long
-    most = MOST_CALLS[load] * 3 // max(3, groups * replicas)
+    most = scale.calls * 3 // max(3, groups * replicas)
     if load == ECHO:
         most = min(most, MOST_BYTES * PARTS[shape] // payload)
     wishes = max(3, min(int(calm_at / 1000 * 0.8 / think), most // (clients * users)))
@@ -121,6 +141,7 @@ def draw_setup(protocol: str, seed: int, load: str) -> Setup:
         payload=payload,
         shape=shape,
         largest_message=largest,
+        suspect_ms=random.choice((300, 800)),
         two_rounds=random.random() < 0.7,
         traced=random.random() < 0.7,
         turn_cost=random.choice((5, 40, 200)) * MICROSECOND,
@@ -184,6 +205,7 @@ def config_of(setup: Setup) -> ClusterConfig:
     """Return the cluster's configuration, read from a file as everywhere; every replica has a host of its own."""
     lines = ["[cluster]", 'name = "simulated"', f'protocol = "{setup.protocol}"']
     lines += [f'app = "{"log" if setup.load == ECHO else "kv"}"', f"largest_message = {setup.largest_message}"]
+    lines += ["[timing]", f"suspect_ms = {setup.suspect_ms}"]
     for g in range(setup.groups):
         for r in range(setup.replicas):
             host = f"127.0.{1 + g}.{1 + r}"

@@ -2,6 +2,7 @@
 
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,7 +51,7 @@ class Shadow:
     def __init__(self, disk: Shadowed) -> None:
         self.complaints: list[str] = []  # about what was written although it contradicts a promise
         self._disk = disk
-        self._promises: dict[Path, Promise] = {}
+        self._promises: defaultdict[Path, Promise] = defaultdict(Promise)
 
     def begin_again(self, folder: Path) -> None:
         """Forget a folder: its node starts as a new one, or with the state of others."""
@@ -58,11 +59,11 @@ class Shadow:
 
     def promised(self, folder: Path) -> int:
         """Return the number of the first frame that was not promised."""
-        return self._promises.get(folder, Promise()).end
+        return self._promises[folder].end
 
     def missing(self, folder: Path) -> str:
         """Say what programs do not find of what was promised; nothing if all is there."""
-        promise = self._promises.get(folder, Promise())
+        promise = self._promises[folder]
         there = self._numbered(folder, "snapshot")
         newest = max(there, default=-1)
         if newest < promise.floor:
@@ -82,7 +83,7 @@ class Shadow:
 
         Return a complaint, or nothing if the node did right.
         """
-        promise = self._promises.get(folder, Promise())
+        promise = self._promises[folder]
         if found is None:
             excused = promise.gone or self._disk.harm
             return "" if excused else f"{folder}: refused, though all that was synced is there"
@@ -101,12 +102,12 @@ class Shadow:
     def file_synced(self, path: Path, inode: Inode) -> None:
         unfinished = UNFINISHED.fullmatch(path.name)
         if unfinished is not None:
-            promise = self._promises.setdefault(path.parent, Promise())
+            promise = self._promises[path.parent]
             promise.replacing[int(unfinished[1])] = checksum(inode)
             return
         if LOG.fullmatch(path.name) is None:
             return
-        promise = self._promises.setdefault(path.parent, Promise())
+        promise = self._promises[path.parent]
         start = inode.read_until
         for number, check, end in frames_of(bytes(inode.seen[start:])):
             if number < promise.floor or promise.frames.get(number, check) != check:
@@ -116,7 +117,7 @@ class Shadow:
             inode.read_until = start + end
 
     def folder_synced(self, path: Path, folder: Folder) -> None:
-        promise = self._promises.setdefault(path, Promise())
+        promise = self._promises[path]
         floor = promise.floor
         for number, snapshot in self._numbered(path, "snapshot").items():
             if number in promise.snapshots and number not in promise.replacing:

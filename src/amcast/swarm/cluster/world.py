@@ -214,6 +214,8 @@ class World:
         self.calm = False  # no more faults
         self.hosts: dict[str, Host] = {}
         self.seats: dict[str, Seat] = {}
+        self.starting: dict[Seat, Life] = {}  # what does not serve yet; the dead stay until the next start
+        self.groups: dict[str, list[Seat]] = {}  # by the name of each
         self.programs: dict[str, Program] = {}
         self.ready: Callable[[Seat, Life], None] = lambda *_: None  # a node serves
         self.ended: Callable[[Seat, Life, BaseException | None], None] = lambda *_: None  # a node, by itself
@@ -222,7 +224,8 @@ class World:
         self._turn_cost = turn_cost
         for member in config.members:
             host = self.add_host(member.name, member.peer.host)
-            self.seats[member.name] = Seat(member, host)
+            seat = self.seats[member.name] = Seat(member, host)
+            self.groups.setdefault(config.topology.group_name(member.group), []).append(seat)
 
     def stream(self, purpose: str) -> Random:
         """Return chance for one purpose: others must not draw more or less because of it."""
@@ -272,11 +275,13 @@ class World:
         process.at_death.append(files.disk.kill)
         life = Life(process, files, rejoin, self.calendar.now, wrong=wrong, found=seat.checksum() if wrong else 0)
         seat.lives.append(life)
+        self.starting[seat] = life
         machine = self.machine(process, files)
         trace = TRACES / f"{seat.name.replace('/', '-')}.jsonl" if self.traced else None
 
         def ready() -> None:
             life.ready = True
+            del self.starting[seat]
             seat.must_rejoin = seat.accepts_loss = False
             self.ready(seat, life)
 
@@ -364,9 +369,6 @@ class World:
             self.network.power_on(host.address)
 
     # What there is
-
-    def group(self, number: int) -> list[Seat]:
-        return [seat for seat in self.seats.values() if seat.member.group == number]
 
     def end_trace(self) -> None:
         """Say in the trace that nothing more will happen."""

@@ -21,8 +21,8 @@ class BeforeTheSync(Aimed, frozen=True, tag=True):
 
     def target(self, world: World) -> Seat | None:
         for seat in seats_of(world, self.node):
-            if seat.host.disk.unsynced and seat.life is not None and world.network.sends(seat.host.address):
-                return seat if seat is seat_of(world, self.node) else None
+            if seat.host.disk.unsynced and seat.life is not None and seat is seat_of(world, self.node):
+                return seat if world.network.sends(seat.host.address) else None
         return None
 
     def strike(self, world: World, seat: Seat) -> None:
@@ -43,12 +43,11 @@ class WhilePulling(Aimed, frozen=True, tag=True):
     down: int
 
     def target(self, world: World) -> Seat | None:
+        for seat, life in world.starting.items():
+            if life.process.received >= self.received and not life.process.dead:
+                return seat
         for seat in world.seats.values():
-            life = seat.life
-            if life is None:
-                continue
-            pulls = not life.ready and life.process.received >= self.received
-            if pulls or seat.host.disk.replacing.startswith("snapshot-"):
+            if seat.host.disk.replacing.startswith("snapshot-") and seat.life is not None:
                 return seat
         return None
 

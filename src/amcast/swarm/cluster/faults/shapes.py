@@ -149,14 +149,14 @@ def seats_of(world: World, node: str) -> list[Seat]:
     """Return the replica of this name, or all that may be meant by 'leader of …'."""
     if not node.startswith(LEADER):
         return [world.seats[node]]
-    return [seat for seat in world.seats.values() if seat.name.startswith(node.removeprefix(LEADER) + "/")]
+    return world.groups[node.removeprefix(LEADER)]
 
 
 def seat_of(world: World, node: str) -> Seat:
     """Return the replica of this name, or who leads the group that is named, or else its first."""
     seats = seats_of(world, node)
     for seat in seats if len(seats) > 1 else ():
-        if seat.node is not None and seat.node.status()["leads"]:
+        if seat.node is not None and seat.node.leading.leads:
             return seat
     return seats[0]
 
