@@ -54,6 +54,8 @@ MENDED = [
     ("allconcur_plus_ea", 838),
     ("allconcur_ea", 200),
     ("allconcur_ea", 787),
+    ("allconcur_plus_ea", 1518),
+    ("allconcur_plus_ea", 2439),
 ]
 # Each is found within so many seeds, from 1 on.
 PLANTED = {

@@ -146,15 +146,15 @@ class Recovery:
         """Return whether this replica may come back without its disk: where members change, another takes its place."""
         return not self.machine.up[pid] and self.machine.disks[pid].lost and not self.machine.setup.members_change
 
-    # Coming back. The process is new, and up; its deliveries were recorded when they were made.
+    # Coming back. The process is new, and up.
 
     def restart(self, pid: int) -> None:
         disk = self.machine.disks[pid]
         disk.starts += 1
         process = self.replica(pid)
         process.recover(self.machine.clock[pid], list(disk.durable), disk.starts, disk.clean)
-        self.machine.out.deliveries.clear()
-        disk.place = process.position()
+        # Most of what it delivers again was recorded in an earlier life, but for what it died before it had delivered.
+        disk.place = process.position() - len(self.machine.out.deliveries)
         disk.clean = True
 
     def rejoin(self, pid: int) -> None:
