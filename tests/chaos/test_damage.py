@@ -2,7 +2,6 @@
 
 import os
 import random
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -88,6 +87,9 @@ def test_the_end_of_a_log_is_damaged(tmp_path: Path) -> None:
 def come_back(trial: Trial, leader: Member, harmed: Member) -> None:
     """Start the leader, and who was harmed as its last line says: by itself, or with --rejoin."""
     trial.start(leader)
-    time.sleep(0.1)
-    trial.start(harmed, rejoin=trial.processes.running(harmed) is None)
+    try:
+        trial.start(harmed)  # it may run already, and wait for the leader
+    except AmcastError:
+        assert trial.processes.running(harmed) is None, trial.statuses()
+        trial.start(harmed, rejoin=True)
     assert trial.wait_until_level(), trial.not_level

@@ -95,7 +95,7 @@ class Probation:
         return ""
 
     def more(self, who: str, starts: int, mark: int) -> str:
-        disk = f"its disk has start {self.starts} and record {self.asked_mark}"
+        disk = f"its disk had start {self.starts - 1} and record {self.asked_mark}"  # before this one
         return f"{who} start {starts} and record {mark}, {disk}"
 
     def news(self) -> Marks | None:
