@@ -30,7 +30,17 @@ SIGNATURES = {
     "compiled": "() -> bool",
 }
 METHODS = {
-    "Client": ["close", "conditions", "deliveries", "multicast", "read", "renew_certificate", "submit", "submit_batch"],
+    "Client": [
+        "change_members",
+        "close",
+        "conditions",
+        "deliveries",
+        "multicast",
+        "read",
+        "renew_certificate",
+        "submit",
+        "submit_batch",
+    ],
     "SyncClient": ["close", "deliveries", "multicast", "multicast_batches", "read"],
     "StateMachine": ["apply", "restore", "snapshot"],
     "Delivery": ["dest", "group", "message", "payload", "position", "sender", "ts"],
@@ -91,7 +101,7 @@ def test_protocol_interface() -> None:
     capabilities = {cls.__name__ for cls in Capability.__subclasses__()}
     assert capabilities == {
         "Electing", "Durable", "Dynamic", "Detecting", "Reconfigurable", "Speculative", "Rounds", "Observed",
-        "Seated",
+        "Listing", "Seated",
     }  # fmt: skip
     assert not any(cls.__dict__.get("__dict__") for cls in Capability.__subclasses__()), "they add no __dict__"
     parts = ("records", "urgent", "sends", "timers", "optimistic", "deliveries", "completed", "notes")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from amcast.errors import (  # isort: skip
     Alarm, AmcastError, Anomaly, AnswerGone, ApplicationFailed, Busy, CommandRefused, HistoryGone, IdentityRefused,
     InvariantViolation, LineFault, LostMessages, MulticastFailed, OutcomeUnknown, OutOfTime, PeerError,
-    PropertyViolation, Rejected, ReplicasDiffer, RespError, SearchTooLong, StorageCorrupt, StorageFailure,
+    PropertyViolation, Refused, Rejected, ReplicasDiffer, RespError, SearchTooLong, StorageCorrupt, StorageFailure,
     SweepInterrupted, TopologyError, TraceError, UsageError, WireError, WorkloadRefused,
 )  # fmt: skip
 
@@ -31,8 +31,8 @@ __version__ = "0.2.0.dev0"
 __all__ = [
     "Alarm", "AmcastError", "Anomaly", "AnswerGone", "ApplicationFailed", "Busy", "Client", "CommandRefused",
     "Delivery", "HistoryGone", "IdentityRefused", "InvariantViolation", "LineFault", "LostMessages", "MulticastFailed",
-    "OutOfTime", "OutcomeUnknown", "PeerError", "PropertyViolation", "Rejected", "ReplicasDiffer", "RespError",
-    "SearchTooLong", "StateMachine", "StorageCorrupt", "StorageFailure", "SweepInterrupted", "SyncClient",
+    "OutOfTime", "OutcomeUnknown", "PeerError", "PropertyViolation", "Refused", "Rejected", "ReplicasDiffer",
+    "RespError", "SearchTooLong", "StateMachine", "StorageCorrupt", "StorageFailure", "SweepInterrupted", "SyncClient",
     "TopologyError", "TraceError", "UsageError", "WireError", "WorkloadRefused", "__version__", "check", "compiled",
     "connect", "connect_sync", "explore", "run_node", "simulate",
 ]  # fmt: skip

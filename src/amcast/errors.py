@@ -16,6 +16,7 @@ AmcastError                     exit code 1, unless it says another
 ├── Rejected                    the application did not execute this multicast, which has its place in the order
 ├── OutcomeUnknown              the deadline passed: this multicast may have been delivered, or may still be
 ├── AnswerGone                  this multicast was delivered before, and its answer is no longer kept
+├── Refused                     a cluster does not do this: asking again, or somebody else, does not help
 ├── HistoryGone                 these rows of a group's log are no longer kept
 ├── LostMessages                messages are lost that a protocol without recovery cannot do without
 ├── ApplicationFailed           an application failed in a way that others may not: this replica must stop
@@ -205,6 +206,10 @@ class AnswerGone(AmcastError):
     def __init__(self, text: str, message: str) -> None:
         super().__init__(text)
         self.message = message
+
+
+class Refused(AmcastError):
+    """What was asked for is refused for good, by the replica that decides it."""
 
 
 class HistoryGone(AmcastError):

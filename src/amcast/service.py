@@ -13,6 +13,7 @@ from amcast.runtime.client import DEADLINE, Client, SyncClient
 from amcast.runtime.config import ClusterConfig, load_config
 from amcast.runtime.log import Log
 from amcast.runtime.node import Node, serve
+from amcast.runtime.seats import current
 
 
 def connect(
@@ -96,7 +97,8 @@ def run_node(
 
 def load(cluster: str | Path) -> ClusterConfig:
     """Return what a cluster's file says; its protocol is one that there is."""
-    return load_config(cluster, PROTOCOLS)
+    config = load_config(cluster, PROTOCOLS)
+    return current(config, protocol(config.protocol))
 
 
 def _client(

@@ -17,8 +17,9 @@ from amcast.core.plural import count
 from amcast.errors import UsageError
 
 if TYPE_CHECKING:
+    from amcast.local.membership import Changing
     from amcast.local.processes import Processes
-    from amcast.runtime.config import Member
+    from amcast.runtime.config import Address, Member
 
 cluster_commands = typer.Typer(
     help="A cluster of real processes on this machine: init, up, status, verify, logs, kill, restart, …, down.",
@@ -99,6 +100,75 @@ def up(cluster: Cluster, wait: Wait = True, timeout: Timeout = 60.0) -> int:
             if processes.running(member) is None:
                 processes.start(member)
     return show_started(processes, members, cluster, wait, timeout)
+
+
+Seconds = Annotated[float, Option("--timeout", min=0, help="Seconds to wait until it is done.")]
+As = Annotated[str | None, Option("--as", metavar="NAME", help="The client to be. Default: one with operate = true.")]
+At = Annotated[
+    str | None,
+    Option("--address", metavar="HOST:PORT", help="Where it listens: three ports from here on. Default: free ones."),
+]
+
+
+def changing(processes: "Processes", group: str, client: str | None, seconds: float) -> "Changing":
+    from amcast.local.membership import Changing
+
+    config = processes.config
+    number = group.removeprefix("g")
+    if not number.isdigit() or int(number) >= len(config.topology.groups):
+        last = len(config.topology.groups) - 1
+        raise UsageError(f"there is no group {group!r}; expected a replica of one of g0 to g{last}")
+    protocol = protocol_named(config.protocol)
+    return Changing(processes, protocol, int(number), client, seconds, lambda line: print(line, flush=True))
+
+
+def seat_in(name: str) -> int:
+    seat = name.partition("/")[2]
+    if not seat.isdigit():
+        raise UsageError(f"{name!r} is no replica; expected a group and a number, such as g0/3")
+    return int(seat)
+
+
+def address_in(text: str | None) -> "Address | None":
+    from amcast.runtime.config import Table
+
+    return Table("command line", {"--address": text}, ("--address",)).address("--address") if text is not None else None
+
+
+@cluster_commands.command()
+def add(cluster: Cluster, name: ReplicaId, address: At = None, as_: As = None, timeout: Seconds = 120.0) -> int:
+    """Let a new replica on this machine become a member of its group, while the cluster runs."""
+    from amcast.local import membership
+
+    processes = processes_of(cluster)
+    change = changing(processes, name.partition("/")[0], as_, timeout)
+    with processes.alone(f"change-{name.partition('/')[0]}"):
+        membership.add(change, seat_in(name), address_in(address))
+    return 0
+
+
+@cluster_commands.command()
+def remove(cluster: Cluster, name: ReplicaId, as_: As = None, timeout: Seconds = 120.0) -> int:
+    """Let a member go while the cluster runs, or undo that a replica is to become one. Its data stays."""
+    from amcast.local import membership
+
+    processes = processes_of(cluster)
+    change = changing(processes, name.partition("/")[0], as_, timeout)
+    with processes.alone(f"change-{name.partition('/')[0]}"):
+        membership.remove(change, name)
+    return 0
+
+
+@cluster_commands.command()
+def replace(cluster: Cluster, name: ReplicaId, address: At = None, as_: As = None, timeout: Seconds = 120.0) -> int:
+    """Let a new replica on this machine take the place of a member that is up, down or lost."""
+    from amcast.local import membership
+
+    processes = processes_of(cluster)
+    change = changing(processes, name.partition("/")[0], as_, timeout)
+    with processes.alone(f"change-{name.partition('/')[0]}"):
+        membership.replace(change, name, address_in(address))
+    return 0
 
 
 @cluster_commands.command()
@@ -223,6 +293,7 @@ def status(
     cluster: Cluster, as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False
 ) -> int:
     """Show what every node says of itself; exit code 1 if one does not serve."""
+    from amcast.local.membership import lines_about
     from amcast.local.status import states_of
 
     processes = processes_of(cluster)
@@ -235,6 +306,8 @@ def status(
         for row in rows:
             table.add_row(*(shown(heading, row.get(heading)) for heading in headings))
         report_console().print(table)
+        for line in lines_about(processes.config):
+            print(line)
     return 0 if all(row["state"] in ("ready", "spare") for row in rows) else 1
 
 
@@ -280,11 +353,12 @@ def logs(
     lines: Annotated[int, Option("--lines", "-n", min=0, help="How many of the last lines of each.")] = 20,
 ) -> int:
     """Print the end of the nodes' logs."""
+    from amcast.local.membership import replica_of
     from amcast.local.processes import last_lines, new_lines, size_of
 
     processes = processes_of(cluster)
     config = processes.config
-    members = config.members if name is None else (config.member(name),)
+    members = config.members if name is None else (replica_of(config, name),)
     prefix = {member.name: f"{member.name}  " if name is None else "" for member in members}
     places = {member.name: size_of(processes.log(member)) for member in members}
     for member in members:
@@ -312,8 +386,10 @@ def kill(
         wanted = signal.Signals[f"SIG{send.upper().removeprefix('SIG')}"]
     except KeyError:
         raise UsageError(f"there is no signal {send!r}; expected a name such as KILL, TERM, STOP or CONT") from None
+    from amcast.local.membership import replica_of
+
     processes = processes_of(cluster)
-    member = processes.config.member(name)
+    member = replica_of(processes.config, name)
     with processes.alone():
         pid = processes.running(member)
         if not processes.signal(member, wanted):
@@ -327,9 +403,11 @@ def kill(
 @cluster_commands.command()
 def down(cluster: Cluster) -> int:
     """Stop every node: SIGTERM, and SIGKILL after 10 seconds."""
+    from amcast.local.membership import on_this_machine
+
     processes = processes_of(cluster)
     with processes.alone():
-        running = [member for member in processes.config.members if processes.running(member) is not None]
+        running = [member for member in on_this_machine(processes.config) if processes.running(member) is not None]
         late = processes.stop(running)
     for member in late:
         complain(f"{member.name} did not stop when asked and was killed; see {os.path.relpath(processes.log(member))}")

@@ -28,12 +28,14 @@ def protocol_named(name: str) -> "Protocol":
 
 
 def cluster_at(path: Path) -> "ClusterConfig":
-    """Return the cluster in this folder, or that this file describes."""
+    """Return the cluster in this folder, or that this file describes, with the members of now so far as is known."""
     from amcast.apps import APPLICATIONS
     from amcast.protocols import PROTOCOLS
     from amcast.runtime.config import load_config
+    from amcast.runtime.seats import current
 
-    return load_config(path, PROTOCOLS, APPLICATIONS)
+    config = load_config(path, PROTOCOLS, APPLICATIONS)
+    return current(config, PROTOCOLS[config.protocol])
 
 
 def is_cluster(path: Path) -> bool:

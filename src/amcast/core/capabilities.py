@@ -9,6 +9,9 @@ classes: calling one crashes the interpreter.) They have no attributes of their 
 from amcast.core.process import Memory, Supply
 from amcast.core.wire import Message
 
+# Of the list of members of an epoch: group, epoch, seats, whether it is established, and what drivers need to know.
+MemberLists = tuple[tuple[int, int, tuple[int, ...], bool, bytes], ...]
+
 
 class Capability:
     """What all of them share: a verb begins by telling the process what time it is."""
@@ -139,6 +142,28 @@ class Dynamic(Capability):
         raise NotImplementedError
 
     def on_leave_group(self) -> None:
+        raise NotImplementedError
+
+
+class Listing(Capability):
+    """The process knows who the members of all groups are, by epoch."""
+
+    __slots__ = ()
+
+    def known(self) -> tuple[int, ...]:
+        """Return how much of each group it knows: another value whenever it has learnt something."""
+        raise NotImplementedError
+
+    def lists(self) -> MemberLists:
+        """Return all lists of members but those at the beginning."""
+        raise NotImplementedError
+
+    def learn_lists(self, now: int, lists: MemberLists) -> None:
+        """Hear of lists that others know."""
+        self.at(now)
+        self.on_lists_learnt(lists)
+
+    def on_lists_learnt(self, lists: MemberLists) -> None:
         raise NotImplementedError
 
 

@@ -60,8 +60,9 @@ class Protocol:
     # these delivered is delivered again by a process that recovers from the result. Third: id and timestamp of what was
     # delivered before the snapshot, from a position on that is the same for all members of the group.
     convert: Callable[[list[bytes], int, Iterable[tuple[Mid, int]], Topology], list[bytes]] | None = None
-    # Makes the payload of a message that changes the members of its group: the epoch that it ends, and the new seats.
-    change: Callable[[int, tuple[int, ...]], bytes] | None = None
+    # Makes the payload of a message that changes the members of its group: the epoch that it ends, the new seats,
+    # and what drivers say of them.
+    change: Callable[..., bytes] | None = None
     options: object = None  # the variant: a fifth argument of replica and client, if they take one
 
     def __post_init__(self) -> None:

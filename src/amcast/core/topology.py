@@ -37,15 +37,20 @@ def forget_if_many(found: dict[tuple[int, ...], tuple[int, ...]]) -> None:
 
 @final
 class Topology:
-    """The groups and clients. Groups are numbered from 0, their members are consecutive numbers, clients follow."""
+    """The groups and clients. Groups are numbered from 0, their members are consecutive numbers, clients follow.
 
-    def __init__(self, sizes: tuple[int, ...], clients: int = 0) -> None:
+    Each group may have so many seats more, for members that come `later`. Their numbers are behind those of all others:
+    nobody's number depends on how many they are.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], clients: int = 0, later: int = 0) -> None:
         if not sizes or min(sizes) < 1:
             raise TopologyError(f"groups of sizes {list(sizes)}: expected one or more, each of at least one replica")
         if len(sizes) > MOST or max(sizes) > MOST:
             raise TopologyError(f"{len(sizes)} groups of up to {max(sizes)} replicas: expected at most {MOST} of each")
         if clients < 0:
             raise TopologyError(f"{clients} clients: expected zero or more")
+        self.sizes = sizes
         groups: list[tuple[int, ...]] = []
         self.group_of: list[int] = []
         self.rank_of: list[int] = []
@@ -58,6 +63,13 @@ class Topology:
                 self.group_of.append(g)
                 self.rank_of.append(rank)
                 self.names.append(f"g{g}/{rank}")
+        for more in range(later):
+            for g, size in enumerate(sizes):
+                groups[g] += (first,)
+                first += 1
+                self.group_of.append(g)
+                self.rank_of.append(size + more)
+                self.names.append(f"g{g}/{size + more}")
         self.groups: tuple[tuple[int, ...], ...] = tuple(groups)
         self.replicas = first
         self.clients: tuple[int, ...] = tuple(range(first, first + clients))

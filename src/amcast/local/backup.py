@@ -33,6 +33,9 @@ WINDOW: Final = 4  # parts that are asked for ahead
 T = TypeVar("T")
 
 
+TOLD: Final = (frames.CONDITION, frames.MEMBERS)  # without being asked
+
+
 class Source:
     """A connection to a replica, as a client of the cluster."""
 
@@ -74,7 +77,7 @@ class Source:
                     data = await self._reader.read(2**18)
                 if not data:
                     raise ConnectionError(f"{self.member.name} hung up")
-                self._found += [found for found in self._frames.feed(data) if found[0] != frames.CONDITION]
+                self._found += [found for found in self._frames.feed(data) if found[0] not in TOLD]
             found, number, body = self._found.popleft()
             if found == frames.REFUSED:
                 raise WireError(f"{self.member.name} refused {self._client}: {body.decode(errors='replace')}")

@@ -121,6 +121,19 @@ def first_taken(first: int, count: int) -> int | None:
     return None
 
 
+def first_taken_at(host: str, first: int, count: int) -> str | None:
+    """Say which of these ports cannot be listened at; None if all can."""
+    for port in range(first, first + count):
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+            with socket.socket(found[0]) as listener:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind(found[4])
+        except OSError as error:
+            return f"{host}:{port} cannot be listened at ({error.strerror or error})"
+    return None
+
+
 def toml_of(
     name: str, protocol: Protocol, app: str, durable: bool, spare: int, secure: bool, ids: list[str], first: int
 ) -> str:
@@ -154,6 +167,6 @@ heartbeat_ms = 100
         parts.append("\n".join([*lines, f'data = "data/{file_name(member)}"']))
     parts.append(
         f'[clients.{CLIENT}]        # which groups a client may read and multicast to; "*" is all\n'
-        'read = ["*"]\nwrite = ["*"]\n'
+        'read = ["*"]\nwrite = ["*"]\noperate = true        # it may change who the members are\n'
     )
     return "\n\n".join(parts)

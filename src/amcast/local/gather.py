@@ -12,6 +12,7 @@ from pathlib import Path
 from amcast.core.trace import Event
 from amcast.errors import TraceError
 from amcast.runtime.config import ClusterConfig, Member
+from amcast.runtime.tracing import OWN, as_one
 from amcast.tracefile import ParquetRecorder, prepare_out, read_events
 
 
@@ -19,7 +20,7 @@ from amcast.tracefile import ParquetRecorder, prepare_out, read_events
 class Gathered:
     """What came together."""
 
-    members: list[Member]  # that take part: all but spares that were never started
+    members: list[Member]  # that take part, or did: all but spares that were never started
     missing: list[Member]  # those of them that wrote nothing down
     deliveries: Counter[str]  # by process
     events: int = 0
@@ -43,7 +44,8 @@ def gather(
     if not files:
         raise TraceError(f"{folder}: no .jsonl file there; expected those that nodes and clients write with --trace")
     began, withdrawn = who_began(config, folder, files)
-    members = [member for member in config.members if member.name in began or not config.is_spare(member)]
+    needed = [member.pid for member in config.members if not config.is_spare(member)]
+    members = [member for member in everybody(config) if member.name in began or member.pid in needed]
     missing = [member for member in members if member.name not in began]
     lack = f"no start row of {', '.join(member.name for member in missing)}" if missing else ""
     if missing and not partial:
@@ -59,7 +61,7 @@ def gather(
         for member in missing:
             group = f"g{member.group}"
             recorder.record(Event(config.name, "start", member.name, group, 0, detail=stated(sizes[group])))
-        for _, event in all_events(files):
+        for event in as_one(event for _, event in all_events(files)):
             if event.kind in ("multicast", "withdraw") and event.message in withdrawn:
                 continue  # its sender was told that nobody delivers it: whoever does makes it up
             if event.kind == "start" and event.group is not None:
@@ -74,17 +76,22 @@ def gather(
     return found
 
 
+def everybody(config: ClusterConfig) -> list[Member]:
+    """Return all members that there ever were."""
+    return list(config.known.values() if config.first else config.members)
+
+
 def who_began(config: ClusterConfig, folder: Path, files: list[Path]) -> tuple[set[str], set[str | None]]:
     """Return the names of those with a start row, and the messages that their senders withdrew.
 
     Raises TraceError if a row is of another cluster, or there twice.
     """
-    known = {member.name for member in config.members}
+    known = {member.name for member in everybody(config)}
     began = set()
     withdrawn = set()
     file_of: dict[str, Path] = {}
     for file, event in all_events(files):
-        other = file_of.setdefault(event.process, file)
+        other = file_of.setdefault(event.process, file) if event.process not in OWN else file
         if other != file:
             raise TraceError(
                 f"{folder}: two files hold rows of {event.process}: {other.name} and {file.name}; "

@@ -49,12 +49,12 @@ class Processes:
         return self.folder / "run" / f"{file_name(member.name)}.pid"
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep other commands from starting or stopping nodes of this cluster."""
+    def alone(self, what: str = "lock") -> Iterator[None]:
+        """Keep other commands from starting or stopping nodes of this cluster, or from doing the same as this one."""
         try:
             for name in ("run", "logs"):
                 (self.folder / name).mkdir(mode=0o700, exist_ok=True)
-            lock = os.open(self.folder / "run" / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            lock = os.open(self.folder / "run" / what, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise UsageError(f"{error.filename}: cannot be written ({error.strerror})") from error
         try:

@@ -21,6 +21,7 @@ from amcast.runtime.client import Client
 from amcast.runtime.config import ClusterConfig, Member, file_name
 from amcast.runtime.tracing import TraceWriter
 from amcast.service import connect
+from amcast.service import load as load_cluster
 from amcast.study import promises
 from amcast.tracefile import read_events
 
@@ -70,6 +71,12 @@ class Trial:
             self.processes.stop(self.config.members, seconds=0)
             raise
         return self
+
+    def look_again(self) -> None:
+        """Go by what is known now of who the members are; those who are no members any more will do nothing more."""
+        before = self.config.members
+        self.config = self.processes.config = load_cluster(self.config.path)
+        self.killed += [member for member in before if member not in self.config.members and member not in self.killed]
 
     def inside(self) -> list[Member]:
         return [member for member in self.config.members if member not in self.outside]
@@ -132,11 +139,10 @@ class Trial:
         self._look_for_quorums()
 
     def _look_for_quorums(self) -> None:
-        topology = self.config.topology
-        for g, group in enumerate(topology.groups):
-            away = [*self.killed, *self.paused, *self.outside]
-            here = [pid for pid in group if self.config.members[pid] not in away]
-            self.quorum_lost |= len(here) < topology.quorum(g)
+        away = [*self.killed, *self.paused, *self.outside]
+        for g in range(len(self.config.topology.groups)):
+            group = self.config.group(g)
+            self.quorum_lost |= len([member for member in group if member not in away]) <= len(group) // 2
 
     def resume(self, *members: Member) -> None:
         for member in members:

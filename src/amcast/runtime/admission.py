@@ -146,10 +146,11 @@ class Admission:
         client = self._client
         if dest in self._inquiries or client._closed or not client._protocol.elects:
             return
-        inquiry = self._inquiries[dest] = Inquiry(dest, self._topology)
+        inquiry = self._inquiries[dest] = Inquiry(dest, client.config)
         client._loop.call_later(self._limits.seconds_to_inquire, self._judge, inquiry, True)
-        for pid in self._topology.members_of(dest):
-            client._connection(pid).inquire()
+        for pid in [pid for members in inquiry.members.values() for pid in members]:
+            if connection := client._connection(pid):
+                connection.inquire()
 
     def _judge(self, inquiry: Inquiry, at_once: bool = False) -> None:
         client, dest = self._client, inquiry.dest

@@ -11,12 +11,15 @@ from pathlib import Path
 from ssl import SSLContext
 from typing import Any, Final, Self, TypeVar, cast
 
+import msgspec
+
 from amcast.core.application import Delivery, delivery
-from amcast.core.capabilities import Detecting
+from amcast.core.capabilities import Detecting, Listing, MemberLists
 from amcast.core.protocol import Protocol
 from amcast.core.requests import NOBODY
 from amcast.core.topology import Mid, message_id, seq_of
 from amcast.errors import (
+    AmcastError,
     AnswerGone,
     MulticastFailed,
     OutcomeUnknown,
@@ -30,9 +33,10 @@ from amcast.runtime.client_detector import ClientDetector
 from amcast.runtime.client_engine import ClientBatch, ClientEngine
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.execution import MARK, answer_or_reason
-from amcast.runtime.frames import Condition, Read, Refusal, Rows, frame
+from amcast.runtime.frames import Change, Condition, Read, Refusal, Rows, frame
 from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.rows import unpack_rows
+from amcast.runtime.seats import agreed_on, seated
 from amcast.runtime.serving import CLIENT, SESSION_BITS, session_of
 from amcast.runtime.tls import client_context, renew
 from amcast.runtime.tracing import TraceWriter
@@ -89,6 +93,7 @@ class Client:
 
         A program that may send the same again names a `session`, and the number of its `first` message then.
         """
+        config = seated(config, protocol)
         if config.tls is None and name not in config.clients:
             known = ", ".join(config.clients) or "none"
             raise UsageError(f"no client {name!r} in {config.path}: expected one of {known}")
@@ -120,6 +125,9 @@ class Client:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._engine.process.start(self._now())
+        process: object = self._engine.process
+        if isinstance(process, Listing) and self.config.lists:
+            process.learn_lists(self._now(), self.config.lists)
         self._watch_deadlines()
         return self
 
@@ -240,7 +248,8 @@ class Client:
         for name, earliest, latest in timers:
             self._loop.call_later(self.machine.random.uniform(earliest, latest) / 1e9, self._on_timer, name)
         for pid, batch, mids in batches:
-            self._connection(pid).send(frame(frames.REQUESTS, batch), mids)
+            if connection := self._connection(pid):
+                connection.send(frame(frames.REQUESTS, batch), mids)
         for done in completed:
             self._admission.completed(done.dest)
             first = seq_of(done.mid)
@@ -273,12 +282,26 @@ class Client:
             self._engine.process.timer(self._now(), name)
             self._schedule()
 
-    def _connection(self, pid: int) -> Connection:
+    def _connection(self, pid: int) -> Connection | None:
+        """Return the connection to a replica; None if it is not known where that is."""
         connection = self._connections.get(pid)
-        if connection is None:
-            connection = Connection(self, self.config.members[pid], self._context)
-            self._connections[pid] = connection
+        if connection is None and (member := self.config.at(pid)) is not None:
+            connection = self._connections[pid] = Connection(self, member, self._context)
         return connection
+
+    def _listed(self, lists: MemberLists) -> None:
+        """Go by what a replica says of who the members are."""
+        process: object = self._engine.process
+        if self._closed or not isinstance(process, Listing):
+            return
+        before = process.known()
+        process.learn_lists(self._now(), lists)
+        if process.known() == before:
+            return
+        self.config = agreed_on(self.config, process.lists())
+        for pid in [pid for pid in self._connections if pid not in self.config.needed]:
+            self._connections.pop(pid).close()
+        self._disconnected()
 
     def _answered(self, pid: int, batch: bytes) -> None:
         self._engine.receive(self._now(), pid, batch)
@@ -312,8 +335,8 @@ class Client:
         if self._closed:
             return
         self._refusals[member.pid] = text
-        topology = self.config.topology
-        hopeless = sum(pid in self._refusals for pid in topology.groups[member.group]) >= topology.quorum(member.group)
+        group = self.config.group(member.group)
+        hopeless = sum(one.pid in self._refusals for one in group) > len(group) // 2
         if not self._welcome and hopeless:
             for batch in reversed(list(self._engine.open.values())):  # the last first: its number may be given back
                 self._withdraw(batch, MulticastFailed(text))
@@ -345,7 +368,8 @@ class Client:
 
     async def conditions(self, seconds: float) -> dict[str, Condition]:
         """Ask every replica how it is; return what those say, by name, that answer within so many seconds."""
-        asked = {member.name: self._connection(member.pid).ask() for member in self.config.members}
+        connections = {member.name: self._connection(member.pid) for member in self.config.members}
+        asked = {name: connection.ask() for name, connection in connections.items() if connection is not None}
         try:
             await asyncio.wait(asked.values(), timeout=seconds)
         finally:  # also if the caller is cancelled: nobody else looks at what became of them
@@ -370,13 +394,13 @@ class Client:
         Raises TimeoutError if that replica does not answer by the deadline, nor within two seconds after the wait.
         """
         g = self._group(group)
-        members = self.config.topology.groups[g]
-        pid = members[replica % len(members)]
+        members = self.config.group(g)
         number = next(self._reads)
         future: asyncio.Future[Rows] = self._loop.create_future()
         most = self.machine.limits.most_read if most_bytes is None else most_bytes
         read = Read(number, position, most, wait_ms)
-        connection = self._connection(pid)
+        connection = self._connection(members[replica % len(members)].pid)
+        assert connection is not None
         connection.reads[number] = future
         try:
             connection.send(frame(frames.READ, frames.encode(read)), [])
@@ -385,6 +409,24 @@ class Client:
                 return await future
         finally:
             del connection.reads[number]
+
+    async def change_members(self, replica: int, change: Change, seconds: float) -> None:
+        """Ask a replica to have the members of its group change; return when that is under way, or is so already.
+
+        Raises Refused if it is refused for good, AmcastError and TimeoutError if another replica may do it, or later.
+        """
+        connection = self._connection(replica)
+        if connection is None:
+            raise AmcastError(f"it is not known where {self.config.topology.name(replica)} is")
+        change = msgspec.structs.replace(change, id=next(self._reads))
+        future: asyncio.Future[Rows] = self._loop.create_future()
+        connection.reads[change.id] = future
+        try:
+            connection.send(frame(frames.CHANGE, frames.encode(change)), [])
+            async with asyncio.timeout(seconds):
+                await future
+        finally:
+            connection.reads.pop(change.id, None)
 
     async def deliveries(self, group: str, start: int | str = 0) -> AsyncIterator[Delivery]:
         """Yield the ordered log of a group from a position, "earliest" or "latest" on, and all that comes."""

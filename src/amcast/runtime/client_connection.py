@@ -4,18 +4,22 @@ import asyncio
 import os
 from contextlib import suppress
 from ssl import SSLContext
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from amcast.core.topology import Mid
-from amcast.errors import AmcastError, HistoryGone, PeerError, WireError
+from amcast.errors import AmcastError, HistoryGone, PeerError, Refused, WireError
 from amcast.runtime import frames
 from amcast.runtime.admission import fail
 from amcast.runtime.config import Member
 from amcast.runtime.frames import Condition, FrameReader, Hello, Rows, frame
 from amcast.runtime.greeting import abort_unless, dial, say_hello
+from amcast.runtime.seats import lists_decoder
 
 if TYPE_CHECKING:
     from amcast.runtime.client import Client
+
+
+NOTHING: Final = Rows(0, 0, 0, 0, 0, b"")  # the answer to what is not read
 
 
 class Connection(asyncio.Protocol):
@@ -119,13 +123,21 @@ class Connection(asyncio.Protocol):
                     if number in self.asked and not self.asked[number].done():
                         self.asked[number].set_result(condition)
                     self.client._admission.told(self.member.pid, condition.refusals)
+                elif kind == frames.MEMBERS and self.welcome:
+                    self.client._listed(frames.decode(lists_decoder, body))
+                    if self.transport.is_closing():  # it is no member any more
+                        return
+                elif kind == frames.CHANGED and self.welcome:
+                    asked = self.reads.get(number)
+                    if asked is not None and not asked.done():
+                        asked.set_result(NOTHING)
                 elif kind == frames.FAILED and self.welcome:
                     failure = frames.decode(frames.refusal_decoder, body)
                     if failure.id < 0:
                         self.client._failed(self.member, failure)
                     elif failure.id in self.reads:
-                        gone = failure.kind == frames.GONE
-                        fail([self.reads[failure.id]], (HistoryGone if gone else AmcastError)(failure.reason))
+                        kinds: dict[int, type[AmcastError]] = {frames.GONE: HistoryGone, frames.FORBIDDEN: Refused}
+                        fail([self.reads[failure.id]], kinds.get(failure.kind, AmcastError)(failure.reason))
                 elif kind == frames.WELCOME and not self.welcome:
                     self.welcome = True
                     self.client._welcome = True

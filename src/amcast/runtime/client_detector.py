@@ -46,7 +46,8 @@ class ClientDetector:
                     self._tell(pid, suspected=True)
             elif now - max(heard, self._asked.get(pid, 0)) > self._silence // 4:
                 self._asked[pid] = now
-                client._connection(pid).inquire()
+                if connection := client._connection(pid):
+                    connection.inquire()
 
     def _tell(self, pid: int, *, suspected: bool) -> None:
         self._process.detect(self._client._now(), pid, suspected)

@@ -26,21 +26,24 @@
     [clients.alice]               # what a client may do; one that is not here may do nothing
     read = ["*"]
     write = ["g0"]
+    operate = true                # may change the members of groups
 
-A relative path begins at the folder of the file. AMCAST_DATA, where set, is the folder of all data instead: the data of
-g0/1 is then in $AMCAST_DATA/g0-1.
+It says how the cluster began: replicas that come and go later are in no file but in what the groups agreed on
+(`seats.py`). A relative path begins at the folder of the file. AMCAST_DATA, where set, is the folder of all data
+instead: the data of g0/1 is then in $AMCAST_DATA/g0-1.
 """
 
 import os
 import re
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
 from amcast.core.application import APP_PATH
+from amcast.core.capabilities import MemberLists
 from amcast.core.process import Params
 from amcast.core.topology import Topology
 from amcast.errors import UsageError, meant
@@ -62,7 +65,7 @@ TIMING: Final = {"delta_ms": 20.0, "heartbeat_ms": 100.0, "suspect_ms": 800.0}
 TLS_KEYS: Final = ("ca", "folder")
 ADDRESSES: Final = ("peer", "client", "admin")
 REPLICA_KEYS: Final = ("id", *ADDRESSES, "data")
-GRANT_KEYS: Final = ("read", "write")
+GRANT_KEYS: Final = ("read", "write", "operate")
 
 
 def ip_of(host: str) -> IPv4Address | IPv6Address | None:
@@ -116,6 +119,7 @@ class Grant:
     name: str
     read: frozenset[int]
     write: frozenset[int]
+    operate: bool = False  # it may change the members of groups
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """A cluster as its file describes it. The index of a member is its pid."""
+    """A cluster as its file describes it, and as its groups have changed it since."""
 
     path: Path
     name: str
@@ -136,7 +140,7 @@ class ClusterConfig:
     app: str
     durable: bool
     topology: Topology
-    members: tuple[Member, ...]
+    members: tuple[Member, ...]  # of now, so far as it is known
     clients: Mapping[str, Grant]
     delta_ms: float
     heartbeat_ms: float
@@ -144,6 +148,24 @@ class ClusterConfig:
     largest_message: int
     spare: int  # how many of the last replicas are no members at first, and join when they are started
     tls: Tls | None
+    first: tuple[Member, ...] = ()  # those of the file, if members have changed since; then also …
+    known: Mapping[int, Member] = field(default_factory=dict)  # … all that ever were members, …
+    needed: frozenset[int] = frozenset()  # … those who are, or are not yet replaced, …
+    lists: MemberLists = ()  # … and what was agreed on
+
+    @property
+    def began(self) -> tuple[Member, ...]:
+        return self.first or self.members
+
+    def at(self, pid: int) -> Member | None:
+        """Return the member with this number, also one that has been replaced; None if its address is not known."""
+        if self.first:
+            return self.known.get(pid)
+        return self.members[pid] if pid < len(self.members) else None
+
+    def group(self, g: int) -> tuple[Member, ...]:
+        """Return the members of a group."""
+        return tuple([member for member in self.members if member.group == g])
 
     def member(self, name: str) -> Member:
         for member in self.members:
@@ -156,8 +178,7 @@ class ClusterConfig:
     @property
     def identity(self) -> ClusterIdentity:
         """Return what every process and every data folder of this cluster must agree on."""
-        sizes = [len(members) for members in self.topology.groups]
-        return identity_of_cluster(self.protocol, sizes, self.spare, self.durable, self.app)
+        return identity_of_cluster(self.protocol, self.topology.sizes, self.spare, self.durable, self.app)
 
     def params(self) -> Params:
         return Params(
@@ -165,12 +186,12 @@ class ClusterConfig:
             round(self.heartbeat_ms * MS),
             round(self.suspect_ms * MS),
             durable=self.durable,
-            spare=self.spare,
+            spare=self.spare + len(self.topology.groups[0]) - self.topology.sizes[0],
             grace=SECONDS_TO_APPEAR * 1000 * MS,
         )
 
     def is_spare(self, member: Member) -> bool:
-        return member.rank >= len(self.topology.groups[member.group]) - self.spare
+        return bool(self.spare) and member.rank >= self.topology.sizes[member.group] - self.spare
 
 
 def file_name(name: str) -> str:
@@ -203,6 +224,7 @@ def load_config(path: str | Path, protocols: Collection[str] = (), apps: Collect
         raise cluster.wrong("app", f"there is no such application; {meant(app, apps)}, or package.module:Class")
     tls = read_tls(document, path.parent)
     topology, members = read_members(document, path.parent, plaintext=tls is None)
+    timing = read_timing(document.table("timing", tuple(TIMING), needed=False))
     return ClusterConfig(
         path=path,
         name=name,
@@ -215,7 +237,9 @@ def load_config(path: str | Path, protocols: Collection[str] = (), apps: Collect
         largest_message=cluster.whole("largest_message", LARGEST_MESSAGE, 1, LARGEST_OF_ALL),
         spare=cluster.whole("spare", 0, 0, len(topology.groups[0]) - 1),
         tls=tls,
-        **read_timing(document.table("timing", tuple(TIMING), needed=False)),
+        delta_ms=timing["delta_ms"],
+        heartbeat_ms=timing["heartbeat_ms"],
+        suspect_ms=timing["suspect_ms"],
     )
 
 
@@ -347,7 +371,6 @@ def group_sizes(where: str, places: list[tuple[int, int]]) -> tuple[int, ...]:
 def read_member(table: Table, pid: int, group: int, rank: int, folder: Path) -> Member:
     name = f"g{group}/{rank}"
     data = table.path("data", folder, f"data/{file_name(name)}")
-    root = os.environ.get("AMCAST_DATA")
     return Member(
         name=name,
         pid=pid,
@@ -356,8 +379,14 @@ def read_member(table: Table, pid: int, group: int, rank: int, folder: Path) -> 
         peer=table.address("peer"),
         client=table.address("client"),
         admin=table.address("admin"),
-        data=Path(root).absolute() / file_name(name) if root else data,
+        data=data_folder(name, data),
     )
+
+
+def data_folder(name: str, said: Path) -> Path:
+    """Return where the data of a replica is, which is said to be there."""
+    root = os.environ.get("AMCAST_DATA")
+    return Path(root).absolute() / file_name(name) if root else said
 
 
 def refuse_addresses(where: str, members: tuple[Member, ...], plaintext: bool) -> None:
@@ -392,7 +421,8 @@ def read_clients(document: Table, groups: int) -> dict[str, Grant]:
         table = Table(f"{document.where}: [clients.{name}]", row, GRANT_KEYS)
         if not CLIENT_NAME.fullmatch(name):
             raise UsageError(f"{table.where}: {name!r} is no name: expected up to 63 letters, digits, _, . and -")
-        grants[name] = Grant(name, granted(table, "read", groups), granted(table, "write", groups))
+        may = granted(table, "read", groups), granted(table, "write", groups)
+        grants[name] = Grant(name, *may, table.flag("operate", False))
     return grants
 
 

@@ -14,7 +14,7 @@ from mypy_extensions import mypyc_attr
 from amcast.core.notes import Note
 from amcast.core.process import Effects, Memory, Params
 from amcast.core.protocol import Protocol
-from amcast.core.requests import ANSWERS, Reply, Request, replica_codec
+from amcast.core.requests import ANSWERS, Answer, Reply, Request, replica_codec
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Codec, Message, check_batch, pack_blob
 from amcast.errors import WireError
@@ -53,6 +53,7 @@ class Engine:
         self.codec = replica_codec(protocol.messages, len(topology.groups))
         self.pid = pid
         self._members = topology.replicas
+        self._used = 0  # no writer from this one on has ever had anything: most of those who may come later never do
         self._waits = params.durable  # what a process sends to itself waits for its records, like all it sends
         self._writers = [BytesWriter() for _ in range(topology.replicas)]
         self._urgent = [False] * topology.replicas  # something in the writer cannot wait
@@ -111,7 +112,7 @@ class Engine:
             tick.to_self = []
             self.handle(now, self.pid, messages)
             self._sort(tick)
-        for pid in range(self._members):
+        for pid in range(self._used):
             w = self._writers[pid]
             if not len(w):
                 continue
@@ -141,6 +142,7 @@ class Engine:
                 if pid == self.pid:
                     tick.to_self.append(msg)
                 else:
+                    self._used = max(self._used, pid + 1)
                     self._writers[pid].write(encoded)
                     if urgent:
                         self._urgent[pid] = True
@@ -163,8 +165,10 @@ class Engine:
         if pid == self.pid:
             tick.to_self.append(msg)
         elif pid >= self._members:
-            tick.answers.append((pid, msg))
+            if isinstance(msg, Answer):  # the driver tells clients who the members are
+                tick.answers.append((pid, msg))
         else:
+            self._used = max(self._used, pid + 1)
             self.codec.write(self._writers[pid], msg)
             if not msg.may_wait():
                 self._urgent[pid] = True

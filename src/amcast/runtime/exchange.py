@@ -38,13 +38,20 @@ class Exchange:
         self._host = host
         self._timer: asyncio.TimerHandle | None = None
         self._told_on: dict[int, object] = {}  # the connections on which members were told of our chain
-        topology = host.config.topology
-        members = topology.groups[host.me.group]
+        self._stopped = False
         self.comparison: Comparison | None = None  # where replicas need not have the same at a position
-        if "total" in host.protocol.orders and not host.protocol.joins and len(members) > 1:
-            names = {pid: topology.name(pid) for pid in members}
-            group = topology.group_name(host.me.group)
-            self.comparison = Comparison(self, group, host.me.pid, names, topology.quorum(host.me.group))
+        self.members_changed()
+
+    def members_changed(self) -> None:
+        """Compare with those who are members now."""
+        host = self._host
+        members = host.config.group(host.me.group)
+        self.comparison = None
+        compares = "total" in host.protocol.orders and not host.protocol.joins and not self._stopped
+        if compares and len({host.me, *members}) > 1:
+            names = {member.pid: member.name for member in (host.me, *members)}
+            group = host.config.topology.group_name(host.me.group)
+            self.comparison = Comparison(self, group, host.me.pid, names, len(members) // 2 + 1)
 
     @property
     def chain(self) -> Chain:
@@ -53,10 +60,12 @@ class Exchange:
 
     def start(self) -> None:
         """Tell the others of the group what was applied, now and again and again."""
-        if self.comparison is None:
+        if self._stopped:
             return
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._host.machine.limits.compare_every, self.start)
+        if self.comparison is None:
+            return
         for pid, link in self._host.links.items():
             if link.connection is not self._told_on.get(pid):
                 self.comparison.connected(pid)
@@ -66,6 +75,7 @@ class Exchange:
             self._fail(error)
 
     def stop(self) -> None:
+        self._stopped = True
         self.comparison = None
         if self._timer is not None:
             self._timer.cancel()

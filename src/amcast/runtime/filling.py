@@ -71,8 +71,9 @@ class Filling:
 
     async def _fill_from_others(self, source: Member | None) -> None:
         """Ask those of the group, one after the other. If none of them keeps the next row, the trace ends."""
-        me, members = self._host.me, self._host.config.members
-        others = [member for member in members if member.group == me.group and member is not me]
+        me, config = self._host.me, self._host.config
+        members = list(config.known.values()) if config.first else list(config.members)  # also those who were
+        others = [member for member in members if member.group == me.group and member.pid != me.pid]
         others.sort(key=lambda member: member is not source)
         gone = 0
         for member in others:
@@ -86,6 +87,7 @@ class Filling:
             except HistoryGone:
                 gone += 1
             except (OSError, TimeoutError, AmcastError) as error:
+                gone += member not in config.members  # it need not come back
                 self._host.log.info("no rows yet", peer=member.name, error=str(error) or type(error).__name__)
             finally:
                 asking.close()

@@ -46,6 +46,9 @@ CUT: Final = 22  # be ready to give out the state at the mark of this number; an
 MARK: Final = 23  # have the mark of this number ordered
 STATEMENT: Final = 16  # among BATCHes, to members of the same group: what the sender has applied (`comparison.py`)
 LEAD: Final = 20  # among BATCHes, to members of the same group: the sender was told to lead (`leading.py`)
+MEMBERS: Final = 30  # to a client: the lists of members that groups have agreed on, when there are newer ones
+CHANGE: Final = 31  # from a client: let these be the members of a group; a CHANGED or FAILED is the answer
+CHANGED: Final = 32  # it is under way, or what was asked for is so already
 PULSE: Final = 17  # among BATCHes, to all members: how the sender is (`pulse.py`); neither numbered nor sent again
 
 # Why a request is refused
@@ -87,6 +90,7 @@ class Hello(msgspec.Struct, array_like=True):
     identity: ClusterIdentity | None = None
     versions: AppVersions = AppVersions()  # of a member
     pulls: bool = False  # of a member: this is no channel; it wants a snapshot, or rows
+    at: str = ""  # of a member: where it listens for others, which may not know it yet
 
 
 class Welcome(msgspec.Struct, array_like=True):
@@ -102,10 +106,24 @@ class Welcome(msgspec.Struct, array_like=True):
 
 
 class Pulse(msgspec.Struct, array_like=True):
-    """Why a member refuses all requests to its group, and why it takes no more just now; empty if it does not."""
+    """Why a member refuses all requests to its group, and why it takes no more just now; empty if it does not.
+
+    `position` says how much it has delivered: of one that learns, so that it can become a member.
+    """
 
     refuses: str
     busy: str
+    position: int = -1
+
+
+class Change(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """Let the members of a group be these from the end of this epoch on; `about` says where they are."""
+
+    id: int
+    group: int
+    from_epoch: int
+    seats: tuple[int, ...]
+    about: bytes
 
 
 class Pull(msgspec.Struct, array_like=True):
@@ -166,6 +184,7 @@ encode = msgspec.msgpack.Encoder().encode
 hello_decoder: Final = msgspec.msgpack.Decoder(Hello)
 welcome_decoder: Final = msgspec.msgpack.Decoder(Welcome)
 pulse_decoder: Final = msgspec.msgpack.Decoder(Pulse)
+change_decoder: Final = msgspec.msgpack.Decoder(Change)
 read_decoder: Final = msgspec.msgpack.Decoder(Read)
 refusal_decoder: Final = msgspec.msgpack.Decoder(Refusal)
 pull_decoder: Final = msgspec.msgpack.Decoder(Pull)

@@ -75,6 +75,9 @@ class AcceptedConnection(asyncio.Protocol):
         """Let this one in: return the number of the batch that is expected from it. Raises WireError."""
         raise NotImplementedError
 
+    def welcomed(self) -> None:
+        """Say what else somebody needs to know who was let in."""
+
     def refusals(self) -> tuple[str, ...]:
         """Return why requests to each group are refused; empty if they are not."""
         return ()
@@ -127,6 +130,7 @@ class AcceptedConnection(asyncio.Protocol):
         self._place.leave()
         welcome = Welcome(self.host.me.name, self.host.boot, expects, self.refusals())
         self.transport.write(frame(frames.WELCOME, frames.encode(welcome)))
+        self.welcomed()
 
     def refuse(self, reason: str) -> None:
         """Say why, and hang up."""

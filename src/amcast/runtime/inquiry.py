@@ -5,16 +5,17 @@ replica that is cut off says otherwise, and so does one that knows of another gr
 if nobody is left who could say that they do, or if nobody says so in time.
 """
 
-from amcast.core.topology import Topology
+from amcast.runtime.config import ClusterConfig
 
 
 class Inquiry:
     """The question for one set of groups, and the answers so far."""
 
-    def __init__(self, dest: tuple[int, ...], topology: Topology) -> None:
+    def __init__(self, dest: tuple[int, ...], config: ClusterConfig) -> None:
         self.dest = dest
-        self._topology = topology
-        self._unheard = set(topology.members_of(dest))
+        self._topology = config.topology
+        self.members = {g: [member.pid for member in config.group(g)] for g in dest}
+        self._unheard = {pid for members in self.members.values() for pid in members}
         self._serving: set[int] = set()  # groups of which a replica says that all these groups serve
         self._reasons: list[str] = []
         self._unreachable: dict[int, str] = {}
@@ -43,7 +44,6 @@ class Inquiry:
 
     def _nobody(self, g: int) -> str:
         said = [
-            f"{self._topology.name(pid)} {self._unreachable.get(pid, 'does not answer')}"
-            for pid in self._topology.groups[g]
+            f"{self._topology.name(pid)} {self._unreachable.get(pid, 'does not answer')}" for pid in self.members[g]
         ]
         return f"nobody of {self._topology.group_name(g)} can be reached: {', '.join(said)}"

@@ -94,11 +94,12 @@ class Leading:
 
     def asked(self, pid: int) -> None:
         """Let this member of the group lead, if that is up to us. It may ask more often than it takes."""
-        same_group = self._host.config.members[pid].group == self._host.me.group
+        topology = self._host.config.topology
+        same_group = topology.group_of[pid] == self._host.me.group
         to, when = self._handed
         if same_group and self.leads and (to != pid or self._now() - when > self._suspect_after):
             self._handed = pid, self._now()
-            self._host.log.info("lead handed over", to=self._host.config.members[pid].name, reason="it was asked for")
+            self._host.log.info("lead handed over", to=topology.name(pid), reason="it was asked for")
             self._hand_over(pid)
 
     # At the end

@@ -50,10 +50,25 @@ class LinkHost(GreetingHost, Protocol):
     def exchange(self) -> "Hearing": ...
 
     @property
+    def membership(self) -> "Peers": ...
+
+    @property
     def links(self) -> "dict[int, Outgoing]": ...
 
     @property
     def versions(self) -> "KnownVersions": ...
+
+
+class Peers(Protocol):
+    """Knows the other replicas (`membership.py`)."""
+
+    def peer(self, pid: int) -> Member | None: ...
+
+    def greeted(self, hello: Hello) -> Member: ...
+
+    def arrived(self) -> None: ...
+
+    def left(self, pid: int) -> None: ...
 
 
 class Supplying(Protocol):
@@ -202,6 +217,12 @@ class Outgoing:
                 connection.transport.abort()
                 await connection.lost
 
+    def close(self) -> None:
+        """Forget this member: it is none any more."""
+        self.forget()
+        if self.connection is not None:
+            self.connection.transport.abort()
+
     def refused(self, reason: str) -> None:
         if reason != self.refusal:
             self.host.log.error("refused", peer=self.peer.name, reason=reason)
@@ -291,9 +312,7 @@ class _Member(AcceptedConnection):
         self._limits = incoming.host.machine.limits
 
     def welcome(self, hello: Hello) -> int:
-        member = next((member for member in self.host.config.members if member.name == hello.name), None)
-        if member is None or member is self.host.me:
-            raise WireError(f"{hello.name!r} is no other member of {self.host.config.name}")
+        member = self.host.membership.greeted(hello)
         if reason := self.host.versions.greeted(member.pid, hello):
             raise WireError(reason)
         self.pid = member.pid
@@ -306,6 +325,7 @@ class _Member(AcceptedConnection):
         if before is not None:
             before.transport.abort()
         self.incoming.current[member.pid] = self
+        self.host.membership.arrived()
         if link := self.host.links.get(member.pid):
             link.dialled_by(hello.boot)
         boot, expects = self.incoming.expects.get(member.pid, (0, 0))
@@ -334,7 +354,7 @@ class _Member(AcceptedConnection):
         if kind != frames.START or (boot == self.boot and number < expects):
             raise WireError(f"frame {number} of kind {kind}, expected a start from {expects}")
         if number > (expects if boot == self.boot else 1) and not self.host.protocol.durable:
-            name, peer = self.host.me.name, self.host.config.members[self.pid].name
+            name, peer = self.host.me.name, self.host.config.topology.name(self.pid)
             raise LostMessages(f"{name} stopped: it could not be reached for so long that {peer} gave up its messages")
         self.next = number
         self.incoming.expects[self.pid] = (self.boot, number)
@@ -366,6 +386,7 @@ class _Member(AcceptedConnection):
         if self.incoming.current.get(self.pid) is self:
             del self.incoming.current[self.pid]
             self.host.versions.left(self.pid)
+            self.host.membership.left(self.pid)
 
 
 def largest_from_peers(host: LinkHost) -> int:
@@ -378,10 +399,11 @@ def largest_from_peers(host: LinkHost) -> int:
 
 
 def hello_of(host: LinkHost, peer: Member, *, pulls: bool = False) -> Hello:
-    config = host.config
+    config, me = host.config, host.me
     return Hello(
-        frames.VERSION, config.name, host.me.name, host.boot, 0, peer.name, config.identity, host.versions.ours(), pulls
-    )
+        frames.VERSION, config.name, me.name, host.boot, 0, peer.name, config.identity, host.versions.ours(), pulls,
+        str(me.peer),
+    )  # fmt: skip
 
 
 class Asking:

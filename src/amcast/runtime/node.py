@@ -48,9 +48,11 @@ from amcast.runtime.links import Incoming, Outgoing
 from amcast.runtime.log import Log
 from amcast.runtime.loop import new_event_loop, open_many_connections
 from amcast.runtime.machine import REAL, Machine
+from amcast.runtime.membership import Membership, is_change
 from amcast.runtime.metrics import Metrics
 from amcast.runtime.pulling import Pulls
 from amcast.runtime.pulse import Pulses
+from amcast.runtime.seats import found_at_start, seated
 from amcast.runtime.serving import Results, Serving
 from amcast.runtime.starting import How, refuse_unfit, start
 from amcast.runtime.status import status_of
@@ -86,10 +88,9 @@ class Node:
         `new` says that this is its first start, `rejoin` that it starts without what is on its disk, from what the
         others of its group know. `accept_loss` lets it take part before others could say whether it forgot something.
         """
-        self.config = config
-        self.machine = machine
-        self.protocol = protocol
-        self.me = config.member(name)
+        config, self.me, joins = found_at_start(seated(config, protocol), name, machine.files)
+        self.config = config  # another one whenever this node learns more of who the members are (`membership.py`)
+        self.machine, self.protocol = machine, protocol
         self.orders_all = not protocol.genuine
         self.how = How(new, rejoin, accept_loss)
         refuse_unfit(self, self.how)
@@ -112,6 +113,7 @@ class Node:
         # Each part owns its state and is called by the event loop alone; only the disk has a thread, inside durability.
         self.results = Results(machine.limits.answer_bytes)
         self.chain = Chain()  # of all that is applied, always as long as the history
+        self.membership = Membership(self, joins)
         self.exchange = Exchange(self)
         self.fingerprints = Fingerprints(self)
         self.durability = Durability(self)
@@ -161,7 +163,6 @@ class Node:
         self._stopping = asyncio.Event()
         servers: list[Listener] = []
         served = False
-        tasks: list[asyncio.Task[None]] = []
         admin = Admin(self.status, self.readiness, self.metrics.text, fingerprint=self.fingerprints.at)
         acts = {
             signal.SIGTERM: self.stop,
@@ -184,10 +185,8 @@ class Node:
             servers.append(await self._listen(self.incoming, self.me.peer, inside))
             servers.append(await self._listen(self.serving, self.me.client, inside))
             await admin.start(self.me.admin)
-            for member in self.config.members:
-                if member is not self.me:
-                    self.links[member.pid] = Outgoing(self, member, outside)
-            tasks += [asyncio.create_task(link.run()) for link in self.links.values()]
+            self.membership.look()
+            self.membership.start(outside)
             self.pulses.start()
             if self.filling is not None:
                 self.filling.look()
@@ -215,8 +214,7 @@ class Node:
             self.pulses.stop()
             for server in servers:
                 server.close()
-            for task in tasks:
-                task.cancel()
+            self.membership.stop()
             self.incoming.close()
             await admin.stop()
             if self._error is None and served:  # what could not be read must not be replaced by a snapshot
@@ -389,6 +387,7 @@ class Node:
 
     def on_pulse(self, sender: int, pulse: Pulse) -> None:
         self.pulses.take(sender, pulse)
+        self.membership.heard(sender, pulse)
 
     def requests_in(self, batch: bytes, client: int) -> list[Request]:
         """Return the requests in these bytes. Raises WireError."""
@@ -450,6 +449,7 @@ class Node:
                     self.app.undo(self.config.topology.message_name(mid))
             if tick.deliveries:
                 self.deliver(tick.deliveries, tick.memories)
+            self.membership.look()
             if tick.answers:
                 answers = self.serving.with_results(tick.answers) if self.app is not None else tick.answers
                 for client, batch in self.engine.encode_answers(answers, self.results.by_mid):
@@ -520,8 +520,11 @@ class Node:
                 self.chain.add(m, ts, b"%d" % version)
                 position += 1
                 continue
-            if is_mark(m.mid):
-                self.cuts.reached(m.mid, position, memories)
+            if is_mark(m.mid) or is_change(m.mid):
+                if is_mark(m.mid):
+                    self.cuts.reached(m.mid, position, memories)
+                else:  # the protocol acts on it
+                    self.membership.passed(position)
                 self.chain.add(m, ts, b"")
                 position += 1
                 if self.fingerprints.wanted:

@@ -54,8 +54,9 @@ class Pulls:
 
     def wanted(self, pid: int, context: SSLContext | None) -> None:
         """Get the state of this member, unless one is being copied."""
-        if self._task is None or self._task.done():
-            self._task = asyncio.ensure_future(self._pull(self._host.config.members[pid], context))
+        source = self._host.membership.peer(pid)
+        if source is not None and (self._task is None or self._task.done()):
+            self._task = asyncio.ensure_future(self._pull(source, context))
 
     async def stop(self) -> None:
         """Give up what is under way."""

@@ -99,6 +99,10 @@ class Pulses:
         self.heard(pid)
         self._said[pid] = pulse
 
+    def hears(self, pid: int) -> bool:
+        """Return whether this replica lives, so far as can be seen from here."""
+        return self._hears(pid, self._now())
+
     def why_unready(self) -> str:
         """Say why the group of this replica does not serve, so far as can be seen from here; empty if it does."""
         now = self._now()
@@ -150,7 +154,8 @@ class Pulses:
         for g in range(len(self.refusals)):
             self.refusals[g] = self._why_refused(g, now, unready)
         self._refuses = bool(self.busy) or any(self.refusals)
-        pulse = frame(frames.PULSE, frames.encode(Pulse(self.refusals[self._group], busy)))
+        end = self._host.durability.history.end
+        pulse = frame(frames.PULSE, frames.encode(Pulse(self.refusals[self._group], busy, end)))
         for link in self._host.links.values():
             link.tell(pulse)
         if self.refusals != before:
@@ -177,13 +182,16 @@ class Pulses:
 
     def _silent(self, now: int) -> list[int]:
         """Return the other members of this group that are not heard."""
-        members = self._topology.groups[self._group]
-        return [pid for pid in members if pid != self._host.me.pid and not self._hears(pid, now)]
+        me = self._host.me.pid
+        return [pid for pid in self._members(self._group) if pid != me and not self._hears(pid, now)]
+
+    def _members(self, g: int) -> list[int]:
+        return [member.pid for member in self._host.config.group(g)]
 
     def _no_quorum(self, now: int) -> str:
         silent = self._silent(now)
-        group = self._topology.groups[self._group]
-        if len(group) - len(silent) >= self._topology.quorum(self._group):
+        group = self._members(self._group)
+        if len(group) - len(silent) > len(group) // 2:
             return ""
         names = ", ".join(self._topology.name(pid) for pid in silent)
         links = [self._host.links[pid] for pid in silent if pid in self._host.links]
@@ -208,7 +216,7 @@ class Pulses:
                 name = self._topology.group_name(g)
                 return unready if unready.startswith(name) else f"{name}: {unready}"
             return self._no_quorum(now) if self._host.protocol.genuine else ""
-        heard = [pid for pid in self._topology.groups[g] if self._hears(pid, now)]
+        heard = [pid for pid in self._members(g) if self._hears(pid, now)]
         said = [self._said[pid].refuses for pid in heard if pid in self._said]
         if not heard:
             return f"{self._topology.group_name(g)}: {self._host.me.name} hears none of its replicas"
@@ -230,7 +238,7 @@ class Pulses:
 
     def _mates_busy(self, now: int) -> str:
         """Say why the group cannot take more although this replica can: too few others can."""
-        members = self._topology.groups[self._group]
+        members = self._members(self._group)
         said = {pid: self._said[pid].busy for pid in members if pid in self._said and self._hears(pid, now)}
         busy = [f"{self._topology.name(pid)}: {reason}" for pid, reason in said.items() if reason]
-        return busy[0] if len(members) - len(busy) < self._topology.quorum(self._group) else ""
+        return busy[0] if len(members) - len(busy) <= len(members) // 2 else ""

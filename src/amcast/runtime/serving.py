@@ -18,7 +18,7 @@ from amcast.runtime import frames
 from amcast.runtime.config import Grant
 from amcast.runtime.doors import Door, Place
 from amcast.runtime.engine import Engine
-from amcast.runtime.frames import Condition, Hello, Read, Refusal, Rows, frame
+from amcast.runtime.frames import Change, Condition, Hello, Read, Refusal, Rows, frame
 from amcast.runtime.greeting import AcceptedConnection, GreetingHost
 from amcast.runtime.history import History
 from amcast.runtime.pulse import Pulses
@@ -101,6 +101,9 @@ class ServingHost(GreetingHost, Protocol):
     @property
     def history(self) -> History: ...
 
+    @property
+    def membership(self) -> "Changing": ...
+
     def readiness(self) -> str | None: ...
 
     def requests_in(self, batch: bytes, client: int) -> list[Request]: ...
@@ -117,6 +120,12 @@ class Backups(Protocol):
     def take(self, asker: "_Served", kind: int, number: int) -> None: ...
 
     def left(self, asker: "_Served") -> None: ...
+
+
+class Changing(Protocol):
+    """Has the members of the own group change (`membership.py`)."""
+
+    def refusal_of(self, change: Change) -> tuple[int, str] | None: ...
 
 
 class Serving:
@@ -173,6 +182,11 @@ class Serving:
         for served in self.sessions.values():
             served.tell_condition()
 
+    def tell_members(self) -> None:
+        """Tell all clients who the members of all groups are by now."""
+        for served in self.sessions.values():
+            served.tell_members()
+
     def grown(self) -> None:
         """Answer the reads that waited for new rows."""
         readers, self.readers = self.readers, []
@@ -217,6 +231,28 @@ class _Served(AcceptedConnection):
         self.adjust_reading()
         return 0
 
+    def welcomed(self) -> None:
+        self.tell_members()
+
+    def tell_members(self) -> None:
+        if lists := self.host.config.lists:
+            self.transport.write(frame(frames.MEMBERS, frames.encode(lists)))
+
+    def take_change(self, body: bytes) -> None:
+        """Have the members of this group change, if this client may do that."""
+        assert self.grant is not None
+        change = frames.decode(frames.change_decoder, body)
+        refused: tuple[int, str] | None
+        if self.grant.operate:
+            refused = self.host.membership.refusal_of(change)
+        else:
+            refused = frames.FORBIDDEN, f"{self.grant.name} may not change members; that takes operate = true"
+        if refused is None:
+            self.transport.write(frame(frames.CHANGED, b"", change.id))
+        else:
+            failure = Refusal(-1, refused[1], change.id, refused[0])
+            self.transport.write(frame(frames.FAILED, frames.encode(failure)))
+
     def take(self, kind: int, number: int, body: bytes) -> None:
         if kind == frames.REQUESTS:
             self.take_requests(body)
@@ -226,6 +262,8 @@ class _Served(AcceptedConnection):
             self.tell_condition(number)
         elif kind in (frames.CUT, frames.MARK, frames.WANT):
             self.host.cuts.take(self, kind, number)
+        elif kind == frames.CHANGE:
+            self.take_change(body)
         else:
             raise WireError(f"a frame of kind {kind}, expected requests or reads")
 

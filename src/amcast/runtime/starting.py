@@ -43,13 +43,14 @@ def refuse_unfit(node: "Node", how: How) -> None:
 
 
 def refuse_alone(node: "Node") -> None:
-    if len(node.config.topology.groups[node.me.group]) == 1:
+    if len(node.config.group(node.me.group)) == 1:
         raise UsageError(f"{node.me.name} is alone in its group: nobody knows what it lost")
 
 
 def start(node: "Node", how: How) -> None:
     """Start the protocol of a node, and whatever goes with it."""
     config, durability = node.config, node.durability
+    node.membership.begin()
     starts = durability.open(new=how.new, rejoin=how.rejoin)
     if starts > 1 and not node.protocol.durable:
         raise UsageError(

@@ -30,10 +30,11 @@ def status_of(node: "Node") -> dict[str, object]:
         "position": node.history.end,
         "unfinished": not process.idle() or node.durability.unfinished,
         "remembered": process.footprint(),
+        **node.membership.status(),
         "clients": len(node.serving.sessions),
         "peers": {link.peer.name: link.connection is not None for link in node.links.values()},
         "durable": node.config.durable,
-        "app": {"name": node.config.app, "version": versions.active, "knows": versions.newest},
+        "app": {"name": node.config.app, "version": versions.active, "knows": versions.newest, "began": versions.began},
         "disk": {"free": node.durability.space.free, "short": node.durability.short_of_space()},
         **({"rollbacks": node.app.rollbacks} if isinstance(node.app, Speculator) else {}),
     }

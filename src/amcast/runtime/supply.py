@@ -17,6 +17,7 @@ from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.durability import Durability, Saved
 from amcast.runtime.frames import Offer, Refusal, Rows, frame
+from amcast.runtime.links import Peers
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine
 from amcast.runtime.snapshots import SnapshotSource
@@ -33,6 +34,9 @@ class SupplyHost(Protocol):
     machine: Machine
     log: Log
     durability: Durability
+
+    @property
+    def membership(self) -> Peers: ...
 
     def why_not_supply(self) -> str:
         """Return why this replica has nothing to offer; empty if it has."""
@@ -108,7 +112,9 @@ class Supplied:
     def __init__(self, supply: Supply, pid: int, transport: asyncio.Transport) -> None:
         self._supply = supply
         self._host = supply.host
-        self._peer = supply.host.config.members[pid]
+        peer = supply.host.membership.peer(pid)
+        assert peer is not None, "it has greeted"
+        self._peer = peer
         if self._peer.group != self._host.me.group:
             raise WireError(f"{self._peer.name} is of another group than {self._host.me.name}")
         self._transport = transport

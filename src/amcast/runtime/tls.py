@@ -49,7 +49,7 @@ def store_context(config: ClusterConfig, ask_clients: bool) -> ssl.SSLContext:
 def prepared(context: ssl.SSLContext, config: ClusterConfig, name: str) -> ssl.SSLContext:
     if config.tls is None:
         raise UsageError(f"{config.path}: there is no [tls]; add it with ca and folder")
-    if name != STORE and name not in names_of(config):
+    if name != STORE and name not in names_of(config) and name not in seats_of(config):
         raise UsageError(f"{name!r} is not in {config.path}; expected one of {', '.join(names_of(config))}")
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
@@ -83,6 +83,11 @@ def names_of(config: ClusterConfig) -> list[str]:
     return [member.name for member in config.members] + [f"client/{name}" for name in config.clients]
 
 
+def seats_of(config: ClusterConfig) -> list[str]:
+    """Return the names of all replicas that there may be: whoever the CA says is one of them may learn, at least."""
+    return config.topology.names[: config.topology.replicas]
+
+
 def identity_of(connection: ssl.SSLObject | ssl.SSLSocket, config: ClusterConfig, expected: str | None = None) -> str:
     """Return who is at the other end of a connection: g0/1, client/alice. Refuse all but members and clients.
 
@@ -97,7 +102,7 @@ def identity_of(connection: ssl.SSLObject | ssl.SSLSocket, config: ClusterConfig
             f"a certificate with {len(uris)} URIs ({', '.join(map(repr, uris)) or 'none'}); expected exactly one, "
             f"{identity_uri(config.name, 'NAME')}"
         )
-    known = {identity_uri(config.name, name): name for name in names_of(config)}
+    known = {identity_uri(config.name, name): name for name in [*seats_of(config), *names_of(config)]}
     name = known.get(uris[0])
     if name is None:
         if not uris[0].startswith(identity_uri(config.name, "")):

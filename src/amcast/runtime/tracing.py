@@ -11,13 +11,15 @@ that has delivered something later for one that will never deliver what comes be
 """
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from amcast.core.application import place
-from amcast.core.topology import sender_of
+from amcast.core.topology import Topology, sender_of
+from amcast.core.trace import Event
 from amcast.core.wire import AppMessage
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.machine import REAL, Machine, write_all
@@ -26,6 +28,7 @@ from amcast.runtime.serving import SESSION_BITS
 START_SHIFT: Final = 40  # of the count of starts in `seq`
 DELIVER: Final = b'"kind":"deliver"'
 MISSING: Final = "missing"  # in the detail of the last row of a trace with a hole
+OWN: Final = tuple([Topology((1,)).name((1 << SESSION_BITS) - n) for n in (1, 2, 3)])  # of the cluster itself
 Row = tuple[AppMessage, int, int]  # with its timestamp, and its place among those with the same
 
 
@@ -84,6 +87,17 @@ class TraceWriter:
         self._files.close(self._file)
 
 
+def as_one(events: Iterable[Event]) -> Iterator[Event]:
+    """Yield the events of several traces, with each message of the cluster's own once: replicas may all propose it."""
+    own: dict[str | None, int] = {}
+    for event in events:
+        if event.process in OWN:
+            if event.message in own:
+                continue
+            own[event.message] = event.seq = len(own) + 1
+        yield event
+
+
 def next_position(data: bytes) -> int:
     """Return the position behind the last delivery in these lines; 0 if there is none."""
     at = data.rfind(DELIVER)
@@ -104,8 +118,7 @@ class ReplicaTrace(TraceWriter):
         super().__init__(path, config.name, member.name, config.topology.group_name(member.group), machine)
         self.good = 0
         self._topology = config.topology
-        self._first = member.pid == 0
-        self.begin(len(config.topology.groups[member.group]) - config.spare)
+        self.begin(config.topology.sizes[member.group] - config.spare)
 
     def recovered(self, position: int) -> None:
         """Go on behind a snapshot of this position. A trace that begins only now begins there."""
@@ -119,7 +132,7 @@ class ReplicaTrace(TraceWriter):
         return self.position < self.good and not self.ended
 
     def multicast(self, m: AppMessage) -> None:
-        """Trace a message of the cluster's own, which no client multicasts. All propose it, and one replica says so."""
+        """Trace a message of the cluster's own, which no client multicasts. All who deliver it say so: see `as_one`."""
         sender, dest = self._topology.name(sender_of(m.mid)), [self._topology.group_name(g) for g in m.dest]
         message = self._topology.message_name(m.mid)
         self.row("multicast", process=sender, group=None, message=message, sender=sender, dest=dest)
@@ -135,7 +148,7 @@ class ReplicaTrace(TraceWriter):
         """Trace deliveries from this position on, but for those that are traced, or may still be undone."""
         assert first <= self.position, f"rows from {first} on behind {self.position}"
         for m, ts, index in rows[self.position - first : self.good - first]:
-            if self._first and self._topology.replicas <= sender_of(m.mid) < 1 << SESSION_BITS:
+            if self._topology.replicas <= sender_of(m.mid) < 1 << SESSION_BITS:
                 self.multicast(m)
             when, tie = place(self._topology, ts, index)
             ordered = {"time": when, "tie": tie}

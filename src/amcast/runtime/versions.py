@@ -98,7 +98,8 @@ class Versions:
         executor = self.executor
         if executor is None or executor.newest == executor.version:
             return 0
-        if len(self._known) + 1 < len(self._host.config.members):
+        others = [member.pid for member in self._host.config.members if member.pid != self._host.me.pid]
+        if any(pid not in self._known for pid in others):
             return 0
         version = min([executor.newest, *self._known.values()])
         return version if version > executor.version else 0

@@ -90,7 +90,7 @@ TRACES = [
     ),
     shell_mutant(
         "cluster_trace_expects_who_is_there", GATHER,
-        ("if member.name in began or not config.is_spare(member)]", "if member.name in began]"), caught_by=NAMED,
+        ("if member.name in began or member.pid in needed]", "if member.name in began]"), caught_by=NAMED,
     ),
     shell_mutant(
         "cluster_trace_always_ends", GATHER, ("        if not found.not_ended:\n", "        if found:\n"),

@@ -4,6 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+from amcast.core.capabilities import Listing, MemberLists
 from amcast.core.process import Effects, Params, Process
 from amcast.core.requests import Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, seq_of
@@ -27,7 +28,7 @@ class Unanswered:
         self.delay = delay
 
 
-class WhiteBoxClient(Process):
+class WhiteBoxClient(Process, Listing):
     """Sends to the leaders it knows, and to everybody in the groups that stay silent; done after a reply per group."""
 
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
@@ -75,6 +76,19 @@ class WhiteBoxClient(Process):
             self.on_hint(msg)
         elif isinstance(msg, Lists):
             self.configurations.merge(msg.rows)
+
+    def known(self) -> tuple[int, ...]:
+        return self.configurations.known
+
+    def lists(self) -> MemberLists:
+        return self.configurations.rows()
+
+    def on_lists_learnt(self, lists: MemberLists) -> None:
+        self.configurations.merge(lists)
+        for g, leader in enumerate(self.cur_leader):
+            pids = self.configurations.newest(g).pids
+            if leader not in pids:
+                self.cur_leader[g] = pids[0]
 
     def on_reply(self, msg: Reply) -> None:
         self.follow(msg.g, msg.leader)

@@ -61,11 +61,12 @@ class Probation:
         Who is in none any more is not waited for, and who is new is asked as well.
         """
         self.lists = lists
-        if self.active and not self.void:
-            for pid in everybody:
-                if pid != self.process.pid and pid not in self.everybody:
+        if self.active:
+            asked, now = (self.group, group) if self.void else (self.everybody, everybody)
+            for pid in now:
+                if pid != self.process.pid and pid not in asked:
                     self.unanswered[pid] = True
-            for pid in [pid for pid in self.unanswered if pid not in everybody]:
+            for pid in [pid for pid in self.unanswered if pid not in now]:
                 del self.unanswered[pid]
         self.group = group
         self.everybody = everybody

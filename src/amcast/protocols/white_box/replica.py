@@ -42,7 +42,7 @@ Departures from the figure, each for a reason that a scenario of the tests shows
 
 from typing import Final, final
 
-from amcast.core.capabilities import Durable, Electing, Observed, Seated
+from amcast.core.capabilities import Durable, Electing, Listing, MemberLists, Observed, Seated
 from amcast.core.notes import EpochBegins
 from amcast.core.order import BOTTOM, DeliveryQueue, Slot, ballot, epoch_of, leader_of, time_of, timestamp
 from amcast.core.process import Effects, Memory, Params, Process
@@ -128,7 +128,7 @@ class Route:
 
 
 @final
-class WhiteBox(Process, Durable, Electing, Observed, Seated):
+class WhiteBox(Process, Durable, Electing, Observed, Listing, Seated):
     """A member of group g0, or one that will be or was a member."""
 
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
@@ -1232,6 +1232,16 @@ class WhiteBox(Process, Durable, Electing, Observed, Seated):
 
     def is_settled(self, g: int) -> bool:
         return self.configurations.known[g] % 2 == 1
+
+    def known(self) -> tuple[int, ...]:
+        return self.configurations.known
+
+    def lists(self) -> MemberLists:
+        return self.configurations.rows()
+
+    def on_lists_learnt(self, lists: MemberLists) -> None:
+        if self.configurations.merge(lists):
+            self.lists_changed()
 
     def table(self) -> Message:
         return self.configurations.message()
