@@ -14,8 +14,9 @@ from amcast.swarm.cluster import trial
 from amcast.swarm.cluster.faults.aimed import AgainAtOnce, BeforeTheSync, LongAbsence, WhilePulling
 from amcast.swarm.cluster.faults.disks import FullDisk, LoseDisk, OldFolder
 from amcast.swarm.cluster.faults.drawing import Drawing
+from amcast.swarm.cluster.faults.members import ChangeMembers
 from amcast.swarm.cluster.faults.plan import from_json
-from amcast.swarm.cluster.faults.processes import StopGateway
+from amcast.swarm.cluster.faults.processes import PowerCut, StopGateway
 from amcast.swarm.cluster.faults.shapes import Fault
 from amcast.swarm.cluster.faults.starts import OTHERS, OtherConfig
 from amcast.swarm.cluster.setup import Setup, draw_setup
@@ -161,3 +162,18 @@ def test_who_rejoins_and_missed_the_ballot_is_helped() -> None:
 
 def test_a_protocol_of_one_group_has_one() -> None:
     assert {draw_setup("multi_paxos", seed, "").groups for seed in range(30)} == {1}
+
+
+def test_members_are_replaced_in_the_middle_of_a_power_cut() -> None:
+    """Of both groups at once; who leads goes, and all machines lose their power on the way."""
+    changes = [ChangeMembers(500, "leader of g0", True, True), ChangeMembers(510, "leader of g1", True, True)]
+    plan = [*changes, PowerCut(700, "", 200), ChangeMembers(2500, "g0/1", True, False)]
+    setup = replace(setup_with(*plan, load="echo"), groups=2, calm_at=4000)
+    one = Trial(setup)
+    try:
+        assert one.run().alarm is None
+        assert {g: len(one.journal.changes(g)) for g in ("g0", "g1")} == {"g0": 2, "g1": 1}
+        gone = [name for name, seat in one.world.seats.items() if seat.removed]
+        assert len(gone) == 3 and "g0/1" in gone, gone
+    finally:
+        one.close()

@@ -25,6 +25,7 @@ from amcast.errors import Alarm, UsageError
 from amcast.runtime.node import Node
 
 BEGINNING: Final = bytes(16)
+CHANGED: Final = b"members"
 HEAD: Final = Struct("<Q16s")  # of a snapshot: how many were applied, and the chain of them
 SAFETY: Final = ("integrity", "validity", "order", "agreement")
 LIVENESS: Final = (*SAFETY, "termination")
@@ -112,6 +113,21 @@ class Journal:
             raise self.alarm("replicas differ", f"{where}: {process} applies {delivery.message} {same} {other}")
         return known
 
+    def passed(self, process: str, group: str, position: int, chain: bytes) -> bytes:
+        """Compare a change of members, which no application sees, with what others had there; return the chain."""
+        after = digest(chain, CHANGED)
+        rows = self.applied.setdefault(group, [])
+        if position == len(rows):
+            rows.append(Applied(process, f"change {position}", digest(CHANGED), chain, after))
+        elif position > len(rows) or rows[position].after != after:
+            text = f"{group} position {position}: {process} has a change of members, and others have not"
+            raise self.alarm("replicas differ", text)
+        return after
+
+    def changes(self, group: str) -> tuple[str, ...]:
+        """Return the changes of members in the order of a group."""
+        return tuple([row.message for row in self.applied.get(group, []) if row.payload == digest(CHANGED)])
+
     def restored(self, process: str, group: str, count: int, chain: bytes) -> None:
         """Look at a snapshot that somebody goes on from: it must be the state of the group at its position."""
         rows = self.applied.get(group, [])
@@ -162,6 +178,14 @@ class CheckedMachine(AllOrNothing):
             raise
         self._answered(delivery, known, before, answer)
         return answer
+
+    def pass_by(self, position: int) -> None:
+        """Take note of a position that the application does not see."""
+        if position != self.count:
+            text = f"{self._process} passes position {position}, and it has applied {self.count} of {self._group}"
+            raise self._journal.alarm("wrong position", text)
+        self._chain = self._journal.passed(self._process, self._group, position, self._chain)
+        self.count += 1
 
     def _answered(self, delivery: Delivery, known: Applied | None, before: bytes, answer: bytes) -> None:
         self._chain = self._journal.answered(self._process, delivery, known, before, answer)

@@ -9,13 +9,15 @@ from typing import Final
 from amcast.protocols import PROTOCOLS
 from amcast.runtime.config import ClusterConfig, load_config
 from amcast.runtime.machine import Limits
+from amcast.runtime.seats import Place
 from amcast.swarm.cluster.calendar import MICROSECOND, MILLISECOND
 from amcast.swarm.cluster.faults.drawing import Drawing
-from amcast.swarm.cluster.faults.plan import Plan, draw_plan
+from amcast.swarm.cluster.faults.plan import Plan, draw_changes, draw_plan
 from amcast.swarm.cluster.network import Weather
 
 ECHO, STORE, GATEWAY = LOADS = ("echo", "store", "kv")  # multicasts of many sizes; direct users of the store; Redis
 PEER_PORT: Final = 4100
+OPERATOR: Final = "operator"
 RESP_PORT: Final = 6379
 MANY: Final = 40  # users of one client
 MOST_BYTES: Final = 6_000_000  # of payloads in a run: each is a dozen times in memory, at every replica
@@ -125,7 +127,11 @@ def draw_setup(protocol: str, seed: int, load: str) -> Setup:
     )
     names = [[f"g{g}/{r}" for r in range(replicas)] for g in range(groups)]
     hosts = [name for group in names for name in group] + [f"c{n}" for n in range(clients)]
-    drawing = Drawing(Random(f"{seed} plan"), names, hosts, [f"gateway{n}" for n in range(gateways)], calm_at)
+    gates = [f"gateway{n}" for n in range(gateways)]
+    drawing = Drawing(Random(f"{seed} plan"), names, hosts, gates, calm_at)
+    changes: Plan = []
+    if PROTOCOLS[protocol].change is not None:
+        changes = draw_changes(Drawing(Random(f"{seed} members"), names, hosts, gates, calm_at))
     return Setup(
         seed=seed,
         protocol=protocol,
@@ -148,7 +154,7 @@ def draw_setup(protocol: str, seed: int, load: str) -> Setup:
         calm_at=calm_at,
         limits=limits,
         weather=weather,
-        plan=draw_plan(drawing),
+        plan=draw_plan(drawing) + changes,
         lost=drawing.lost() if random.random() < 0.2 else (),
     )
 
@@ -201,6 +207,12 @@ def other_config(setup: Setup, other: str, replica: str) -> ClusterConfig:
     return config_of(replace(setup, replicas=setup.replicas + (-2 if fewer else 2)))
 
 
+def place_of_seat(group: int, seat: int) -> Place:
+    """Return where a replica is: it has a host of its own."""
+    host = f"127.0.{1 + group}.{1 + seat}"
+    return Place(seat, *[f"{host}:{PEER_PORT + n}" for n in range(3)])
+
+
 def config_of(setup: Setup) -> ClusterConfig:
     """Return the cluster's configuration, read from a file as everywhere; every replica has a host of its own."""
     lines = ["[cluster]", 'name = "simulated"', f'protocol = "{setup.protocol}"']
@@ -213,6 +225,7 @@ def config_of(setup: Setup) -> ClusterConfig:
             lines += [f'{key} = "{host}:{PEER_PORT + n}"' for n, key in enumerate(("peer", "client", "admin"))]
     for name in [f"c{n}" for n in range(setup.clients)] + [f"gateway{n}" for n in range(setup.gateways)]:
         lines += [f"[clients.{name}]", 'read = ["*"]', 'write = ["*"]']
+    lines += [f"[clients.{OPERATOR}]", "operate = true"]
     with TemporaryDirectory() as folder:
         (Path(folder) / "cluster.toml").write_text("\n".join(lines))
         config = load_config(folder)

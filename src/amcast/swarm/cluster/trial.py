@@ -24,6 +24,7 @@ from amcast.runtime.client import Client
 from amcast.runtime.config import ClusterConfig
 from amcast.runtime.log import Log
 from amcast.runtime.node import Node
+from amcast.runtime.tracing import as_one
 from amcast.swarm.cluster import judge
 from amcast.swarm.cluster.calendar import MILLISECOND, SECOND
 from amcast.swarm.cluster.faults.disks import doubt_of
@@ -34,6 +35,7 @@ from amcast.swarm.cluster.load.resp import RespUser
 from amcast.swarm.cluster.load.store import DirectUser, read_everything, use_store
 from amcast.swarm.cluster.load.wishes import Keys
 from amcast.swarm.cluster.loop import ProcessLoop
+from amcast.swarm.cluster.operators import Operators
 from amcast.swarm.cluster.setup import ECHO, GATEWAY, RESP_PORT, Setup, config_of, other_config
 from amcast.swarm.cluster.world import Life, NodeLog, ProcessMachine, Program, Seat, World, trace_of
 from amcast.tracefile.text import event_of_json
@@ -101,6 +103,9 @@ class Trial:
         self.world.other_config = lambda other, seat: other_config(setup, other, seat.name)
         self.world.ready = self._node_ready
         self.world.complaint = self._complained
+        self.world.change_members = self._change_members
+        self.world.passed = passed
+        self.operators = Operators(self.world, setup)
         self._make_clients()
 
     # The run
@@ -222,6 +227,10 @@ class Trial:
             seat.must_rejoin = True
         self.world.calendar.after(TIME_TO_NOTICE, self.world.start, seat)
 
+    def _change_members(self, seat: Seat, goes: bool, comes: bool) -> None:
+        if not self.setup.lost or comes:  # who is lost would leave a smaller group without a quorum
+            self.operators.change(seat, goes, comes)
+
     def _complained(self, process: ProcessLoop, context: dict[str, Any]) -> None:
         self._guarded(judge.check_handler, process.name, context)
 
@@ -266,10 +275,11 @@ class Trial:
 
     def _lost_some_of(self, seat: Seat) -> bool:
         """Return whether a member of its group never comes back."""
-        return any(other.left_alone and other.member.group == seat.member.group for other in self.world.seats.values())
+        group = [other for other in self.world.seats.values() if other.member.group == seat.member.group]
+        return any(other.left_alone for other in group)
 
     def _settled(self) -> bool:
-        if not all(self.clients.values()) or any(map(unanswered, self.gateways.values())):
+        if not all(self.clients.values()) or any(map(unanswered, self.gateways.values())) or self.operators.busy:
             return False
         ends: dict[int, int] = {}
         for seat in self._needed():
@@ -293,6 +303,8 @@ class Trial:
         late = [name for name, done in self.clients.items() if not done]
         if late:
             raise Alarm("no answer in the calm", f"{', '.join(late)} went on asking")
+        if self.operators.busy:
+            raise Alarm("no answer in the calm", f"the operators of {self.operators.busy} went on asking")
         for name, gateway in self.gateways.items():
             if unanswered(gateway):
                 raise Alarm("no answer in the calm", f"{name} went on sending {unanswered(gateway)} multicasts")
@@ -312,7 +324,7 @@ class Trial:
                 world.end_trace()
             lines = [line for trace in world.traces.values() for line in bytes(trace).splitlines()]
             events = [event for line in lines if (event := event_of_json(line)) is not None]
-            judge.check_traces(without_withdrawn(events), calm=not self.setup.lost)
+            judge.check_traces(without_withdrawn(list(as_one(events))), calm=not self.setup.lost)
 
     # Clients
 
@@ -408,6 +420,13 @@ async def together(work: list[Coroutine[Any, Any, None]]) -> None:
     """Wait for all of them, in their order: the first that fails ends the process anyway."""
     for task in [asyncio.get_running_loop().create_task(one) for one in work]:
         await task
+
+
+def passed(node: Node, position: int) -> None:
+    """Tell the check around an application of a position that it does not see."""
+    app = node.executor.app if node.executor is not None else None
+    assert isinstance(app, judge.CheckedMachine)
+    app.pass_by(position)
 
 
 def unanswered(client: Client) -> int:

@@ -19,8 +19,9 @@ from amcast.core.protocol import Protocol
 from amcast.errors import Alarm
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.log import Log
-from amcast.runtime.machine import Files, Limits, Machine
+from amcast.runtime.machine import Files, Limits, Machine, write_all
 from amcast.runtime.node import Node
+from amcast.runtime.seats import FILE
 from amcast.swarm.cluster.calendar import SECOND, Calendar
 from amcast.swarm.cluster.clocks import HostClock
 from amcast.swarm.cluster.disk import SimDisk, SimFiles
@@ -98,6 +99,9 @@ class Seat:
     must_rejoin: bool = False  # its operator was told so …
     accepts_loss: bool = False  # … or knows that others, which it waits for, never come back
     left_alone: bool = False  # nobody starts it any more
+    removed: bool = False  # it is no member any more
+    joins: bytes = b""  # what is in its folder when it begins as one that is to become a member
+    fresh: bool = False  # it has not served yet
     down_until: int = 0  # who stops it in order wants it to stay so until then
     reasons: set[str] = field(default_factory=set)  # to end, that faults gave it: harmed, older, full, failing
 
@@ -120,6 +124,17 @@ class Seat:
     @property
     def node(self) -> Node | None:
         return self.life.node if self.life is not None else None
+
+
+def crashed(trace: bytes) -> bytearray:
+    """Return a trace with the crash of its process behind the last whole row."""
+    whole = trace[: trace.rfind(b"\n") + 1]
+    last = whole.rstrip(b"\n").rpartition(b"\n")[2]
+    if not last:
+        return bytearray(whole)
+    row = msgspec.json.decode(last)
+    same = {name: row[name] for name in ("run", "process", "group", "time")}
+    return bytearray(whole + msgspec.json.encode({**same, "kind": "crash", "seq": row["seq"] + 1}) + b"\n")
 
 
 @dataclass(eq=False)
@@ -219,13 +234,13 @@ class World:
         self.programs: dict[str, Program] = {}
         self.ready: Callable[[Seat, Life], None] = lambda *_: None  # a node serves
         self.ended: Callable[[Seat, Life, BaseException | None], None] = lambda *_: None  # a node, by itself
+        self.passed: Callable[[Node, int], None] = lambda *_: None  # a change of members, in the order of a node
         self.other_config: Callable[[str, Seat], ClusterConfig]  # of the kind that is asked for
         self.complaint: Callable[[ProcessLoop, dict[str, Any]], None] = lambda *_: None  # a loop
         self._turn_cost = turn_cost
+        self.change_members: Callable[[Seat, bool, bool], None] = lambda *_: None  # who goes, whether; who comes
         for member in config.members:
-            host = self.add_host(member.name, member.peer.host)
-            seat = self.seats[member.name] = Seat(member, host)
-            self.groups.setdefault(config.topology.group_name(member.group), []).append(seat)
+            self.add_seat(member)
 
     def stream(self, purpose: str) -> Random:
         """Return chance for one purpose: others must not draw more or less because of it."""
@@ -234,6 +249,12 @@ class World:
     def add_host(self, name: str, address: str) -> Host:
         host = self.hosts[name] = Host(self, name, address)
         return host
+
+    def add_seat(self, member: Member, joins: bytes = b"") -> Seat:
+        host = self.add_host(member.name, member.peer.host)
+        seat = self.seats[member.name] = Seat(member, host, joins=joins, fresh=bool(joins))
+        self.groups.setdefault(self.config.topology.group_name(member.group), []).append(seat)
+        return seat
 
     def write_down(self, name: str, text: str) -> None:
         self.lines.append((self.calendar.now, name, text))
@@ -282,23 +303,46 @@ class World:
         def ready() -> None:
             life.ready = True
             del self.starting[seat]
+            seat.fresh = False
             seat.must_rejoin = seat.accepts_loss = False
             self.ready(seat, life)
 
         async def main() -> None:
+            if seat.joins and not files.exists(seat.member.data / FILE):
+                self._prepare(seat, files)
             log = Log(seat.name, stream=NodeLog(self, seat.name), machine=machine)
             app = self.app(seat, life)
             config = wrong or self.config
             life.node = Node(
-                config, seat.name, self.table, app, trace, log, machine=machine, new=new, rejoin=rejoin,
+                config, seat.name, self.table, app, trace, log, machine=machine, new=new or seat.fresh, rejoin=rejoin,
                 accept_loss=seat.accepts_loss,
             )  # fmt: skip
-            await life.node.run(ready)
+            node = life.node
+            node.membership.passed = lambda position: self.passed(node, position)
+            await node.run(ready)
 
         process.on_end = lambda _: self._ended(seat, life)
         how = {"--new": new, "--rejoin": rejoin, "--accept-loss": seat.accepts_loss, "wrongly": wrong is not None}
         self.write_down(seat.name, " ".join(["started", *[word for word, said in how.items() if said]]))
         process.begin(main())
+
+    def _prepare(self, seat: Seat, files: Files) -> None:
+        """Do what the command does before it starts a replica that is to become a member."""
+        path = seat.member.data / FILE
+        files.make_folder(seat.member.data)
+        new = path.with_suffix(".new")
+        fd = files.open(new, new=True)
+        write_all(files, fd, seat.joins)
+        files.sync(fd)
+        files.close(fd)
+        files.replace(new, path)
+
+    def leave(self, seat: Seat) -> None:
+        """Stop a replica for good that is no member any more."""
+        self.kill(seat)
+        seat.left_alone = seat.removed = True
+        path = TRACES / f"{seat.name.replace('/', '-')}.jsonl"
+        self.traces[path] = crashed(bytes(self.traces.get(path, b"")))
 
     def _ended(self, seat: Seat, life: Life) -> None:
         error = life.process.error
@@ -331,11 +375,8 @@ class World:
         """
         if process.main is None or process.main.done():
             return
-        last = bytes(self.traces.get(path, b"")).rstrip(b"\n").rpartition(b"\n")[2]
-        if last:
-            row = msgspec.json.decode(last)
-            same = {name: row[name] for name in ("run", "process", "group", "time")}
-            self.traces[path] += msgspec.json.encode({**same, "kind": "crash", "seq": row["seq"] + 1}) + b"\n"
+        if path in self.traces:
+            self.traces[path] = crashed(bytes(self.traces[path]))
 
     def stop(self, seat: Seat) -> None:
         """Send SIGTERM."""

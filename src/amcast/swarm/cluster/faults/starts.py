@@ -32,7 +32,7 @@ class OtherConfig(Absence, frozen=True, tag=True):
 
     def _start(self, world: World, seat: Seat) -> None:
         seat.down_until = 0
-        served = any(life.ready for life in seat.lives) and not seat.reasons and not seat.must_rejoin
+        served = any(life.ready for life in seat.lives) and not seat.reasons and not seat.must_rejoin and not seat.joins
         wrong = world.other_config(self.other, seat) if served and not world.calm else None
         world.start(seat, wrong=wrong)
 

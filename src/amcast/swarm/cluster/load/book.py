@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from amcast.checks.serializable import Call, Get, Outcome
+from amcast.checks.serializable import Append, Call, Get, Outcome
 from amcast.checks.serializable.calls import Step
 from amcast.errors import Alarm
 from amcast.swarm.cluster.judge import Journal
@@ -84,4 +84,7 @@ class Book:
         """Write down the ordered logs at the end, as if a client had read them all."""
         steps = tuple([Get(group, journal.log(group)) for group in groups])
         numbers = tuple(range(len(groups)))
+        for g, group in enumerate(groups):
+            for change in journal.changes(group):  # it takes a place in the log, as if somebody had multicast it
+                self.calls.append(Call(change, 0.0, self._now(), (Append(group, change),), Outcome.UNKNOWN, (g,)))
         self.calls.append(Call("the journal", self._now(), self._now(), steps, Outcome.DONE, numbers))

@@ -1,0 +1,95 @@
+"""Operators of a simulated cluster that change who the members of its groups are: programs that ask, and ask again."""
+
+import asyncio
+from contextlib import suppress
+
+from amcast.core.protocol import Protocol
+from amcast.errors import AmcastError
+from amcast.runtime.client import Client
+from amcast.runtime.config import ClusterConfig, Member
+from amcast.runtime.frames import Change
+from amcast.runtime.seats import about_of, agreed_of, member_at, seated, written
+from amcast.swarm.cluster.setup import OPERATOR, Setup, place_of_seat
+from amcast.swarm.cluster.world import ProcessMachine, Program, Seat, World
+
+PATIENCE = 2.0  # seconds for an answer
+PAUSE = 0.3
+
+
+class Operators:
+    """One for each change. A group has one change at a time, two groups may change at once."""
+
+    def __init__(self, world: World, setup: Setup) -> None:
+        self._world = world
+        self._setup = setup
+        self._config: ClusterConfig = seated(world.config, world.table)
+        self._members: dict[int, list[Member]] = {g: list(self._config.group(g)) for g in range(setup.groups)}
+        self._next = dict.fromkeys(self._members, setup.replicas)
+        self._under_way: dict[int, str] = {}  # what each changes, by group
+
+    @property
+    def busy(self) -> str:
+        return ", ".join(self._under_way.values())
+
+    def change(self, seat: Seat, goes: bool, comes: bool) -> None:
+        """Begin a change, unless there is nothing to change, or something changes."""
+        g, world = seat.member.group, self._world
+        members = self._members[g]
+        known = seat.member in members
+        left = [member for member in members if not (goes and member == seat.member)]
+        if world.calm or g in self._under_way or not known or world.table.change is None:
+            return
+        if not comes and len(left) < 2:
+            return
+        new: Member | None = None
+        if comes:
+            place = place_of_seat(g, self._next[g])
+            new = member_at(self._config, g, place)
+            joins = written(agreed_of(self._config, (), place, seat.name if goes else ""))
+            self._next[g] += 1
+            world.start(world.add_seat(new, joins), new=True)
+        wanted = [*left, *([new] if new is not None else [])]
+        names = ", ".join(member.name for member in wanted)
+        self._under_way[g] = names
+        number = len([name for name in world.programs if name.startswith(OPERATOR)])
+        host = world.add_host(f"{OPERATOR}{number}", f"127.0.150.{1 + number}")
+        gone = [member for member in members if member not in wanted]
+
+        async def main(program: Program, machine: ProcessMachine) -> None:
+            await insist(self._config, world.table, machine, g, wanted)
+            while new is not None and lacks_rows(world.seats[new.name]):  # who goes may be the only one that has them
+                await asyncio.sleep(PAUSE)
+            self._members[g] = wanted
+            del self._under_way[g]
+            world.write_down(program.name, f"g{g} is {names}")
+            for member in gone:
+                world.leave(world.seats[member.name])
+
+        program = world.programs[host.name] = Program(host.name, host, main)
+        world.write_down(host.name, f"g{g} is to be {names}")
+        world.start_program(program)
+
+
+def lacks_rows(seat: Seat) -> bool:
+    """Return whether the trace of a replica is not complete."""
+    node = seat.node
+    return node is None or not node.ready or (node.trace is not None and node.trace.lacks)
+
+
+async def insist(config: ClusterConfig, table: Protocol, machine: ProcessMachine, g: int, wanted: list[Member]) -> None:
+    """Ask for these members until they are at work."""
+    seats = tuple(sorted(member.rank for member in wanted))
+    about = about_of(sorted(wanted, key=lambda member: member.rank))
+    async with Client(config, table, OPERATOR, machine=machine) as client:
+        while True:
+            with suppress(AmcastError, TimeoutError):
+                await client.conditions(PATIENCE)
+            newest = [row for row in client.config.lists if row[0] == g]
+            if newest and newest[-1][2] == seats and newest[-1][3]:
+                return
+            epoch = newest[-1][1] if newest else 0
+            for member in client.config.group(g):
+                with suppress(AmcastError, TimeoutError):
+                    await client.change_members(member.pid, Change(0, g, epoch, seats, about), PATIENCE)
+                    break
+            await asyncio.sleep(PAUSE)
