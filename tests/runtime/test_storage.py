@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import timeit
 from collections.abc import Callable
 from errno import EMFILE
@@ -532,6 +533,30 @@ def doubt_of(folder: Path) -> str:
         return storage.recover().doubt
     finally:
         storage.close()
+
+
+def test_files_that_are_put_back_in_place_are_doubted_until_they_are_confirmed(tmp_path: Path) -> None:
+    """As rsync does it: what looks the same stays as it is, the rest gets the content and the time of the copy."""
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    storage = Storage(data, "test g0/0")
+    storage.recover()
+    storage.commit([b"x"])
+    shutil.copytree(data, copy)
+    long_ago = time.time() - 3600
+    for file in ("log-0", "seal"):
+        os.utime(copy / file, (long_ago, long_ago))
+    storage.commit([b"acknowledged"])
+    storage.close()
+    for file in ("log-0", "seal"):
+        shutil.copy2(copy / file, data / "new")
+        (data / "new").rename(data / file)
+    for _ in range(2):
+        assert doubt_of(data)
+    storage = Storage(data, "test g0/0", new=False)
+    assert storage.recover().records == [b"x"]
+    storage.confirm()
+    storage.close()
+    assert not doubt_of(data)
 
 
 def test_a_copy_of_a_folder_is_doubted_until_it_is_confirmed(tmp_path: Path) -> None:

@@ -79,6 +79,11 @@ class Files:
         found = os.stat(path)
         return found.st_ino, found.st_ctime_ns
 
+    def kept_time(self, path: Path) -> float:
+        """Return for how many seconds a file was written before it was changed last: a copy may keep that time."""
+        found = os.stat(path)
+        return (found.st_ctime_ns - found.st_mtime_ns) / 1e9
+
     def size(self, fd: int) -> int:
         """Return how many bytes a file has."""
         return os.fstat(fd).st_size

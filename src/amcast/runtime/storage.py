@@ -45,6 +45,7 @@ from amcast.runtime.snapshots import UNFINISHED, SnapshotWriter, read_parts
 LENGTH: Final = Struct("<I")
 LARGEST_FRAME: Final = 2**30
 ENDLESS: Final = 2**64  # no frame has this number
+SECONDS_TO_NAME: Final = 2.0  # ample, from when a file is written until it has its name
 WITH_A_STATE: Final = Seal(snapshot=0, segment=0)  # of a folder that begins with the state of others
 
 
@@ -217,6 +218,9 @@ class Storage:
             # What is cut off looks as a write that was never synced. The seal is sure of it only if it has a record of
             # every frame before: a power cut may have taken its last records, and with them that of a lost frame.
             doubt = self._doubt()
+            if not doubt and self._put_back():
+                doubt = "its files were put back from a copy"
+                self._write_whole(self.folder / "place", b"")  # first: they are written anew below
             if cut and seal.frame != self.next_frame - 1 and not doubt:
                 doubt = "its last write was cut off, and may have been promised to others"
                 self._write_whole(self.folder / "place", b"")  # first: when it is cut off, nobody sees it any more
@@ -232,6 +236,16 @@ class Storage:
         if not found:
             return "nobody has confirmed yet that it forgot nothing"
         return "" if found == self._place_text() else "its data folder is a copy, or its files were changed"
+
+    def _put_back(self) -> bool:
+        """Return whether the seal or the newest log is not as this replica wrote it, but in the folder where it did.
+
+        What restores files in place and leaves those alone that look as they did, `lock` among them, goes by their
+        times, so it keeps the times of those that it writes. This replica changes a file only when it writes it.
+        """
+        segments = self._numbered("log-")
+        newest = [self.folder / f"log-{segments[-1]}"] if segments else []
+        return any(self._files.kept_time(path) > SECONDS_TO_NAME for path in (self.folder / "seal", *newest))
 
     def _place_text(self) -> bytes:
         text = b"%d %d" % self._files.place(self.folder / "lock")

@@ -11,6 +11,7 @@ FIRST = f"{SAVED}::test_a_state_of_others_is_durable_before_anything_leaves"
 CONVERTED = f"{OLD}::test_a_cluster_goes_on_from_the_data_of_0_1_0"
 BACK = "tests/runtime/test_coming_back.py"
 TORN = "tests/runtime/test_storage.py::test_a_torn_end_is_clean_if_the_seal_knows_all_before_it"
+IN_PLACE = "tests/runtime/test_storage.py::test_files_that_are_put_back_in_place_are_doubted_until_they_are_confirmed"
 COPY = "tests/runtime/test_storage.py::test_a_copy_of_a_folder_is_doubted_until_it_is_confirmed"
 HOLE = f"{PULLING}::test_rows_that_nobody_keeps_end_a_trace_honestly"
 SLOW = f"{LEADING}::test_a_leader_with_a_slow_disk_hands_over_but_not_again_at_once"
@@ -130,11 +131,19 @@ MUTANTS = [
     ),
     shell_mutant(
         "a_torn_end_is_clean_at_the_next_start", "amcast.runtime.storage",
-        ('                self._write_whole(self.folder / "place", b"")  #', "                #"), caught_by=TORN,
+        ('self._write_whole(self.folder / "place", b"")  # first: when', "pass  # when"), caught_by=TORN,
     ),
     shell_mutant(
         "a_copy_of_a_folder_is_believed", "amcast.runtime.storage",
         ('return "" if found == self._place_text() else', 'return "" if found else'), caught_by=COPY,
+    ),
+    shell_mutant(
+        "files_that_are_put_back_are_believed", "amcast.runtime.storage",
+        ("if not doubt and self._put_back():", "if False:"), caught_by=IN_PLACE,
+    ),
+    shell_mutant(
+        "files_that_are_put_back_are_believed_at_the_second_start", "amcast.runtime.storage",
+        ('b"")  # first: they are written anew below', 'self._place_text())'), caught_by=IN_PLACE,
     ),
     shell_mutant(
         "a_copy_is_believed_before_it_is_confirmed", "amcast.runtime.node",

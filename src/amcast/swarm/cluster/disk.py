@@ -429,6 +429,9 @@ class SimFiles(Files):
         node = self._disk.look_up(path)
         return (node.number if isinstance(node, Inode) else 0), 0
 
+    def kept_time(self, path: Path) -> float:
+        return 0.0
+
     def _readable(self, path: Path) -> Inode:
         self._call("read")
         inode = self._disk.look_up(path)
