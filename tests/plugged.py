@@ -1,4 +1,4 @@
-"""The example package examples/my_protocol, seen by amcast as if it were installed: its metadata lies on the path."""
+"""Packages of examples/, seen by amcast as if they were installed: their metadata lies on the path."""
 
 import os
 import subprocess
@@ -26,11 +26,11 @@ class Plugged:
         self.folder = folder
         self.path = [str(folder)]
 
-    def install_example(self) -> None:
-        document = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    def install_example(self, example: Path = EXAMPLE) -> None:
+        document = tomllib.loads((example / "pyproject.toml").read_text())["project"]
         points = document["entry-points"]
         self.add(document["name"], {group: dict(entries) for group, entries in points.items()})
-        self.path.append(str(EXAMPLE / "src"))
+        self.path.append(str(example / "src"))
 
     def add(self, package: str, groups: dict[str, dict[str, str]], **modules: str) -> None:
         """Let there be a package with these entry points and modules."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FULL = bool(os.environ.get("AMCAST_FULL"))
 PACKAGES = {  # of Debian
     "chromium": "chromium",
+    "promtool": "prometheus",
     "redis-benchmark": "redis-tools",
     "redis-cli": "redis-tools",
     "redis-server": "redis-server",

@@ -6,6 +6,7 @@
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.docs.test_site import PAGES, blocks
+from tests.docs.test_site import PAGES, ROOT, blocks
 from tests.mutants import test_skeen
 from tests.pace import allow, slowness, until
 from tests.plugged import Plugged
@@ -35,15 +36,22 @@ ELSEWHERE = {
     "redis-cli": "not a part of amcast: tests/apps compares answers with those of Redis",
     "maelstrom": "not a part of amcast, and needs its own Java: tests/apps/test_maelstrom.py drives the same nodes",
     "exec": "a line of a script for maelstrom",
+    "curl": "asks a service without end: so does tests/docs/test_examples.py",
 }
 ENDLESS = ("kv", "view", "watch", "node")  # until Ctrl-C
-EXCERPTS = ("docs/adding-a-protocol.md",)  # its programs are parts of the source
+EXCERPTS = {  # pages of which Python is a part of a source, and the package that they install
+    "docs/adding-a-protocol.md": "my_protocol",
+    "docs/inventory.md": "inventory",
+    "docs/exactly-once.md": "",
+}
 CODES = {
     "amcast verify ledger.csv": (1,),
     "amcast cluster trace": (3,),  # the nodes were stopped before it
     "amcast explore white_box --scope large --states 100000": (4,),  # a part of the schedules
     "amcast explore white_box --scope large --walks 200": (4,),
     "amcast kv-user store alice": (2,),  # nobody to ask for a password
+    "amcast explore sequencer --out found": (1,),  # it is broken there
+    "amcast swarm sequencer --adversary --out shrunk": (1,),
 }
 EVERYTHING = ("",)
 SLOW = {  # beginnings of what `make test` leaves out of a page: Spark, thousands of messages, or done elsewhere already
@@ -55,6 +63,8 @@ SLOW = {  # beginnings of what `make test` leaves out of a page: Spark, thousand
     "docs/cluster.md": ("amcast cluster add", "amcast cluster replace", "amcast cluster remove"),  # tests/cli
     "docs/adding-a-protocol.md": EVERYTHING,  # tests/test_plugins.py
     "docs/pipeline.md": EVERYTHING,
+    "docs/inventory.md": EVERYTHING,  # tests/docs/test_examples.py
+    "docs/exactly-once.md": EVERYTHING,
     "docs/spark.md": EVERYTHING,
     "docs/other-systems.md": ("amcast metrics", "cut"),  # tests/spark/test_documents.py
     "docs/view.md": EVERYTHING,  # tests/web/test_view_document.py has them on a shorter run
@@ -73,7 +83,7 @@ def steps(file: str) -> Iterator[tuple[str, str]]:
     for page, language, text in blocks():
         if page != file:
             continue
-        if language == "python" and file not in EXCERPTS:
+        if language == "python" and (file not in EXCERPTS or text.startswith("import asyncio")):
             yield "program", text
         elif language == "toml" and "protocol =" in text:
             yield "spec.toml", text
@@ -84,7 +94,7 @@ def steps(file: str) -> Iterator[tuple[str, str]]:
         elif language in ("", "console"):
             for line in re.sub(r"\\\n\s*", "", text).splitlines():
                 command = re.split(r"\s{2,}|\s#", line.strip().removeprefix("$ "))[0]
-                if re.match(r"(amcast|python|cut|redis-cli|maelstrom|exec|make|docker|kubectl) ", command):
+                if re.match(r"(amcast|python|cut|sed|redis-cli|maelstrom|exec|make|docker|kubectl|curl) ", command):
                     yield "command", command
 
 
@@ -118,9 +128,11 @@ class Session:
             "BROWSER": "true",
             "TTY_COMPATIBLE": "1",  # as in a terminal: watch shows what it sees while it runs
         }
-        if file in EXCERPTS:  # which begins with the installation of the example
+        if file in EXCERPTS:  # which begins in a clone, with the installation of the example
+            shutil.copytree(ROOT / "examples", folder / "examples")
             plugged = Plugged(folder / "plugged")
-            plugged.install_example()
+            if EXCERPTS[file]:
+                plugged.install_example(folder / "examples" / EXCERPTS[file])
             self.environment["PYTHONPATH"] = plugged.pythonpath
 
     def start(self, words: list[str]) -> "subprocess.Popen[str]":
@@ -289,9 +301,18 @@ def test_what_a_page_says_can_be_done(
     assert len(session.ran) >= len(chosen)
 
 
+def test_what_a_tutorial_shows_of_a_source_stands_there() -> None:
+    sources = [path.read_text("utf-8") for path in (ROOT / "examples").rglob("*.py")]
+    for file in EXCERPTS:
+        shown = [text for page, language, text in blocks() if page == file and language == "python"]
+        assert shown
+        for text in shown:
+            assert text.startswith("import asyncio") or any(text in source for source in sources), f"{file}: {text}"
+
+
 def test_nothing_is_left_out_without_a_reason() -> None:
     """Every command is amcast's, the shell's, or one of those that are not run here; there are many, on many pages."""
-    known = {"amcast", "python", "cut", *ELSEWHERE}
+    known = {"amcast", "python", "cut", "sed", *ELSEWHERE}
     found = {file: list(steps(file)) for file in PAGES}
     assert "README.md" in found and len(pages()) >= 9
     assert sum(len(to_run(file)) for file in pages()) >= 70

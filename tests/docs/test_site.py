@@ -9,6 +9,7 @@ from functools import cache
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from textwrap import dedent, indent
 from typing import Any
 from urllib.parse import unquote
 
@@ -262,8 +263,8 @@ def test_python_in_the_documents_is_python() -> None:
     programs = [text for _, language, text in blocks() if language == "python"]
     assert len(programs) >= 3
     for text in programs:
-        whole = text.replace("…", "...")
-        if whole.startswith(" "):  # a method
-            whole = f"class Shown:\n{whole}"
-        body = "\n".join(f"    {line}" for line in whole.splitlines())
+        whole = dedent(text.replace("…", "..."))
+        if whole.startswith("case "):  # a part of a statement
+            whole = f"match shown:\n{indent(whole, '    ')}"
+        body = indent(whole, "    ")
         compile(f"async def program():\n{body}\n", "document", "exec")
