@@ -1,7 +1,7 @@
 # Everything is set up in .venv by itself; only Python 3.11 or newer and make are needed.
 # A C compiler makes the simulator several times faster, and is not required.
 
-.PHONY: help demo test test-all tools check compile docs docs-commands bench swarm explore chaos format lock clean \
+.PHONY: help demo test test-all tools check compile docs docs-commands bench swarm explore chaos dist format lock clean \
   distclean
 .DEFAULT_GOAL := help
 
@@ -23,7 +23,7 @@ help:
 	@echo "make demo     a bank on a cluster of processes: kill a leader, check the books, verify on Spark"
 	@echo "make test     check, compile, then run the tests; what did not run, and why, is said at the end"
 	@echo "make test-all every test, also those that take long, and every documented command: nothing is skipped (90 min)"
-	@echo "make tools    install the programs that some tests need (redis, chromium, strace); as root on Debian"
+	@echo "make tools    install the programs that some tests need (redis, chromium, promtool, strace); as root on Debian"
 	@echo "make check    ruff, mypy, import-linter"
 	@echo "make bench    simulator beside SimPy, sweeps beside a process pool, Spark beside memory, a cluster beside peers"
 	@echo "make swarm    SEEDS=$(SEEDS) random runs of each protocol, and as many against the adversary"
@@ -31,6 +31,7 @@ help:
 	@echo "make chaos    ROUNDS=$(ROUNDS) of kills, restarts, cuts and old folders under load; power cuts on ext4 (as root)"
 	@echo "make docs     the documentation as a site in build/docs, a tutorial for each reader, a page per protocol"
 	@echo "make docs-commands  run every command and program of the documentation"
+	@echo "make dist     wheel and sdist in dist, checked in clean environments"
 	@echo "make compile  compile the modules of compiled.txt in place if they changed"
 	@echo "make format   format, sort imports and apply ruff's safe fixes"
 	@echo "make lock     resolve requirements.lock anew"
@@ -103,6 +104,16 @@ docs: compile
 
 docs-commands: compile
 	@AMCAST_FULL=1 $(PYTEST) tests/docs/test_commands.py
+
+# What is built is then installed in clean environments, and does what it is for.
+dist: $(INSTALLED)
+	@rm -rf dist build/sdist; mkdir -p dist
+	@echo "== the sdist and a wheel for this machine, in dist"
+	@$(BIN)/python -c 'from tests.environments import sdist; from pathlib import Path; print(sdist(Path("build/sdist")))' >/dev/null
+	@cp build/sdist/sdist/*.tar.gz dist/
+	@$(BIN)/python -m pip --disable-pip-version-check wheel -q --no-deps -w dist dist/*.tar.gz; ls dist
+	@echo "== checking them"
+	@AMCAST_FULL=1 $(BIN)/python -m pytest -q -n 0 tests/test_packages.py tests/test_build.py
 
 format: $(INSTALLED)
 	@$(BIN)/ruff check -q --fix .

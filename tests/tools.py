@@ -24,6 +24,7 @@ PACKAGES = {  # of Debian
     "redis-cli": "redis-tools",
     "redis-server": "redis-server",
     "strace": "strace",
+    "systemd-analyze": "systemd",
 }
 OTHER_NAMES = {"chromium": ("chromium-browser", "google-chrome")}
 

@@ -17,6 +17,7 @@ from amcast.core.plural import count
 from amcast.errors import UsageError
 
 if TYPE_CHECKING:
+    from amcast.core.protocol import Protocol
     from amcast.local.membership import Changing
     from amcast.local.processes import Processes
     from amcast.runtime.config import Address, Member
@@ -65,7 +66,12 @@ def init(
     insecure_dev: Annotated[bool, Option("--insecure-dev", help="Plaintext instead of TLS.")] = False,
     memory_only: Annotated[bool, Option("--memory-only", help="No disk: a replica that stops is lost.")] = False,
     spare: Annotated[int, Option(min=0, max=99, help="So many more replicas per group, which may join later.")] = 0,
-    base_port: Annotated[int | None, Option(min=1, max=65535, help="First port. Default: any that are free.")] = None,
+    base_port: Annotated[
+        int | None, Option(min=1, max=65535, help="First port. Default: any that are free; 4100 with --hosts.")
+    ] = None,
+    hosts: Annotated[
+        str, Option(metavar="A,B,…", help="For other machines: writes a bundle for each, with the keys it needs.")
+    ] = "",
 ) -> int:
     """Write a cluster's configuration, certificates and data folders."""
     from amcast.apps import LEDGER, application
@@ -78,6 +84,10 @@ def init(
     # What cannot run is said before anything is written.
     version = version_of(made(found.machine, found.name, 0, groups)) if found.machine is not None else 1
     secure, durable = not insecure_dev, not memory_only
+    if hosts:
+        if not secure:
+            raise UsageError("--insecure-dev is for loopback only: leave it out, or --hosts")
+        return init_bundles(folder, table, groups, replicas, app, durable, hosts, base_port, spare)
     config = create_cluster(
         folder, table, groups, replicas, app, secure, durable, base_port, spare, app_version=version
     )
@@ -85,6 +95,30 @@ def init(
     more = f" and {spare} to join" if spare else ""
     print(f"{config.path}: {config.name}, {count(groups, 'group')} of {count(replicas, 'replica')}{more}, {security}")
     print(f"start it with: amcast cluster up {folder}")
+    return 0
+
+
+def init_bundles(
+    folder: Path,
+    table: "Protocol",
+    groups: int,
+    replicas: int,
+    app: str,
+    durable: bool,
+    hosts: str,
+    base_port: int | None,
+    spare: int,
+) -> int:
+    """Write what each of these machines needs, and say how to start it there."""
+    from amcast.local.bundles import BASE_PORT, CLIENTS, create_bundles
+
+    machines = [host.strip() for host in hosts.split(",")]
+    made = create_bundles(folder, table, groups, replicas, app, durable, machines, base_port or BASE_PORT, spare)
+    for host, members in made.items():
+        print(f"{folder / 'bundles' / host}: {', '.join(members)}")
+    print(f"{folder / 'bundles' / CLIENTS}: for programs, with the certificate of a client that may do everything")
+    print(f"copy each to its machine, and keep {folder / 'certs' / 'ca.key'} here; the first start there, of each ID:")
+    print("amcast node cluster.toml ID --new")
     return 0
 
 

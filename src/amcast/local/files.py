@@ -1,9 +1,10 @@
 """The files of a cluster on this machine: cluster.toml, certs/, data/, logs/ and run/ in one folder."""
 
+import itertools
 import random
 import secrets
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
@@ -54,7 +55,7 @@ def create_cluster(
 
             make_certificates(folder / "certs", name, [*ids, f"client/{CLIENT}"])
         with open(path, "x", encoding="utf-8") as file:
-            file.write(toml_of(name, protocol, app, durable, spare, secure, ids, first))
+            file.write(toml_of(name, protocol, app, durable, spare, secure, on_loopback(ids, first)))
     except OSError as error:
         raise UsageError(f"{error.filename or folder}: cannot be written ({error.strerror})") from error
     return load_config(path, (protocol.name,))
@@ -134,15 +135,27 @@ def first_taken_at(host: str, first: int, count: int) -> str | None:
     return None
 
 
+def on_loopback(ids: Iterable[str], first: int) -> dict[str, list[str]]:
+    """Return the addresses of replicas at ports that follow one another."""
+    ports = itertools.count(first)
+    return {member: [f"{HOST}:{next(ports)}" for _ in ADDRESSES] for member in ids}
+
+
 def toml_of(
-    name: str, protocol: Protocol, app: str, durable: bool, spare: int, secure: bool, ids: list[str], first: int
+    name: str,
+    protocol: Protocol,
+    app: str,
+    durable: bool,
+    spare: int,
+    secure: bool,
+    addresses: Mapping[str, Sequence[str]],
 ) -> str:
     """Return the text of cluster.toml."""
     suspect = "suspect_ms = 800     # a leader that is silent for so long is replaced"
     if protocol.detector:
         suspect = "suspect_ms = 2000    # who is silent for so long is taken for crashed"
     parts = [
-        "# A cluster of amcast on this machine: 'amcast cluster up' starts it. A relative path begins at this folder.",
+        "# A cluster of amcast. A relative path begins at this folder.",
         f"""\
 [cluster]
 name = "{name}"
@@ -160,10 +173,9 @@ heartbeat_ms = 100
         parts.append('[tls]\nca = "certs/ca.crt"\nfolder = "certs"')
     else:
         parts.append("# No [tls]: plaintext, for development on loopback.")
-    for number, member in enumerate(ids):
+    for member, where in addresses.items():
         lines = ["[[replica]]", f'id = "{member}"']
-        port = first + number * len(ADDRESSES)
-        lines += [f'{key} = "{HOST}:{port + offset}"' for offset, key in enumerate(ADDRESSES)]
+        lines += [f'{key} = "{address}"' for key, address in zip(ADDRESSES, where, strict=True)]
         parts.append("\n".join([*lines, f'data = "data/{file_name(member)}"']))
     parts.append(
         f'[clients.{CLIENT}]        # which groups a client may read and multicast to; "*" is all\n'
