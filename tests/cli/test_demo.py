@@ -2,10 +2,11 @@
 
 import io
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from calling import Amcast, Program
@@ -14,7 +15,7 @@ from rich.console import Console
 from amcast.apps.teller import Takings
 from amcast.checks import Verdict
 from amcast.checks.evidence import Evidence
-from amcast.cli.demo import check_books, clear, outcome
+from amcast.cli.demo import Story, check_books, clear, outcome
 from amcast.core.trace import Event
 from amcast.errors import UsageError
 from amcast.local.trial import Trial
@@ -50,7 +51,8 @@ def test_as_the_readme_has_it(amcast: Amcast, program: Program, tmp_path: Path) 
     assert "9 of 9 replicas, " in out and "60,000 of 60,000: nothing lost" in out
     deliveries = number(r"9 of 9 replicas, ([\d,]+) deliveries: as ", out)
     assert deliveries >= 3 * transfers + 3 * 60 + 9 > 1000
-    for part in ("p99", "leader of g0, killed", "is back", "verified on Spark"):
+    assert [line[:2] for line in out.splitlines() if re.match(r"\d\. ", line)] == ["1.", "2.", "3.", "4.", "5.", "6."]
+    for part in ("p99", "leader of g0, killed", "all nine serve again", "g1 restarted", "verified on Spark"):
         assert part in out
     page = tiles((tmp_path / "demo" / "trace-report.html").read_text())
     assert page["messages"] == f"{transfers + 60 + 1:,} all delivered"
@@ -78,10 +80,11 @@ def test_only_what_an_earlier_demo_left_is_replaced(tmp_path: Path) -> None:
 # A run of two transfers, by hand
 
 
-def run(events: list[Event], takings: Takings) -> tuple[str, list[str]]:
+def run(events: list[Event], takings: Takings, quorum_lost: bool = False) -> tuple[str, list[str]]:
     """What check_books prints and returns."""
     said = io.StringIO()
-    trial = cast(Trial, SimpleNamespace(config=load_config("c/cluster.toml"), killed=[], not_level="", folder=Path()))
+    facts: dict[str, Any] = {"killed": [], "not_level": "", "folder": Path(), "quorum_lost": quorum_lost}
+    trial = cast(Trial, SimpleNamespace(**facts, config=load_config("c/cluster.toml")))
     problems = check_books(Console(file=said, width=200), trial, takings, events)
     return said.getvalue(), problems
 
@@ -129,6 +132,26 @@ def test_deliveries_that_do_not_match_the_transfers(done: tuple[list[Event], Tak
     WRONG[problem](*done)
     said, problems = run(*done)
     assert "WRONG" in said and any(problem in line for line in problems), problems
+
+
+def test_what_was_under_way_when_all_were_killed_may_be_unknown(done: tuple[list[Event], Takings]) -> None:
+    events, takings = done
+    takings.unknown, takings.undecided = 1, {"c1:9"}
+    assert run(events, takings)[1] == ["1 transfers have an unknown outcome"]
+    assert run(events, takings, quorum_lost=True)[1] == []
+    takings.failed = 2
+    assert "2 multicasts were refused" in run(events, takings)[1]
+    assert run(events, takings, quorum_lost=True)[1] == []
+
+
+def test_the_story_waits_for_enter_when_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    trial = cast(Trial, SimpleNamespace())
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n\n"))
+    story = Story(trial, said.append, step=True)
+    story.chapter("one")
+    story.chapter("two")
+    assert said == ["Enter: one", "Enter: two"] and not sys.stdin.read()
 
 
 def test_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

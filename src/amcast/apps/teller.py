@@ -60,7 +60,7 @@ class Takings(Outcomes):
     done: int = 0  # transfers
     expected: int = 0
     total: int = 0
-    latencies: list[tuple[float, float]] = field(default_factory=list)  # when it was asked for, how long it took
+    latencies: list[tuple[float, float]] = field(default_factory=list)  # of transfers: when asked for, how long it took
 
 
 def run(
@@ -102,8 +102,9 @@ async def _run(
 
         def ended(when: float, future: Pending) -> None:
             under_way.discard(future)
-            takings.done += not future.cancelled() and future.exception() is None
-            takings.latencies.append((when, time.monotonic() - began - when))
+            if not future.cancelled() and future.exception() is None:
+                takings.done += 1
+                takings.latencies.append((when, time.monotonic() - began - when))
 
         while (now := time.monotonic() - began) < seconds or not all(task.done() for task in waiting):
             due = min(int(now * rate) - asked, MOST_OPEN - len(under_way))
