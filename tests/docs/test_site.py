@@ -186,6 +186,14 @@ def test_the_picture_of_the_front_page_is_what_its_commands_draw(tmp_path: Path)
     assert (tmp_path / "crash.svg").read_bytes() == (ROOT / "docs" / "img" / "crash.svg").read_bytes()
 
 
+def test_the_figures_of_the_front_page_are_those_that_were_measured() -> None:
+    table = (ROOT / "README.md").read_text("utf-8").partition("## How fast")[2].partition("## When")[0]
+    figures = set(re.findall(r"\d[\d,.]*\d", table.partition("|---")[2])) - {"1,000", "72"}
+    assert len(figures) >= 8
+    measured = (ROOT / "docs" / "results.md").read_text("utf-8")
+    assert not {figure for figure in figures if figure not in measured}
+
+
 def test_pseudocode_is_of_a_protocol_and_short() -> None:
     files = sorted(PSEUDOCODE.rglob("*.txt"))
     shown = {file.relative_to(PROTOCOL_SOURCES).with_suffix(".txt") for t in PROTOCOLS.values() for file in sources(t)}
