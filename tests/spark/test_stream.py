@@ -242,14 +242,18 @@ def test_a_micro_batch_is_shared_out() -> None:
 
 
 @pytest.mark.slow
-def test_the_notebook(spark: "SparkSession", trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AMCAST_CONFIG", str(trial.config.path))
+def test_the_notebook_from_an_empty_bank(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     cells = json.loads((ROOT / "examples/bank.ipynb").read_text())["cells"]
     names: dict[str, Any] = {}
-    for cell in cells:
-        if cell["cell_type"] == "code":
-            exec("".join(cell["source"]), names)
-    assert names["distinct"] == [teller.ACCOUNTS * teller.OPENING] or len(names["distinct"]) == 1
+    with Trial(tmp_path / "bank", app="bank", traced=False) as bank:
+        monkeypatch.setenv("AMCAST_CONFIG", str(bank.config.path))
+        for cell in cells:
+            if cell["cell_type"] == "code":
+                exec("".join(cell["source"]), names)
+    assert names["distinct"] == [60 * 1000]
+    assert "60 accounts, 300 transfers" in capsys.readouterr().out
 
 
 def test_the_example(spark: "SparkSession", trial: Trial, capsys: pytest.CaptureFixture[str]) -> None:
