@@ -157,7 +157,7 @@ def protocols_page() -> str:
 
 def protocol_page(table: Protocol, claims: Sequence[Claim]) -> str:
     parts = [
-        f"# {table.title}",
+        f"---\nhide: [toc]\n---\n# {table.title}",  # code beside pseudocode takes the whole width
         f"`{table.name}`: order {table.order}; tolerates {table.tolerates}; "
         f"latency in message delays: {table.latency}.",
         prose(docstring_of(source_of(table.replica.__module__))),
@@ -324,5 +324,5 @@ def errors_page() -> str:
         if isinstance(node, ast.ClassDef):
             said = (ast.get_docstring(node) or "").replace("What to do:", "**What to do:**")
             code = getattr(getattr(errors, node.name), "exit_code", 130)
-            parts.append(f"## {node.name}\n\n{said}\n\nIt is a `{ast.unparse(node.bases[0])}`; exit code {code}.")
+            parts.append(f"## {node.name}\n\n{said}\n\nBase: `{ast.unparse(node.bases[0])}`; exit code {code}.")
     return "\n\n".join(parts)
