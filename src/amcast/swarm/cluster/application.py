@@ -106,4 +106,4 @@ class ApplicationTrial(Trial):
         try:
             self.judge(machines)
         except AssertionError as error:
-            raise Alarm("judged", f"{error or 'the judge does not accept the states in the calm'}") from error
+            raise Alarm("judged", str(error) or "the judge does not accept the states in the calm") from error
