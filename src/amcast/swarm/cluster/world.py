@@ -162,7 +162,19 @@ class KeptTraces(Files):
         self._process = process
         self._traces = traces
         self._open: dict[int, bytearray] = {}
-        for name in ("names", "lock", "read_at", "size", "place", "sync", "replace", "remove", "sync_folder", "free"):
+        for name in (
+            "names",
+            "lock",
+            "read_at",
+            "size",
+            "place",
+            "kept_time",
+            "sync",
+            "replace",
+            "remove",
+            "sync_folder",
+            "free",
+        ):
             setattr(self, name, getattr(files, name))
 
     def make_folder(self, path: Path) -> None:
