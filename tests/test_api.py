@@ -38,10 +38,11 @@ METHODS = {
         "multicast",
         "read",
         "renew_certificate",
+        "rows",
         "submit",
         "submit_batch",
     ],
-    "SyncClient": ["close", "deliveries", "multicast", "multicast_batches", "read"],
+    "SyncClient": ["close", "deliveries", "multicast", "multicast_batches", "read", "rows"],
     "StateMachine": ["apply", "restore", "snapshot"],
     "Delivery": ["dest", "group", "message", "payload", "position", "sender", "ts"],
 }
@@ -100,8 +101,8 @@ def test_protocol_interface() -> None:
     assert {row.name for row in PROTOCOLS.values() if row.durable} == {*alike, *on_a_log, *in_rounds}
     capabilities = {cls.__name__ for cls in Capability.__subclasses__()}
     assert capabilities == {
-        "Electing", "Durable", "Dynamic", "Detecting", "Reconfigurable", "Speculative", "Rounds", "Observed",
-        "Listing", "Seated",
+        "Confirming", "Electing", "Durable", "Dynamic", "Detecting", "Reconfigurable", "Speculative", "Rounds",
+        "Observed", "Listing", "Seated",
     }  # fmt: skip
     assert not any(cls.__dict__.get("__dict__") for cls in Capability.__subclasses__()), "they add no __dict__"
     parts = ("records", "urgent", "sends", "timers", "optimistic", "deliveries", "completed", "notes")

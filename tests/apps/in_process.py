@@ -42,6 +42,7 @@ class InProcess:
         self.fails: Callable[[tuple[int, ...]], Exception | None] = lambda dest: None
 
     deadline = 30.0
+    reads = False
 
     async def conditions(self, seconds: float) -> dict[str, Condition]:
         """Return what replicas say whose clocks are right."""

@@ -15,6 +15,7 @@ from amcast.protocols.white_box import (
     messages,
     prefix,
     probation,
+    reads,
     recent,
     records,
     state_parts,
@@ -27,7 +28,7 @@ from tests.scenarios import test_white_box_recovery as scenarios_of_recovery
 
 MODULES = (  # in the order of their imports
     leader_candidate, collection, messages, configurations, client, recent, records, message_state, state_parts, prefix,
-    probation, white_box,
+    probation, reads, white_box,
 )  # fmt: skip
 SEEDS = range(400)
 

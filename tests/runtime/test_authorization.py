@@ -114,7 +114,7 @@ async def multicast_of(config: ClusterConfig, role: str, dest: list[str], payloa
 
 async def read_of(config: ClusterConfig, role: str, group: str) -> object:
     async with connect(config.path, role, deadline=allow(10)) as client:
-        return await client.read(group, 0)
+        return await client.rows(group, 0)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -136,7 +136,7 @@ def test_the_client_says_it_in_one_line(config: ClusterConfig, role: str) -> Non
 def test_what_is_forbidden_is_delivered_nowhere(config: ClusterConfig) -> None:
     async def tried() -> list[bytes]:
         async with connect(config.path, "carol", deadline=allow(10)) as carol:
-            ends = [(await carol.read(group, 2**40)).end for group in ("g0", "g1")]
+            ends = [(await carol.rows(group, 2**40)).end for group in ("g0", "g1")]
             for dest in (["g1"], ["g0", "g1"]):
                 with pytest.raises(MulticastFailed):
                     await multicast_of(config, "alice", dest, b"forbidden")

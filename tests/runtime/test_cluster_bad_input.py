@@ -223,7 +223,7 @@ def test_what_no_cluster_can_deliver(live: Live) -> None:
     async def reads() -> None:
         async with connect(config.path) as client:
             with pytest.raises(AmcastError, match="unknown group 'g9'"):
-                await client.read("g9", 0)
+                await client.rows("g9", 0)
             with pytest.raises(UsageError, match="start 'sometime': expected"):
                 await anext(aiter(client.deliveries("g0", "sometime")))
 

@@ -156,7 +156,7 @@ def test_a_client_without_asyncio_hides_no_error(live: Live) -> None:
         with pytest.raises(MulticastFailed, match="expected at most"):
             client.multicast(["g0"], b"x" * (config.largest_message + 1))
         with pytest.raises(MulticastFailed, match="unknown group 'g7'"):
-            client.read("g7", 0)
+            client.rows("g7", 0)
         with pytest.raises(MulticastFailed, match="unknown group 'g7'"):
             next(client.deliveries("g7"))
         assert client.multicast_batches([((0,), [b"a", b"b"]), ((0, 1), [b"c"])]) == 3

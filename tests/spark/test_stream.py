@@ -43,9 +43,9 @@ def own_log(trial: Trial, group: str) -> list[tuple[int, str, bytes]]:
     assert trial.wait_until_level(), trial.not_level  # one replica is asked, and any may be behind
     found: list[tuple[int, str, bytes]] = []
     with connect_sync(trial.config.path, deadline=allow(30)) as client:
-        end = client.read(group, 2**40, replica=1).end
+        end = client.rows(group, 2**40, replica=1).end
         while len(found) < end:
-            rows = client.read(group, len(found), replica=1)
+            rows = client.rows(group, len(found), replica=1)
             for _, _, _, m in unpack_rows(rows.rows, 2)[len(found) - rows.first :]:
                 found.append((len(found), trial.config.topology.message_name(m.mid), m.payload))
     return found

@@ -70,6 +70,13 @@ class Bank(AllOrNothing):
                 found[group_of(account, groups)][account] = balance
         return [msgspec.msgpack.encode(balances) for balances in found]
 
+    def query(self, request: bytes) -> bytes:
+        """Answer ["balances", account, …] with the balances of those that are in this group."""
+        words = msgspec.msgpack.decode(request, type=list[str])
+        if not words or words[0] != "balances":
+            raise ValueError("expected balances and names of accounts")
+        return msgspec.msgpack.encode({one: self.balances[one] for one in words[1:] if one in self.balances})
+
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(self.balances)
 

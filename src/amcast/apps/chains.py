@@ -40,12 +40,12 @@ def log_of(client: SyncClient, rank: int, before: Sequence[bytes] = ()) -> list[
     """Return all that this server has delivered, in order; what it has no rows of, as another server has it."""
     payloads: list[bytes] = []
     if before:
-        earliest = client.read("g0", len(before), replica=rank).earliest
+        earliest = client.rows("g0", len(before), replica=rank).earliest
         if earliest > len(before):
             raise HistoryGone(f"its rows begin at {earliest}, those of others end at {len(before)}")
         payloads = list(before[:earliest])
     while True:
-        rows = client.read("g0", len(payloads), replica=rank)
+        rows = client.rows("g0", len(payloads), replica=rank)
         behind = unpack_rows(rows.rows, 1)[max(0, len(payloads) - rows.first) :]
         payloads += [m.payload for _, _, _, m in behind]
         if len(payloads) >= rows.end or not rows.rows:
@@ -67,7 +67,7 @@ def longest_log(client: SyncClient, count: int) -> int:
     ends: list[int] = []
     for rank in range(count):
         try:
-            ends.append(client.read("g0", 2**40, replica=rank).end)
+            ends.append(client.rows("g0", 2**40, replica=rank).end)
         except TimeoutError:
             continue
     if not ends:

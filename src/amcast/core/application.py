@@ -143,6 +143,15 @@ class Versioned(Protocol):
 
 
 @runtime_checkable
+class Queried(Protocol):
+    """An application that answers questions from its state, without a place in the order (`client.read`)."""
+
+    def query(self, request: bytes) -> bytes:
+        """Answer, and change nothing. An exception is an answer, too: the read is rejected."""
+        ...
+
+
+@runtime_checkable
 class Spread(Protocol):
     """An application whose state can go to another number of groups, when a cluster is founded from a backup."""
 

@@ -49,6 +49,20 @@ class Electing(Capability):
         raise NotImplementedError
 
 
+class Confirming(Capability):
+    """A leader can find out, without a message in the order, that its state has all that anybody was told."""
+
+    __slots__ = ()
+
+    def confirm(self, now: int, number: int) -> None:
+        """At the leader: find that out. When it is certain, `Effects.confirmed` has this number; it may never be."""
+        self.at(now)
+        self.on_confirm_lead(number)
+
+    def on_confirm_lead(self, number: int) -> None:
+        raise NotImplementedError
+
+
 class Durable(Capability):
     """Replicas come back from their records, or without them from what the others of their group know.
 

@@ -68,6 +68,7 @@ class Effects:
         default_factory=list
     )  # at a client: this multicast is known to be delivered, or refused
     refused: list[Mid] = field(default_factory=list)  # this multicast will never be delivered
+    confirmed: list[int] = field(default_factory=list)  # questions that are answered (`Confirming`)
     notes: list[Note] = field(default_factory=list)  # facts for the trace
     halted: bool = False  # this process must stop for good: the others went on without it
     pulls: list[int] = field(default_factory=list)  # members whose snapshot it needs, by `Durable.install`; best effort
@@ -85,6 +86,7 @@ class Effects:
         self.deliveries.clear()
         self.completed.clear()
         self.refused.clear()
+        self.confirmed.clear()
         self.notes.clear()
         self.halted = False
         self.pulls.clear()

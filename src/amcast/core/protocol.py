@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from amcast.core.capabilities import (
+    Confirming,
     Detecting,
     Durable,
     Dynamic,
@@ -117,6 +118,11 @@ class Protocol:
     def durable(self) -> bool:
         """Return whether replicas can come back from their records."""
         return issubclass(self.replica, Durable)
+
+    @property
+    def confirms(self) -> bool:
+        """Return whether leaders answer reads without a message in the order."""
+        return issubclass(self.replica, Confirming)
 
     @property
     def guesses(self) -> bool:

@@ -22,6 +22,7 @@ from amcast.runtime.cuts import why_no_backup
 from amcast.runtime.frames import FrameReader, Hello, Made, frame
 from amcast.runtime.greeting import say_hello
 from amcast.runtime.machine import REAL
+from amcast.runtime.seats import current
 from amcast.runtime.serving import CLIENT, SESSION_BITS, session_of
 from amcast.runtime.snapshots import Pieces, SnapshotWriter
 from amcast.runtime.tls import client_context
@@ -119,8 +120,8 @@ class Taking:
     async def _begin(self) -> None:
         number = self._number
         await self._connect()
-        for g, members in enumerate(self._config.topology.groups):
-            self._of_group[g] = await self._prepared(members, number)
+        for g in range(len(self._config.topology.groups)):
+            self._of_group[g] = await self._prepared(self._config.group(g), number)
         followers = {source.member.pid for source in self._of_group.values()}
         deadline = asyncio.get_running_loop().time() + self._seconds
         waiting = {asyncio.ensure_future(self._made(source)) for source in self._of_group.values()}
@@ -172,11 +173,11 @@ class Taking:
             if not any(source.member.group == g for source in self._sources.values()):
                 raise UsageError(f"{config.path}: no replica of g{g} answers: {reason}; start it first")
 
-    async def _prepared(self, members: tuple[int, ...], number: int) -> Source:
+    async def _prepared(self, members: tuple[Member, ...], number: int) -> Source:
         """Return a replica that is ready to give out its state. The last ones lead least often."""
         reason = ""
-        for pid in reversed(members):
-            source = self._sources.get(pid)
+        for member in reversed(members):
+            source = self._sources.get(member.pid)
             if source is None:
                 continue
             try:
@@ -267,6 +268,7 @@ def take_backup(
 ) -> Backup:
     """Write a backup of a running cluster; return it, its manifest read. `progress` is told parts, and how many."""
     name = refuse_backup(config, protocol, client, out)
+    config = current(config, protocol)
     for attempt in range(ATTEMPTS):
         try:
             return take_once(config, name, out, seconds, progress)
@@ -291,7 +293,7 @@ def take_once(
             done += 1
             progress(done, taking.parts)
 
-        sizes = [len(members) for members in config.topology.groups]
+        sizes = [len(config.group(g)) for g in range(len(config.topology.groups))]
         now = REAL.clock.wall_ns() // 1_000_000
         manifest = Manifest(
             config.name, config.protocol, config.app, len(sizes), max(sizes), config.largest_message, now

@@ -26,6 +26,7 @@ from amcast.runtime.cuts import why_no_backup
 from amcast.runtime.durability import NodeSnapshot
 from amcast.runtime.execution import Executor
 from amcast.runtime.machine import REAL
+from amcast.runtime.seats import seated
 from amcast.runtime.storage import Storage
 
 UNFINISHED: Final = ".restoring"
@@ -62,12 +63,13 @@ def restore_cluster(
             unfinished,
             protocol,
             len(apps),
-            replicas or manifest.replicas,
+            replicas or manifest.replicas - (1 - manifest.replicas % 2),  # where members came or went it may be even
             manifest.app,
             secure,
             base_port=base_port,
             app_version=version,
         )
+        config = seated(config, protocol)
         for member in config.members:
             found_member(config, protocol, member, memory_of(states, member, len(apps)), apps[member.group], version)
         sync_all(unfinished)

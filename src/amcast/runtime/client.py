@@ -42,6 +42,8 @@ from amcast.runtime.tls import client_context, renew
 from amcast.runtime.tracing import TraceWriter
 
 DEADLINE: Final = 30.0
+FIRST_PAUSE: Final = 0.02  # seconds, when no replica of a group answers reads …
+LONGEST_PAUSE: Final = 0.5
 MORE_IN_BATCH: Final = 2**19  # bytes above `largest_message` that several may have together; a replica takes twice that
 G = TypeVar("G")
 T = TypeVar("T")
@@ -103,6 +105,7 @@ class Client:
         self.session = session_of(self.name, machine.random.getrandbits(SESSION_BITS) if session is None else session)
         self.sender = config.topology.name(self.session)  # of all its messages, in deliveries and traces
         self.groups = len(config.topology.groups)
+        self.reads = protocol.confirms  # whether `read` works
         self.deadline = deadline
         self._now = machine.clock.monotonic_ns
         self._protocol = protocol
@@ -112,6 +115,8 @@ class Client:
         self._connections: dict[int, Connection] = {}
         self._scheduled = False
         self._reads = itertools.count()
+        self._leaders: dict[int, int] = {}  # of groups, so far as reads know: ranks
+        self._seconds_to_ask = max(1.0, 2.5 * config.suspect_ms / 1000)  # one replica, before another one is asked
         self._closed = False
         self._welcome = False  # somewhere, at least once: something may have been sent
         self._refusals: dict[int, str] = {}  # by replicas
@@ -142,8 +147,10 @@ class Client:
         self._give_up(self._engine.waiting(), "the client was closed")
         self._admission.drop("the client was closed")
         for connection in self._connections.values():
-            for future in connection.reads.values():
-                future.cancel()
+            for read in connection.reads.values():
+                read.cancel()
+            for query in connection.queries.values():
+                query.cancel()
             connection.close()
         if self._trace is not None:
             if self._engine.open:  # nobody sends these again: they may be lost with it, as with one that crashes
@@ -379,7 +386,52 @@ class Client:
 
     # Reads
 
-    async def read(
+    async def read(self, group: str, request: bytes, deadline: float | None = None) -> bytes:
+        """Return what the application of a group answers to a question, by `query`, from its state as it is now.
+
+        The leader answers, after a quorum has said that it still leads: so the answer has all that was acknowledged to
+        anybody before this call, and nothing takes a place in the order. Raises UsageError where the protocol has no
+        such reads, Rejected if `query` raised, AmcastError if it may not be asked, OutcomeUnknown at the deadline.
+        """
+        if not self._protocol.confirms:
+            raise UsageError(f"{self._protocol.name} answers no reads outside of the order: multicast them")
+        if len(request) > self.config.largest_message:
+            raise UsageError(f"a read of {len(request)} bytes: expected at most {self.config.largest_message}")
+        g = self._group(group)
+        within = self.deadline if deadline is None else deadline
+        until = self._loop.time() + within
+        pause, why = FIRST_PAUSE, "no answer"
+        while (left := until - self._loop.time()) > 0:
+            members = self.config.group(g)
+            rank = self._leaders.get(g, 0) % len(members)
+            try:
+                outcome = answer_or_reason(await self._ask(members[rank].pid, request, min(left, self._seconds_to_ask)))
+            except TimeoutError as error:  # another replica may answer
+                why = str(error) or f"no answer from {members[rank].name}"
+                self._leaders[g] = (rank + 1) % len(members)
+                if self._leaders[g] == 0:  # all were asked: somebody may be about to lead
+                    await asyncio.sleep(min(pause, max(0.0, until - self._loop.time())))
+                    pause = min(2 * pause, LONGEST_PAUSE)
+                continue
+            if isinstance(outcome, bytes):
+                return outcome
+            raise Rejected(f"{group} rejected it: {outcome}", None, {group: outcome})
+        raise OutcomeUnknown(f"no leader of {group} answered within {within:g} s: {why}")
+
+    async def _ask(self, pid: int, request: bytes, seconds: float) -> bytes:
+        number = next(self._reads)
+        future: asyncio.Future[bytes] = self._loop.create_future()
+        connection = self._connection(pid)
+        assert connection is not None
+        connection.queries[number] = future
+        try:
+            connection.send(frame(frames.QUERY, request, number), [])
+            async with asyncio.timeout(seconds):
+                return await future
+        finally:
+            del connection.queries[number]
+
+    async def rows(
         self,
         group: str,
         position: int,
@@ -454,7 +506,7 @@ class Client:
             if left <= 0:
                 raise OutcomeUnknown(f"no replica of {group} answered within {self.deadline} s")
             with suppress(TimeoutError):
-                return await self.read(group, position, wait_ms=wait_ms, replica=attempt, deadline=left)
+                return await self.rows(group, position, wait_ms=wait_ms, replica=attempt, deadline=left)
         raise AssertionError("an endless loop ended")
 
 
@@ -483,11 +535,15 @@ class SyncClient:
                 with suppress(Exception):
                     self._run(cast(Coroutine[Any, Any, None], rows.aclose()))  # type: ignore[attr-defined]
 
-    def read(
+    def read(self, group: str, request: bytes, deadline: float | None = None) -> bytes:
+        """Return what the application of a group answers to a question, from its state as it is now: see `Client`."""
+        return self._run(self._client.read(group, request, deadline))
+
+    def rows(
         self, group: str, position: int, wait_ms: int = 0, replica: int = 0, most_bytes: int | None = None
     ) -> Rows:
         """Return a stretch of a group's log, as one replica has it. Raises TimeoutError if it does not answer."""
-        return self._run(self._client.read(group, position, wait_ms=wait_ms, replica=replica, most_bytes=most_bytes))
+        return self._run(self._client.rows(group, position, wait_ms=wait_ms, replica=replica, most_bytes=most_bytes))
 
     def multicast_batches(self, batches: Iterable[tuple[tuple[int, ...], list[bytes]]], most_open: int = 8) -> int:
         """Multicast each as one client batch, in this order, so many at a time; return how many messages they were."""

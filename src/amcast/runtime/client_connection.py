@@ -36,6 +36,7 @@ class Connection(asyncio.Protocol):
         self.reader = FrameReader(frames.LARGEST_HELLO)
         self.backlog: list[tuple[bytes, list[Mid]]] = []  # frames, and the messages in them
         self.reads: dict[int, asyncio.Future[Rows]] = {}
+        self.queries: dict[int, asyncio.Future[bytes]] = {}
         self.asked: dict[int, asyncio.Future[Condition]] = {}
         self.limits = client.machine.limits
         self.pause = self.limits.first_pause
@@ -81,7 +82,7 @@ class Connection(asyncio.Protocol):
                     return
                 except (OSError, TimeoutError) as error:
                     self.backlog.clear()
-                    fail(self.reads.values(), TimeoutError())
+                    fail([*self.reads.values(), *self.queries.values()], TimeoutError())
                     self.hurry.clear()
                     why = os.strerror(error.errno) if error.errno else str(error) or "no answer in time"
                     self.client._admission.unreachable(self.member, f"at {self.member.client}: {why}")
@@ -117,6 +118,9 @@ class Connection(asyncio.Protocol):
                     future = self.reads.get(rows.id)
                     if future is not None and not future.done():
                         future.set_result(rows)
+                elif kind == frames.QUERIED and self.welcome:
+                    if number in self.queries and not self.queries[number].done():
+                        self.queries[number].set_result(body)
                 elif kind == frames.CONDITION and self.welcome:
                     condition = frames.decode(frames.condition_decoder, body)
                     condition.heard_ns = self.client._now()
@@ -135,6 +139,9 @@ class Connection(asyncio.Protocol):
                     failure = frames.decode(frames.refusal_decoder, body)
                     if failure.id < 0:
                         self.client._failed(self.member, failure)
+                    elif failure.id in self.queries:
+                        for_good = failure.kind == frames.FORBIDDEN
+                        fail([self.queries[failure.id]], (AmcastError if for_good else TimeoutError)(failure.reason))
                     elif failure.id in self.reads:
                         kinds: dict[int, type[AmcastError]] = {frames.GONE: HistoryGone, frames.FORBIDDEN: Refused}
                         fail([self.reads[failure.id]], kinds.get(failure.kind, AmcastError)(failure.reason))
@@ -168,13 +175,16 @@ class Connection(asyncio.Protocol):
         self.backlog.clear()
         text = f"{self.member.name} refused {self.client.name}: {reason}"
         fail(self.reads.values(), AmcastError(text))
+        fail(self.queries.values(), TimeoutError(text))
         self.client._refused(self.member, text)
         self.client._admission.unreachable(self.member, f"refused us: {reason}")
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
         was_welcome, self.welcome = self.welcome, False
-        fail([*self.reads.values(), *self.asked.values()], TimeoutError())  # another replica may know
+        fail(
+            [*self.reads.values(), *self.queries.values(), *self.asked.values()], TimeoutError()
+        )  # another replica may know
         if was_welcome:
             self.client._disconnected()
             self.client._admission.unreachable(self.member, "hung up")

@@ -39,6 +39,7 @@ class Tick:
         self.undone: list[Mid] = []
         self.deliveries: list[tuple[AppMessage, int]] = []
         self.notes: list[Note] = []
+        self.confirmed: list[int] = []
         self.halted = False  # nothing else may be done but to send what is here
         self.pulls: list[int] = []  # members whose snapshot is needed
         self.forgot = ""  # why nothing may be done at all
@@ -156,6 +157,8 @@ class Engine:
         tick.notes += out.notes
         tick.halted = tick.halted or out.halted
         tick.pulls += out.pulls
+        if out.confirmed:
+            tick.confirmed += out.confirmed
         tick.forgot = tick.forgot or out.forgot
         if out.memories:
             tick.memories.update(out.memories)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from amcast.core.application import AllOrNothing, Delivery, InPieces, StateMachine, state_in_pieces, version_of
+from amcast.core.application import AllOrNothing, Delivery, InPieces, Queried, StateMachine, state_in_pieces, version_of
 from amcast.errors import AmcastError, ApplicationFailed, PeerError, Rejected, UsageError
 
 # An answer travels and is kept as it is, unless it begins with this byte, which msgpack never uses.
@@ -98,6 +98,17 @@ class Executor:
             if self._size > min(max(KEPT_AT_LEAST, len(self._known)), KEPT_AT_MOST):
                 self.snapshot()
         return outcome_of(found)
+
+    def query(self, request: bytes) -> bytes:
+        """Return the outcome of a question, which has no place in the order. Whatever it raises stops nothing."""
+        assert isinstance(self.app, Queried)
+        try:
+            answer: object = self.app.query(request)
+            if not isinstance(answer, bytes):
+                raise TypeError(f"query returned {type(answer).__name__}, expected bytes")
+        except Exception as error:
+            return rejection(error)
+        return outcome_of(answer)
 
     def begin(self, version: int) -> None:
         """Behave as this version: that of the state which is restored next, or of what is executed first."""

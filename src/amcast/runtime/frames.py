@@ -41,6 +41,8 @@ WANT: Final = 18  # the part of this number
 PART: Final = 19
 ASK: Final = 14  # how are you; a CONDITION with the same number is the answer
 CONDITION: Final = 15  # also without being asked, when it changes
+QUERY: Final = 24  # between a client and a member: ask the application, without a place in the order
+QUERIED: Final = 25  # what came out, with the same number
 # A backup: CUT and MARK one way, CUTs back, then WANTs and PARTs as above (`cuts.py`).
 CUT: Final = 22  # be ready to give out the state at the mark of this number; and back, where it is
 MARK: Final = 23  # have the mark of this number ordered

@@ -52,6 +52,7 @@ from amcast.runtime.membership import Membership, is_change
 from amcast.runtime.metrics import Metrics
 from amcast.runtime.pulling import Pulls
 from amcast.runtime.pulse import Pulses
+from amcast.runtime.queries import Queries
 from amcast.runtime.seats import found_at_start, seated
 from amcast.runtime.serving import Results, Serving
 from amcast.runtime.starting import How, refuse_unfit, start
@@ -121,7 +122,7 @@ class Node:
         self.incoming = Incoming(self)
         self.serving = Serving(self)
         self.supply = Supply(self)
-        self.cuts = Cuts(self)
+        self.cuts, self.queries = Cuts(self), Queries(self)
         self.pulls = Pulls(self)
         self.leading = Leading(self)
         self.pulses = Pulses(self)
@@ -207,11 +208,8 @@ class Node:
             await self.pulls.stop()
             if self.filling is not None:
                 await self.filling.stop()
-            self.supply.stop()
-            self.cuts.stop()
-            self.leading.stop()
-            self.exchange.stop()
-            self.pulses.stop()
+            for part in (self.supply, self.cuts, self.queries, self.leading, self.exchange, self.pulses):
+                part.stop()
             for server in servers:
                 server.close()
             self.membership.stop()
@@ -429,6 +427,7 @@ class Node:
             return
         try:
             self._change_version()
+            self.queries.ask()
             tick = self.engine.drain(self.now(), may_wait=not self._held_long_enough)
             self._held_long_enough = False
             if tick.forgot:
@@ -450,6 +449,7 @@ class Node:
             if tick.deliveries:
                 self.deliver(tick.deliveries, tick.memories)
             self.membership.look()
+            self.queries.confirmed(tick.confirmed)
             if tick.answers:
                 answers = self.serving.with_results(tick.answers) if self.app is not None else tick.answers
                 for client, batch in self.engine.encode_answers(answers, self.results.by_mid):

@@ -113,6 +113,15 @@ class ServingHost(GreetingHost, Protocol):
     @property
     def cuts(self) -> "Backups": ...
 
+    @property
+    def queries(self) -> "Reads": ...
+
+
+class Reads(Protocol):
+    """Reads of the application's state."""
+
+    def take(self, asker: "_Served", number: int, request: bytes) -> None: ...
+
 
 class Backups(Protocol):
     """What is given out for backups."""
@@ -260,6 +269,8 @@ class _Served(AcceptedConnection):
             self.take_read(body)
         elif kind == frames.ASK:
             self.tell_condition(number)
+        elif kind == frames.QUERY:
+            self.host.queries.take(self, number, body)
         elif kind in (frames.CUT, frames.MARK, frames.WANT):
             self.host.cuts.take(self, kind, number)
         elif kind == frames.CHANGE:

@@ -7,12 +7,14 @@ the same time; the `Batcher` joins what many connections have for the same group
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
 from amcast.apps.kv.lookout import NOBODY_TOLD, Informant, Lookout
+from amcast.apps.kv.machine import is_read
 from amcast.apps.kv.strings import Command
 from amcast.apps.kv.wire import (
     MALFORMED,
@@ -30,6 +32,7 @@ from amcast.apps.kv.wire import (
 )
 from amcast.errors import AmcastError, Busy, MulticastFailed, OutcomeUnknown, Rejected
 
+SECONDS_TO_READ: Final = 1.0  # outside of the order
 Dest = tuple[int, ...]
 T = TypeVar("T")
 
@@ -42,6 +45,12 @@ class ClusterClient(Informant, Protocol):
 
     def submit(self, dest: Dest, payload: bytes, deadline: float | None = None) -> "asyncio.Future[Any]":
         """Multicast; return the answers of the groups. Raises OutcomeUnknown or MulticastFailed by its deadline."""
+        ...
+
+    reads: bool  # whether `read` works
+
+    async def read(self, group: str, request: bytes, deadline: float | None = None) -> bytes:
+        """Return what the application of a group says by `query`. Raises AmcastError."""
         ...
 
 
@@ -247,10 +256,26 @@ class Batcher:
         else:
             # A little less than there is: the client knows better than we do whether somebody may have it.
             seconds = max(job.until for job in jobs) - loop.time() - 2 * self.limits.sweep_every
-            future = self.client.submit(dest, encode(StoreRequest(now_ms, batch)), max(0.0, seconds))
+            payload = encode(StoreRequest(now_ms, batch))
+            if self.client.reads and len(dest) == 1 and all(map(is_read, batch)):
+                future = asyncio.ensure_future(self._read(dest, payload, max(0.0, seconds)))
+            else:
+                future = self.client.submit(dest, payload, max(0.0, seconds))
         for job in jobs:
             job.sent = True
         future.add_done_callback(partial(self._arrive, dest, lane, jobs))
+
+    async def _read(self, dest: Dest, payload: bytes, seconds: float) -> dict[int, bytes]:
+        """Have the leader answer from its state; through the order where that cannot be, or takes too long."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        answer = b""
+        with suppress(AmcastError):
+            answer = await self.client.read(f"g{dest[0]}", payload, min(seconds, SECONDS_TO_READ))
+        if answer:
+            return {dest[0]: answer}
+        answers: dict[int, bytes] = await self.client.submit(dest, payload, max(0.0, until - loop.time()))
+        return answers
 
     def _arrive(self, dest: Dest, lane: Lane, jobs: list[Job], future: "asyncio.Future[dict[int, bytes]]") -> None:
         lane.under_way -= 1

@@ -48,6 +48,7 @@ from amcast.core.application import AllOrNothing, Dated, Delivery
 DECISIONS_KEPT: Final = 65_536
 ANSWERS_KEPT: Final = 16_384
 ANSWER_BYTES_KEPT: Final = 64 * 2**20
+TIMELESS: Final = frozenset((b"GET", b"MGET", b"STRLEN", b"GETRANGE", b"SUBSTR", b"EXISTS"))  # what a query may run
 ROWS_AT_ONCE: Final = 32  # of a snapshot: values may be large, and nothing else runs while they are encoded
 
 
@@ -79,6 +80,13 @@ def known(unit: wire.Unit) -> bool:
             if spec is None or not arity_fits(spec.arity, command):
                 return False
     return True
+
+
+def is_read(unit: wire.Unit) -> bool:
+    """Return whether a unit only looks at values, whatever time it is."""
+    if not isinstance(unit, wire.Execute) or unit.watched or not known(unit):
+        return False
+    return all(command[0] in TIMELESS for command in unit.commands)
 
 
 class KV(AllOrNothing, Dated):
@@ -161,6 +169,28 @@ class KV(AllOrNothing, Dated):
     def _unchanged(self, watched: list[tuple[bytes, int]], several: bool) -> bool:
         versions = dict(watched)
         return all(self.store.version(key) == versions[key] for key in self._own(list(versions), several))
+
+    # Reads without a place in the order
+
+    def query(self, request: bytes) -> bytes:
+        """Answer a request that only reads keys of this group; empty if it has to go through the order.
+
+        It has to where a key is locked, or wanted by what waits, for it must be answered behind that. And where a key
+        has expired by the time that the request states: to take it away, and to let time go on, is for all replicas.
+        """
+        found = wire.decode_request(request)
+        now = max(self.clock, found.now)
+        results: list[wire.Answer] = []
+        for unit in found.units:
+            if not is_read(unit):
+                return b""
+            assert isinstance(unit, wire.Execute)
+            for command in unit.commands:
+                keys = keys_of(command) or []
+                if self._conflicts(keys) or any(self.store.expires(key, now) for key in keys):
+                    return b""
+            results.append(wire.Done([execute(self.store, command) for command in unit.commands]))
+        return wire.encode(results)
 
     # Locks
 

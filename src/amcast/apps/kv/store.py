@@ -35,6 +35,11 @@ class Store:
             return None
         return found
 
+    def expires(self, key: bytes, now: int) -> bool:
+        """Return whether a key that is here would have expired at this time; change nothing."""
+        found = self.data.get(key)
+        return found is not None and 0 < found[1] <= now
+
     def get(self, key: bytes) -> bytes | None:
         found = self.entry(key)
         return None if found is None else found[0]

@@ -42,7 +42,7 @@ Departures from the figure, each for a reason that a scenario of the tests shows
 
 from typing import Final, final
 
-from amcast.core.capabilities import Durable, Electing, Listing, MemberLists, Observed, Seated
+from amcast.core.capabilities import Confirming, Durable, Electing, Listing, MemberLists, Observed, Seated
 from amcast.core.notes import EpochBegins
 from amcast.core.order import BOTTOM, DeliveryQueue, Slot, ballot, epoch_of, leader_of, time_of, timestamp
 from amcast.core.process import Effects, Memory, Params, Process
@@ -98,6 +98,7 @@ from amcast.protocols.white_box.messages import (
 )
 from amcast.protocols.white_box.prefix import Prefix
 from amcast.protocols.white_box.probation import Probation
+from amcast.protocols.white_box.reads import ASKER, Reads
 from amcast.protocols.white_box.records import (
     RECORDS,
     Accepted,
@@ -128,7 +129,7 @@ class Route:
 
 
 @final
-class WhiteBox(Process, Durable, Electing, Observed, Listing, Seated):
+class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated):
     """A member of group g0, or one that will be or was a member."""
 
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
@@ -151,6 +152,7 @@ class WhiteBox(Process, Durable, Electing, Observed, Listing, Seated):
         self.prefix = Prefix(self)  # what is delivered
         self.next_position = 0  # at the leader: of what it sends next in DELIVER
         self.states = IncomingStates()
+        self.reads = Reads(self)
         self.pending: NewState | None = None  # the state of a ballot that it cannot enter before it has the prefix, …
         self.pending_from = self.pid  # … and whose it is
         self.sealed = False  # at the leader: it has sent what ends the epoch
@@ -445,6 +447,9 @@ class WhiteBox(Process, Durable, Electing, Observed, Listing, Seated):
             if msg.b == candidate.ballot and not candidate.rejoining:
                 self.send_one(sender, Confirm(msg.mid, msg.b, answer=True))
             return
+        if sender_of(msg.mid) == ASKER:
+            self.reads.on_answer(sender, msg)
+            return
         entry = self.entries.get(msg.mid)
         if candidate.status != LEADER or msg.b != candidate.cballot or entry is None or entry.outcome == BOTTOM:
             return
@@ -555,6 +560,8 @@ class WhiteBox(Process, Durable, Electing, Observed, Listing, Seated):
 
     def grown(self) -> None:
         """Go on with what waits for a longer prefix: the entry into a ballot, its beginning, or taking part at all."""
+        if self.reads.held:
+            self.reads.release()
         if self.probation.active:
             self.end_probation()
         elif self.pending is not None:
@@ -577,6 +584,9 @@ class WhiteBox(Process, Durable, Electing, Observed, Listing, Seated):
                 self.retry_later(entry, entry.retry_delay)
 
     # Leader recovery
+
+    def on_confirm_lead(self, number: int) -> None:
+        self.reads.ask(number)
 
     def on_suspect(self) -> None:
         if not self.probation.active:

@@ -60,7 +60,7 @@ class ClusterLogs:
         while True:
             answer: Rows | None = None
             try:
-                answer = self.client().read(group, position, wait_ms, replica, most_bytes)
+                answer = self.client().rows(group, position, wait_ms, replica, most_bytes)
             except TimeoutError:
                 pass
             late = time.monotonic() > until

@@ -39,7 +39,7 @@ def positions(config: ClusterConfig, client_name: str | None) -> Offset:
 
         def ask(member: Member) -> int | None:
             try:
-                return client.read(f"g{member.group}", BEHIND_ALL, replica=member.rank, most_bytes=1).end
+                return client.rows(f"g{member.group}", BEHIND_ALL, replica=member.rank, most_bytes=1).end
             except TimeoutError:
                 return None
             except AmcastError as refused:
