@@ -24,7 +24,7 @@ SEEDS = range(400)
 
 NORMAL = [
     mutant("words_of_different_epochs_add_up", ("                votes.members = 0\n", "")),
-    mutant("quorum_too_small", (">= self.quorum[g]:\n", ">= self.quorum[g] - 1:\n")),
+    mutant("quorum_too_small", (">= self.topology.quorum(g):\n", ">= self.topology.quorum(g) - 1:\n")),
     mutant("delivered_without_the_primarys_clock", ("min(self.primary_clock, self.quorum_clock)", "self.quorum_clock")),
     mutant(
         "delivered_without_the_quorums_clocks", ("min(self.primary_clock, self.quorum_clock)", "self.primary_clock")

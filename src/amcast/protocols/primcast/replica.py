@@ -131,7 +131,6 @@ class PrimCast(Process, Durable, Electing, Observed):
         super().__init__(pid, topology, params, out)
         self.g0 = topology.group_of[pid]
         self.group = topology.groups[self.g0]
-        self.quorum = [topology.quorum(g) for g in range(len(topology.groups))]
         self.clock = 0
         self.ceiling = 0  # on disk: no clock above it was reported
         self.mark = 0  # on disk, before anybody hears of this step: so many records
@@ -362,7 +361,7 @@ class PrimCast(Process, Durable, Electing, Observed):
                 votes.members = 0
             if e == votes.e:
                 votes.members |= 1 << self.topology.rank_of[sender]
-                if votes.decided == BOTTOM and votes.members.bit_count() >= self.quorum[g]:
+                if votes.decided == BOTTOM and votes.members.bit_count() >= self.topology.quorum(g):
                     votes.decided = lts
                     self.settle(entry, entry.final_timestamp())
         if g == self.g0:
@@ -423,7 +422,7 @@ class PrimCast(Process, Durable, Electing, Observed):
         if e == self.candidate.cballot:
             if c > self.reports[rank]:
                 self.reports[rank] = c
-                self.quorum_clock = sorted(self.reports)[-self.quorum[self.g0]]
+                self.quorum_clock = sorted(self.reports)[-self.topology.quorum(self.g0)]
             self.deliver_what_is_due()
         elif e > self.candidate.cballot and e >= self.later[rank]:
             if e > self.later[rank]:
@@ -674,7 +673,7 @@ class PrimCast(Process, Durable, Electing, Observed):
             self.primary_clock = clock
             heard = zip(self.later, self.later_clocks, strict=True)
             self.reports = [c if later == e else 0 for later, c in heard]
-            self.quorum_clock = sorted(self.reports)[-self.quorum[self.g0]]
+            self.quorum_clock = sorted(self.reports)[-self.topology.quorum(self.g0)]
         self.primary_clock = max(self.primary_clock, clock)
         self.clock = max(self.clock, clock)
         self.n = n
@@ -851,7 +850,7 @@ class PrimCast(Process, Durable, Electing, Observed):
         self.states.forget(sender)
         self.prefix.collection.delivered_by[rank] = BOTTOM
         self.reports[rank] = 0
-        self.quorum_clock = sorted(self.reports)[-self.quorum[self.g0]]
+        self.quorum_clock = sorted(self.reports)[-self.topology.quorum(self.g0)]
         self.later[rank] = BOTTOM
         for entry in self.entries.values():
             entry.votes_of(self.g0).members &= ~(1 << rank)
