@@ -105,7 +105,7 @@ def test_protocol_interface() -> None:
         "Observed", "Listing", "Seated",
     }  # fmt: skip
     assert not any(cls.__dict__.get("__dict__") for cls in Capability.__subclasses__()), "they add no __dict__"
-    parts = ("records", "urgent", "sends", "timers", "optimistic", "deliveries", "completed", "notes")
+    parts = ("records", "urgent", "sends", "timers", "optimistic", "deliveries", "completed", "notes", "news")
     assert all(hasattr(Effects(), name) for name in parts)
 
 

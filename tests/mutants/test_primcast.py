@@ -74,7 +74,7 @@ NORMAL = [
         ("            if self.prefix.done.contains(mid):\n                return None\n", ""),
         ('        assert entry is not None, "a message was delivered before, at another position"\n', ""),
     ),
-    mutant("copy_not_answered", ("            self.send_one(asker, Reply(", "            (Reply(")),
+    mutant("copy_not_answered", ("            self.send_one(asker, self.reply_to(mid))", "            pass")),
     mutant(
         "log_goes_on_after_a_gap",
         ("candidate.status == FOLLOWER and 0 <= self.n == msg.n - 1:", "candidate.status == FOLLOWER:"),
@@ -161,9 +161,13 @@ EPOCHS = [
         ("            self.prefix.fetch(furthest)\n            return\n", "            self.prefix.fetch(furthest)\n"),
     ),
     mutant(
-        "requests_kept_by_a_follower_dropped", ("        for m in left_out + self.kept:", "        for m in left_out:")
+        "requests_kept_by_a_follower_dropped",
+        ("        for m in left_out + self.kept.take():", "        for m in left_out:"),
     ),
-    mutant("requests_kept_by_a_primary_dropped", ("        for m in kept:\n", "        for m in ():\n")),
+    mutant(
+        "requests_kept_by_a_primary_dropped",
+        ("        for m in self.kept.take():\n            self.on", "        for m in ():\n            self.on"),
+    ),
     mutant(
         "a_member_that_missed_the_state_is_not_helped",
         (

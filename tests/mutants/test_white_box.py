@@ -144,12 +144,29 @@ ELECTIONS = [
     ),
     mutant(
         "proposals_of_a_replaced_leader_dropped",
-        ("        for m in proposed + self.kept:", "        for m in self.kept:"),
+        ("        for m in proposed + self.kept.take():", "        for m in self.kept.take():"),
     ),
     mutant(
-        "requests_kept_by_a_follower_dropped", ("        for m in proposed + self.kept:", "        for m in proposed:")
+        "requests_kept_by_a_follower_dropped",
+        ("        for m in proposed + self.kept.take():", "        for m in proposed:"),
     ),
-    mutant("requests_kept_by_a_leader_dropped", ("        for m in kept:\n", "        for m in ():\n")),
+    mutant(
+        "requests_kept_by_a_leader_dropped",
+        ("        for m in self.kept.take():\n            self.on", "        for m in ():\n            self.on"),
+    ),
+    mutant(
+        "refusal_is_no_news",
+        ("            self.detector.suspected[rank] = True\n            self.proc", "            self.proc"),
+    ),
+    mutant(
+        "refused_and_stands_later",
+        ("True))\n        self.stand_if_nominated()\n\n    def prom", "True))\n\n    def prom"),
+    ),
+    mutant("nobody_tells_the_clients", ("        process.out.news.append(", "        str(")),
+    mutant(
+        "requests_wait_for_another_election",
+        ("            for m in self.kept.take():  # it was", "            for m in ():  # it was"),
+    ),
     mutant("incumbent_is_replaced", ("        if incumbent in trusted:\n", "        if False:\n")),
     mutant(
         "heartbeats_of_a_leader_that_hears_nobody",
@@ -340,6 +357,64 @@ SHOWN_BY: dict[str, list[int]] = {}
 
 # What no schedule of a correct protocol leads to is shown by a single step.
 BY_STEPS: dict[str, tuple[Mutant, Callable[[], None]]] = {
+    "only_the_leader_matters_to_a_client": (
+        mutant(
+            "only_the_leader_matters_to_a_client", (" if other or msg.mid == NOBODY else ():", " if other else ():")
+        ),
+        steps.test_a_client_asks_a_new_leader_for_everything_at_once,
+    ),
+    "who_answers_may_lack_the_rest": (
+        mutant(
+            "who_answers_may_lack_the_rest",
+            ("        self.follow(msg)\n\n", "        self.cur_leader[msg.g] = msg.leader\n\n"),
+        ),
+        steps.test_a_client_asks_a_new_leader_for_everything_at_once,
+    ),
+    "late_leader_believed": (
+        mutant("late_leader_believed", ("        if msg.ballot < b:\n            return False\n", "")),
+        steps.test_a_leader_that_was_replaced_does_not_mislead_a_client,
+    ),
+    "the_same_ballot_is_over": (
+        mutant(
+            "the_same_ballot_is_over",
+            ("            return other\n        self.ballots", "            return False\n        self.ballots"),
+        ),
+        steps.test_a_leader_that_was_replaced_does_not_mislead_a_client,
+    ),
+    "requests_do_not_wait_for_a_dead_leader": (
+        mutant(
+            "requests_do_not_wait_for_a_dead_leader",
+            ("        return lost or self.status == RECOVERING\n", "        return self.status == RECOVERING\n"),
+        ),
+        steps.test_so_many_requests_wait_for_a_leader,
+    ),
+    "answered_requests_asked_again": (
+        mutant(
+            "answered_requests_asked_again",
+            (
+                "            if self.heeds(request, g):\n                self.begin_again",
+                "            if True:\n                self.begin_again",
+            ),
+        ),
+        steps.test_a_client_asks_a_new_leader_for_everything_at_once,
+    ),
+    "slow_after_news": (
+        mutant(
+            "slow_after_news",
+            (
+                "                self.begin_again(request)\n                self.send_one",
+                "                self.send_one",
+            ),
+        ),
+        steps.test_a_client_waits_no_longer_for_a_new_leader_than_for_the_first,
+    ),
+    "slow_after_a_disconnect": (
+        mutant(
+            "slow_after_a_disconnect",
+            ("            self.begin_again(request)\n            self.send(self", "            self.send(self"),
+        ),
+        steps.test_a_client_waits_no_longer_for_a_new_leader_than_for_the_first,
+    ),
     "other_deliveries_in_a_vote_go_unnoticed": (
         mutant(
             "other_deliveries_in_a_vote_go_unnoticed",

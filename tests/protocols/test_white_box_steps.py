@@ -4,10 +4,12 @@ import pytest
 
 from amcast.core.order import BOTTOM, ballot, timestamp
 from amcast.core.process import Effects, Params
+from amcast.core.requests import NOBODY
 from amcast.core.topology import Topology, message_id
 from amcast.core.wire import AppMessage, Message
 from amcast.errors import InvariantViolation
 from amcast.protocols.parts.leader_candidate import Nack, NewLeader, NewStateAck
+from amcast.protocols.white_box.client import WhiteBoxClient
 from amcast.protocols.white_box.message_state import ACCEPTED
 from amcast.protocols.white_box.messages import (
     Accept,
@@ -69,6 +71,74 @@ def test_a_follower_tells_a_client_who_leads_and_nobody_else() -> None:
     assert sends(follower) == [((CLIENT,), Hint(M.mid, 0, 0))]
     follower.receive(0, TOPOLOGY.pid("g1/0"), Multicast(M))
     assert sends(follower) == []
+
+
+def asking() -> WhiteBoxClient:
+    """A client that has asked for two messages, and been answered neither."""
+    client = WhiteBoxClient(CLIENT, TOPOLOGY, Params(1_000_000), Effects())
+    for m in (M, N):
+        client.multicast(0, m)
+    client.out.clear()
+    return client
+
+
+def asked(client: WhiteBoxClient) -> list[tuple[int, int]]:
+    """Whom it has just asked for what."""
+    found = [(pid, msg.m.mid) for to, msg in client.out.sends if isinstance(msg, Multicast) for pid in to]
+    client.out.clear()
+    return found
+
+
+def test_a_client_asks_a_new_leader_for_everything_at_once() -> None:
+    client = asking()
+    client.receive(0, 1, Hint(NOBODY, 0, 1, ballot(1, 1)))
+    assert asked(client) == [(1, M.mid), (1, N.mid)]
+    client.receive(0, 2, Hint(N.mid, 0, 1, ballot(1, 1)))
+    assert asked(client) == [], "it has asked there"
+    client.receive(0, 1, Hint(NOBODY, 0, 1, ballot(4, 1)))
+    assert asked(client) == [(1, M.mid), (1, N.mid)], "it has just begun, and may have lost what it was asked before"
+    client.receive(0, 4, Reply(M.mid, 1, 4, ballot(1, 1)))
+    assert asked(client) == [], "answered, and nothing else is open there"
+    client.receive(0, 5, Hint(NOBODY, 1, 5, ballot(2, 2)))
+    assert asked(client) == [], "what that group has answered"
+    client.receive(0, 2, Reply(M.mid, 0, 2, ballot(5, 2)))
+    assert asked(client) == [(2, N.mid)], "who answers leads, and may not have the rest"
+
+
+def test_a_leader_that_was_replaced_does_not_mislead_a_client() -> None:
+    client = asking()
+    client.receive(0, 1, Hint(NOBODY, 0, 1, ballot(2, 1)))
+    asked(client)
+    for late in (Hint(NOBODY, 0, 2, ballot(1, 2)), Hint(N.mid, 0, 0, 0), Reply(M.mid, 0, 0, 0)):
+        client.receive(0, 0, late)
+        assert asked(client) == [] and client.cur_leader[0] == 1
+    client.receive(0, 1, Hint(N.mid, 0, 2, ballot(2, 1)))
+    assert asked(client) == [(2, N.mid)], "it leads no more, and names another one"
+
+
+def test_a_client_waits_no_longer_for_a_new_leader_than_for_the_first() -> None:
+    client = asking()
+    delay = client.requests[N.mid].delay
+    for at, news in ((0, lambda now: client.receive(now, 1, Hint(NOBODY, 0, 1, ballot(1, 1)))), (9, client.disconnect)):
+        for seconds in (1, 2, 4):
+            client.timer((at + seconds) * 10**9, "resend")
+        assert client.requests[N.mid].delay > 4 * delay
+        now = (at + 5) * 10**9
+        news(now)
+        assert (client.requests[N.mid].delay, client.requests[N.mid].due) == (delay, now + delay)
+
+
+def test_so_many_requests_wait_for_a_leader() -> None:
+    follower = replica("g0/1", tail_bytes=10)
+    follower.gone(0, 0)
+    follower.out.clear()
+    follower.receive(0, CLIENT, Multicast(M))
+    assert sends(follower) == []
+    follower.receive(0, CLIENT, Multicast(AppMessage(P.mid, (0,), b"longer")))
+    assert sends(follower) == [((CLIENT,), Hint(P.mid, 0, 0))], "5 bytes have room beside those 5, and 6 have not"
+    assert follower.kept.take() == [M] and follower.kept.take() == []
+    follower.receive(0, CLIENT, Multicast(AppMessage(P.mid, (0,), b"longer")))
+    assert sends(follower) == [], "there is room again"
 
 
 def test_acknowledges_when_all_groups_have_proposed() -> None:
@@ -276,7 +346,7 @@ def test_a_leader_does_not_lead_on_after_a_restart() -> None:
     leader.trust(0)
     leader.out.clear()
     leader.receive(0, CLIENT, Multicast(M))
-    assert sends(leader) == [] and leader.kept == [M], "it waits for the next ballot"
+    assert sends(leader) == [] and leader.kept.waiting == [M], "it waits for the next ballot"
 
 
 def welcome(starts: int, known_starts: int, known_mark: int, rows: StateRows = ()) -> Welcome:

@@ -30,8 +30,17 @@ def scenario(build: Scenario) -> Scenario:
 UNDER_TEST = [protocol("white_box")]  # the tests of the tests put a broken one here
 
 
-def script(*sizes: int, heartbeat: float = 10_000, durable: bool = False, tail_bytes: int = 0) -> Script:
-    return Script(UNDER_TEST[0], sizes or (3, 3), heartbeat=heartbeat, durable=durable, tail_bytes=tail_bytes)
+def script(
+    *sizes: int,
+    heartbeat: float = 10_000,
+    durable: bool = False,
+    tail_bytes: int = 0,
+    tells_clients: bool = False,
+) -> Script:
+    return Script(
+        UNDER_TEST[0], sizes or (3, 3), heartbeat=heartbeat, durable=durable, tail_bytes=tail_bytes,
+        tells_clients=tells_clients,
+    )  # fmt: skip
 
 
 def process(s: Script, name: str) -> Any:

@@ -495,7 +495,7 @@ def s52_requests_during_an_election() -> Script:
     for rank in (1, 2):
         client_of(s, f"c{rank}", f"g0/{rank}")
         s.at(3.6, lambda rank=rank: s.multicast(f"c{rank}", 0))  # type: ignore[misc]
-    s.at(5, lambda: [states.append(len(process(s, f"g0/{rank}").kept)) for rank in (1, 2)])
+    s.at(5, lambda: [states.append(len(process(s, f"g0/{rank}").kept.waiting)) for rank in (1, 2)])
     states: list[int] = []
     s.at(13, lambda: early.extend(sorted(s.deliveries("g0/1"))))
     early: list[str] = []
@@ -761,6 +761,42 @@ def s58_who_had_more_is_gone() -> Script:
     s.run()
     assert waiting == ["may have forgotten something: fetches what others have delivered"]
     same_everywhere(s, 0, ["c0:0", "c1:0"], but=("g0/0",))
+    return s
+
+
+@scenario
+def s59_dead_leader_refuses() -> Script:
+    """g0/0 dies with two requests: who is refused stands at once, and tells the client, which sends all again at once.
+
+    What g0/2 got meanwhile waited there, and needs no client either.
+    """
+    s = script(3, tells_clients=True)
+    s.at(1, lambda: [s.multicast("c0", 0), s.multicast("c0", 0)])
+    s.at(1.5, lambda: s.crash("g0/0"))
+    s.at(2, lambda: [s.refuse("g0/2", "g0/0"), s.refuse("g0/1", "g0/0")])
+    client_of(s, "c1", "g0/2")
+    s.at(2, lambda: s.multicast("c1", 0))
+    s.at(12.5, lambda: early.extend(s.deliveries("g0/1")))
+    early: list[str] = []
+    s.run()
+    assert sorted(early) == ["c0:0", "c0:1", "c1:0"], "before a client sends anything again by itself"
+    assert len(s.sent("Multicast", "c0")) == 4 and len(s.sent("Multicast", "c1")) == 2, "each once more, and no more"
+    return s
+
+
+@scenario
+def s60_suspected_and_there() -> Script:
+    """g0/2 finds its leader gone, and is wrong: a request waits there until the leader is heard, and no longer."""
+    s = script(3, heartbeat=5)
+    client_of(s, "c0", "g0/2")
+    s.at(1, lambda: s.refuse("g0/2", "g0/0"))
+    s.delay("g0/2", None, "NewLeader", NEVER)
+    s.delay(None, "g0/0", "Nack", NEVER)
+    s.at(1.5, lambda: s.multicast("c0", 0))
+    s.at(12.5, lambda: early.extend(s.deliveries("g0/0")))
+    early: list[str] = []
+    s.run()
+    assert early == ["c0:0"], "before the client sends it again"
     return s
 
 

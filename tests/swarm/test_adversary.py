@@ -59,7 +59,7 @@ MENDED = [
 ]
 # Each is found within so many seeds, from 1 on.
 PLANTED = {
-    "delivered_twice": 30,
+    "delivered_twice": 50,
     "old_ballot_joined": 20,
     "own_clock_at_recovery": 50,
     "promise_not_durable": 60,

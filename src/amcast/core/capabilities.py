@@ -36,6 +36,17 @@ class Electing(Capability):
     def on_suspect(self) -> None:
         raise NotImplementedError
 
+    def gone(self, now: int, pid: int) -> None:
+        """Hear that nobody listens any more where a process did that was connected: it crashed, as far as can be told.
+
+        That may be wrong. It is news sooner than silence is, and worth no more.
+        """
+        self.at(now)
+        self.on_gone(pid)
+
+    def on_gone(self, pid: int) -> None:
+        pass
+
     def hand_over(self, now: int, to: int) -> None:
         """At the leader: let this member of the group lead, or with -1 the first one that is up to date."""
         self.at(now)

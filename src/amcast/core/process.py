@@ -70,6 +70,7 @@ class Effects:
     refused: list[Mid] = field(default_factory=list)  # this multicast will never be delivered
     confirmed: list[int] = field(default_factory=list)  # questions that are answered (`Confirming`)
     notes: list[Note] = field(default_factory=list)  # facts for the trace
+    news: list[Message] = field(default_factory=list)  # for every client that is connected, and not worth keeping
     halted: bool = False  # this process must stop for good: the others went on without it
     pulls: list[int] = field(default_factory=list)  # members whose snapshot it needs, by `Durable.install`; best effort
     forgot: str = ""  # why this process must stop: others remember more of it than its disk. It may only `rejoin`
@@ -88,6 +89,7 @@ class Effects:
         self.refused.clear()
         self.confirmed.clear()
         self.notes.clear()
+        self.news.clear()
         self.halted = False
         self.pulls.clear()
         self.forgot = ""

@@ -48,19 +48,25 @@ class Multicast(Request):
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Answer(Message):
-    """What a replica of group g tells a client about one of its messages, and who leads the group."""
+    """What a replica of group g tells a client about one of its messages, and who leads the group in which ballot.
 
-    wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "leader": int}
+    Answers may overtake each other where they come from several replicas: of two leaders, that of the higher ballot
+    leads. Where there are no ballots all answers have the same one.
+    """
 
-    def __init__(self, mid: Mid, g: int, leader: int) -> None:
+    wire: ClassVar[dict[str, object]] = {"mid": int, "g": int, "leader": int, "ballot": int}
+
+    def __init__(self, mid: Mid, g: int, leader: int, ballot: int = 0) -> None:
         self.mid = mid
         self.g = g
         self.leader = leader
+        self.ballot = ballot
 
     def pack(self, w: BytesWriter) -> None:
         pack_mid(w, self.mid)
         pack_short(w, self.g)
         pack_long(w, self.leader)
+        pack_long(w, self.ballot)
 
 
 @final
@@ -69,16 +75,22 @@ class Reply(Answer):
     """Group g, now led by `leader`, has delivered the message."""
 
     def unpack(self, r: Reader) -> Message:
-        return Reply(r.mid(), r.group(), r.long())
+        return Reply(r.mid(), r.group(), r.long(), r.long())
 
 
 @final
 @mypyc_attr(acyclic=True)
 class Hint(Answer):
-    """The process that was asked does not lead, and has not taken the message: try this one."""
+    """The process that was asked does not lead, and has not taken the message: try this one.
+
+    About NOBODY: this process has begun to lead, and every client that has something open there should try it.
+    """
+
+    def about(self) -> tuple[Mid, ...]:
+        return (self.mid,) if self.mid != NOBODY else ()
 
     def unpack(self, r: Reader) -> Message:
-        return Hint(r.mid(), r.group(), r.long())
+        return Hint(r.mid(), r.group(), r.long(), r.long())
 
 
 NOBODY: Final = Mid(0)

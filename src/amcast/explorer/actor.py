@@ -101,6 +101,7 @@ class Actor:
         self.may_restart = self.restarts > 0
         self.starts = 1
         self.elections = scope.elections.count(name)
+        self.refusals = [setting.topology.pid(other) for who, other in scope.refusals if who == name]
         self.timers = scope.timers.count(name)
         self.changes = [(what, group) for who, what, group in scope.reconfigurations if who == name]
         self.may_crash = name in scope.crashes
@@ -143,6 +144,10 @@ class Actor:
                 process.suspect(self.now)
             else:  # a client asks again, as it does when a connection breaks
                 process.disconnect(self.now)
+        elif what == "refuse":
+            assert isinstance(happening[1], int) and isinstance(process, Electing), "a scope of groups with leaders"
+            self.refusals.remove(happening[1])
+            process.gone(self.now, happening[1])
         elif what == "reconfigure":
             wish, group = self.changes.pop(0)
             if wish == "members":
@@ -286,6 +291,8 @@ class Actor:
                     self.inbox.append(msg)
                 else:
                     step.sends.append((dest, msg))
+        for msg in out.news if self.setting.scope.news else ():
+            step.sends += [(client, msg) for client in self.setting.topology.clients]
         self.due += [(name, self.now + earliest, self.now + latest) for name, earliest, latest in out.timers]
         step.notes += out.notes
         for note in out.notes:

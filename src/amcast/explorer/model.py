@@ -46,6 +46,7 @@ def own_moves(actor: Actor) -> list[Move]:
         found.append(("sync", pid))
     if actor.elections > 0:
         found.append(("suspect", pid))
+    found += [("refuse", pid, other) for other in sorted(set(actor.refusals))]
     if actor.changes:
         found.append(("reconfigure", pid, *actor.changes[0]))
     if actor.may_crash:
@@ -70,7 +71,7 @@ def may_detect(setting: Setting, crashed: bool, under_way: bool) -> bool:
     return not setting.accurate or (crashed and (setting.scope.early or not under_way))
 
 
-FAULTS = ("crash", "falter", "lose", "suspect", "detect")
+FAULTS = ("crash", "falter", "lose", "suspect", "refuse", "detect")
 
 
 def places(move: Move) -> frozenset[int]:
@@ -197,7 +198,7 @@ class Model:
     def known(self, actor: Actor) -> tuple[object, ...]:
         """Return all of an actor on which its next steps may depend, besides its log."""
         disk = (actor.now, actor.restarts, actor.durable, actor.unsynced) if actor.may_restart else ()
-        left = (actor.elections, actor.timers, actor.changes, actor.falters, actor.snapshots)
+        left = (actor.elections, actor.refusals, actor.timers, actor.changes, actor.falters, actor.snapshots)
         detector = (actor.detections, actor.suspects)
         if actor.crashed:
             return (disk, left, detector) if actor.may_restart else ()

@@ -143,13 +143,13 @@ def spell(setting: Setting, move: Move) -> str:
 def parse_move(setting: Setting, text: str) -> Move:
     """Read a move as `spell` writes it."""
     words = text.split()
-    shapes = {"deliver": 2, "lose": 2, "detect": 2, "trust": 2, "timer": 2, "cut": 2, "reconfigure": 3}
+    shapes = {"deliver": 2, "lose": 2, "refuse": 2, "detect": 2, "trust": 2, "timer": 2, "cut": 2, "reconfigure": 3}
     shapes.update(dict.fromkeys(("multicast", "suspect", "crash", "falter", "sync", "snapshot", "restart"), 1))
     kind = words[0] if words else ""
     if kind not in shapes or len(words) != shapes[kind] + 1:
         expected = (
-            "deliver P Q, lose P Q, detect P Q, trust P Q, timer P NAME, multicast P, suspect P, crash P, falter P, "
-            "cut P SENDS, sync P, snapshot P, restart P or reconfigure P join|leave|members G"
+            "deliver P Q, lose P Q, refuse P Q, detect P Q, trust P Q, timer P NAME, multicast P, suspect P, crash P, "
+            "falter P, cut P SENDS, sync P, snapshot P, restart P or reconfigure P join|leave|members G"
         )
         raise UsageError(f"move {text!r}: expected {expected}")
     pid = setting.topology.pid

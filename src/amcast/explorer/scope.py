@@ -30,6 +30,8 @@ class Scope:
     snapshots: tuple[str, ...] = ()  # who may make a snapshot of what it must not forget
     losses: tuple[tuple[str, str], ...] = ()  # what is under way from one to the other may be lost: a new connection
     detections: tuple[tuple[str, str], ...] = ()  # who may suspect whom: with ◇P anybody, else one that crashed …
+    refusals: tuple[tuple[str, str], ...] = ()  # who may find that nobody listens where somebody of its group did
+    news: bool = False  # clients hear at once who begins to lead
     early: bool = False  # … even before what that one had sent has arrived: then agreement is not uniform
     # Who asks for what, in this order: ("g0/0", "leave", "g1"), or ("g0/0", "members", "g0/0,g0/1") of a broadcast.
     reconfigurations: tuple[tuple[str, str, str], ...] = ()
@@ -55,7 +57,7 @@ def scope_from(fields: object) -> Scope:
         topology = scope.topology()
         named = [who for who, _ in scope.multicasts] + list(scope.elections + scope.timers)
         named += scope.crashes + scope.falters + scope.restarts + scope.snapshots
-        named += [who for pair in scope.losses + scope.detections for who in pair]
+        named += [who for pair in scope.losses + scope.detections + scope.refusals for who in pair]
         named += [who for who, _, _ in scope.reconfigurations]
         for who in named:
             topology.pid(who)

@@ -61,6 +61,8 @@ ONE_GROUP = (
     Scope("timers", "time-outs at a leader and a follower beside a leader change", (3,), ONE, elections=("g0/1",),
           timers=("g0/0", "g0/1"), mute=("Reply",)),
     *LONG,
+    Scope("refused", "the leader crashes, its listener refuses, and the next one tells the client", (3,), ONE,
+          crashes=("g0/0",), refusals=(("g0/1", "g0/0"), ("g0/2", "g0/1")), news=True, mute=("Reply",)),
     Scope("large", "two messages and two leader changes", (3,), TWO, elections=("g0/1", "g0/2"), mute=("Reply",)),
 )  # fmt: skip
 

@@ -34,6 +34,7 @@ class Tick:
         self.holds = False  # there is more for members, which may wait for the next tick
         self.to_self: list[Message] = []
         self.answers: list[tuple[int, Message]] = []  # to clients: these depend on no record
+        self.news: list[Message] = []  # to all clients that are connected
         self.timers: list[tuple[str, int, int]] = []
         self.optimistic: list[AppMessage] = []
         self.undone: list[Mid] = []
@@ -101,6 +102,14 @@ class Engine:
             pack_blob(w, results.get(msg.mid, b"") if isinstance(msg, Reply) else b"")
         return [(client, w.getvalue()) for client, w in writers.items()]
 
+    def encode_news(self, news: list[Message]) -> bytes:
+        """Return a batch of answers that no client has asked for."""
+        w = BytesWriter()
+        for msg in news:
+            self._answers.write(w, msg)
+            pack_blob(w, b"")
+        return w.getvalue()
+
     def drain(self, now: int, may_wait: bool = False) -> Tick:
         """Return everything that the steps so far want done. Without durability, to oneself included.
 
@@ -155,6 +164,7 @@ class Engine:
         tick.undone += out.undone
         tick.deliveries += out.deliveries
         tick.notes += out.notes
+        tick.news += out.news
         tick.halted = tick.halted or out.halted
         tick.pulls += out.pulls
         if out.confirmed:

@@ -71,6 +71,13 @@ class Leading:
         process.hand_over(self._now(), to)
         self._host.act()
 
+    def nobody_listens(self, pid: int) -> None:
+        """Hear that a member which was there refuses to be dialled again: one of this group may have to lead."""
+        process = self._host.engine.process
+        if isinstance(process, Electing):
+            process.gone(self._now(), pid)
+            self._host.act()
+
     # Told by people
 
     def ask(self) -> None:

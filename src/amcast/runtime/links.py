@@ -42,9 +42,10 @@ class LinkHost(GreetingHost, Protocol):
 
     def on_pulse(self, sender: int, pulse: Pulse) -> None: ...
 
-    def asked_to_lead(self, pid: int) -> None: ...
-
     def supplying(self, pid: int, transport: asyncio.Transport) -> "Supplying": ...
+
+    @property
+    def leading(self) -> "Leads": ...
 
     @property
     def exchange(self) -> "Hearing": ...
@@ -69,6 +70,14 @@ class Peers(Protocol):
     def arrived(self) -> None: ...
 
     def left(self, pid: int) -> None: ...
+
+
+class Leads(Protocol):
+    """Decides who leads the group (`leading.py`)."""
+
+    def asked(self, pid: int) -> None: ...
+
+    def nobody_listens(self, pid: int) -> None: ...
 
 
 class Supplying(Protocol):
@@ -189,18 +198,33 @@ class Outgoing:
             self._sooner.set_result(None)
 
     async def run(self) -> None:
-        """Dial, and dial again whenever the connection ends."""
+        """Dial, and dial again whenever the connection ends: at once if it was a good one.
+
+        If nobody listens then, where somebody did, the member is gone: there is no sooner news of a crash. A time-out
+        or a reset says nothing, and neither do more refusals.
+        """
         pause = self._limits.first_pause
+        was_there = False
+        loop = asyncio.get_running_loop()
         while True:
-            self._sooner = asyncio.get_running_loop().create_future()
+            self._sooner = loop.create_future()
             connection = _Dialled(self)
+            began = loop.time()
             try:
                 await dial(self.peer.peer, self.context, connection, self._limits.seconds_to_greet)
                 await self._watch(connection)
+            except ConnectionRefusedError:
+                if was_there:
+                    self.host.leading.nobody_listens(self.peer.pid)
+                was_there = False
+                self.host.log.debug("cannot connect", peer=self.peer.name, error="nobody listens")
             except (OSError, TimeoutError) as error:
                 self.host.log.debug("cannot connect", peer=self.peer.name, error=str(error))
             if connection.welcome:
+                was_there = True
                 pause = self._limits.first_pause
+                if loop.time() - began > self._limits.longest_pause:
+                    continue
                 self._sooner = asyncio.get_running_loop().create_future()  # who dialled us before may be gone, too
             await asyncio.wait([self._sooner], timeout=pause * self._random.uniform(0.7, 1.3))
             pause = self._limits.first_pause if self._sooner.done() else min(2 * pause, self._limits.longest_pause)
@@ -343,7 +367,7 @@ class _Member(AcceptedConnection):
         elif kind == frames.PULSE:
             self.host.on_pulse(self.pid, frames.decode(frames.pulse_decoder, body))
         elif kind == frames.LEAD:
-            self.host.asked_to_lead(self.pid)
+            self.host.leading.asked(self.pid)
         elif kind != frames.BATCH or number != self.next:
             raise WireError(f"frame {number} of kind {kind}, expected batch {self.next}")
         else:

@@ -364,9 +364,6 @@ class Node:
     def supplying(self, pid: int, transport: asyncio.Transport) -> Supplied:
         return Supplied(self.supply, pid, transport)
 
-    def asked_to_lead(self, pid: int) -> None:
-        self.leading.asked(pid)
-
     def committed(self, nanoseconds: int) -> None:
         self.leading.committed(nanoseconds)
 
@@ -454,6 +451,8 @@ class Node:
                 answers = self.serving.with_results(tick.answers) if self.app is not None else tick.answers
                 for client, batch in self.engine.encode_answers(answers, self.results.by_mid):
                     self.serving.answer(client, batch)
+            if tick.news:
+                self.serving.announce(self.engine.encode_news(tick.news))
             if self.durability.rejoining and self._takes_part():
                 self.durability.save_first()
             if self.durability.doubted and self._takes_part():

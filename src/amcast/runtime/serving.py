@@ -156,6 +156,12 @@ class Serving:
         if served is not None:  # else it has gone, or reaches us by another member later, and will ask again
             served.transport.write(frame(frames.ANSWERS, batch))
 
+    def announce(self, batch: bytes) -> None:
+        """Tell all clients that are connected, but those that do not read: these hear of it when they ask."""
+        for served in self.sessions.values():
+            if not served.full:
+                served.transport.write(frame(frames.ANSWERS, batch))
+
     def with_results(self, answers: list[tuple[int, Message]]) -> list[tuple[int, Message]]:
         """Leave out replies to what the application has not executed here, or whose answer is no longer kept.
 

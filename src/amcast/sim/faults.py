@@ -7,7 +7,7 @@ slow down and partitions come and go; at that moment the network heals for good.
 from dataclasses import dataclass
 from typing import final
 
-from amcast.core.capabilities import Detecting, Durable, Reconfigurable
+from amcast.core.capabilities import Detecting, Durable, Electing, Reconfigurable
 from amcast.core.topology import Topology
 from amcast.core.wire import Message
 from amcast.sim.choices import Choices
@@ -213,6 +213,21 @@ class Suspect(AtProcess):
 
 
 @final
+class Refuse(Action):
+    """A process finds that nobody listens where another one did; or somebody else refused it in its place."""
+
+    def __init__(self, pid: int, target: int) -> None:
+        self.pid = pid
+        self.target = target
+
+    def act(self, world: World) -> None:
+        world.tell(self.pid, Electing, lambda process, now: process.gone(now, self.target))
+
+    def __repr__(self) -> str:
+        return f"{self.pid} is refused by {self.target}"
+
+
+@final
 class Detect(Action):
     """A failure detector suspects a process, or trusts it, for no reason of its own."""
 
@@ -283,7 +298,8 @@ def storm(topology: Topology, choices: Choices, calm_at: int, delta: int, kinds:
     if kinds.elections:
         for members in topology.groups:
             for _ in range(choices.below(13) if choices.chance(50) else 0):
-                plan.append((choices.below(calm_at), Suspect(choices.pick(members))))
+                at, pid = choices.below(calm_at), choices.pick(members)
+                plan.append((at, Refuse(pid, choices.pick(members)) if choices.chance(40) else Suspect(pid)))
     if kinds.restarts:
         plan += restarts(topology, choices, calm_at)
     if kinds.disturbances:

@@ -14,7 +14,7 @@ from amcast.core.topology import Mid, Topology
 from amcast.core.trace import Event, ListRecorder
 from amcast.core.wire import Message
 from amcast.sim.choices import Choices, Seeded
-from amcast.sim.faults import Detect
+from amcast.sim.faults import Detect, Refuse
 from amcast.sim.network import LOST, MILLISECOND, Network
 from amcast.sim.world import World
 
@@ -63,6 +63,7 @@ class Script:
         spare: int = 0,
         ahead: dict[int, float] | None = None,
         tail_bytes: int = 0,
+        tells_clients: bool = False,  # who begins to lead does, at once
     ) -> None:
         self.topology = Topology(sizes, clients)
         self.network = Scripted(self.topology)
@@ -75,6 +76,7 @@ class Script:
             protocol, self.topology, self.network, Seeded(0), params=params, recorder=self.recorder, run="script",
             skew=skew,
         )  # fmt: skip
+        self.world.tells_clients = tells_clients
 
     def at(self, time: float, act: Callable[[], object]) -> None:
         """Do this at that time, before anything else that happens then and was planned later."""
@@ -106,6 +108,10 @@ class Script:
     def recover(self, name: str) -> None:
         """Let this process start to recover its group as leader."""
         self.world.suspect(self.topology.pid(name))
+
+    def refuse(self, name: str, target: str) -> None:
+        """Let this process find that nobody listens where another one of its group did."""
+        Refuse(self.topology.pid(name), self.topology.pid(target)).act(self.world)
 
     def detect(self, name: str, *targets: str, suspected: bool = True) -> None:
         """Let the failure detector of this process suspect these, or trust them again."""

@@ -153,6 +153,7 @@ class World:
         network.attach(self.codec)
         self.tracer = Tracer(recorder, topology, self.codec, run) if recorder is not None else None
         self.full = recorder is not None and recorder.full
+        self.tells_clients = True  # they are connected to everybody while they wait for something
         self.plain = costs is None and not self.full  # a message that arrives can be handled at once
         self.config = config  # a description of the run as JSON, for the trace
         self.out = Effects()
@@ -431,6 +432,12 @@ class World:
                 for note in out.notes:
                     self.tracer.record(self.now, pid, note.kind, detail=note.detail())
             out.notes.clear()
+        if out.news:
+            told = self.topology.clients if self.tells_clients else ()
+            clients = tuple([c for c in told if self.state[c] != CRASHED and not self.processes[c].idle()])
+            for msg in out.news:
+                self.transmit(pid, (clients, msg))
+            out.news.clear()
         if out.optimistic:
             if self.tracer is not None:
                 for m in out.optimistic:

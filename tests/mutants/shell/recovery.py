@@ -14,9 +14,31 @@ TORN = "tests/runtime/test_storage.py::test_a_torn_end_is_clean_if_the_seal_know
 IN_PLACE = "tests/runtime/test_storage.py::test_files_that_are_put_back_in_place_are_doubted_until_they_are_confirmed"
 COPY = "tests/runtime/test_storage.py::test_a_copy_of_a_folder_is_doubted_until_it_is_confirmed"
 HOLE = f"{PULLING}::test_rows_that_nobody_keeps_end_a_trace_honestly"
+FAILOVER = "tests/runtime/test_failover.py"
+REFUSED, STANDS = (
+    f"{FAILOVER}::test_a_refusal_is_news_once_and_only_where_somebody_was",
+    f"{FAILOVER}::test_a_node_tells_all",
+)
 SLOW = f"{LEADING}::test_a_leader_with_a_slow_disk_hands_over_but_not_again_at_once"
 
 MUTANTS = [
+    shell_mutant(
+        "who_was_never_there_is_missed", "amcast.runtime.links",
+        ("                if was_there:\n", "                if True:\n"), caught_by=REFUSED,
+    ),
+    shell_mutant(
+        "each_refusal_is_news", "amcast.runtime.links",
+        ("                was_there = False\n                self.host", "                self.host"),
+        caught_by=REFUSED,
+    ),
+    shell_mutant(
+        "a_refusal_tells_the_protocol_nothing", "amcast.runtime.leading",
+        ("            process.gone(self._now(), pid)\n", "            pass\n"), caught_by=STANDS,
+    ),
+    shell_mutant(
+        "a_new_leader_tells_nobody", "amcast.runtime.node",
+        ("            if tick.news:\n", "            if False:\n"), caught_by=STANDS,
+    ),
     shell_mutant(
         "a_part_is_not_checked", "amcast.runtime.snapshots",
         ("if self.whole or not sound or checksum != expected:", "if self.whole or not sound:"),

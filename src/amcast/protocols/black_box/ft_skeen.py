@@ -180,7 +180,7 @@ class FtSkeen(DurableLogOwner):
             return
         if not leads:
             if sender >= self.topology.replicas:
-                self.send_one(sender, Hint(m.mid, self.g0, self.log.leader()))
+                self.send_one(sender, Hint(m.mid, self.g0, self.log.leader(), self.log.cballot))
             return
         known = self.known_of(m.mid)
         assert known is not None
@@ -202,7 +202,7 @@ class FtSkeen(DurableLogOwner):
             if self.log.status == LEADER:
                 self.reply(mid)
             else:
-                self.send_one(asker, Hint(mid, self.g0, self.log.leader()))
+                self.send_one(asker, Hint(mid, self.g0, self.log.leader(), self.log.cballot))
         elif self.topology.group_of[asker] != self.g0:
             outcome = self.prefix.outcomes.get(mid)
             if outcome is not None:  # else a quorum of its group has delivered it, and it will learn that there
@@ -376,7 +376,7 @@ class FtSkeen(DurableLogOwner):
         self.prefix.fetch(member)
 
     def reply(self, mid: Mid) -> None:
-        self.send_one(sender_of(mid), Reply(mid, self.g0, self.pid))
+        self.send_one(sender_of(mid), Reply(mid, self.g0, self.pid, self.log.cballot))
 
     # A new leader
 
@@ -439,6 +439,10 @@ class FtSkeen(DurableLogOwner):
     def on_suspect(self) -> None:
         if not self.probation.active:
             self.log.suspect_leader()
+
+    def on_gone(self, pid: int) -> None:
+        if not self.probation.active:
+            self.log.lost(pid)
 
     # Heartbeats and collection
 

@@ -116,7 +116,7 @@ class MultiPaxos(DurableLogOwner):
                 self.logged[m.mid] = True
                 self.log.append(0, 0, m)
         elif self.g0 == SEQUENCER:
-            self.send_one(sender, Hint(m.mid, SEQUENCER, self.leader()))
+            self.send_one(sender, Hint(m.mid, SEQUENCER, self.leader(), self.ballot()))
 
     def learn(self, i: int, entry: Entry) -> None:
         m = entry[2]
@@ -212,13 +212,18 @@ class MultiPaxos(DurableLogOwner):
     def leader(self) -> int:
         return self.log.leader() if self.log is not None else self.learner.leader()
 
+    def ballot(self) -> int:
+        """Return in which ballot `leader` leads; 0 where that is hearsay, which does not count against any other."""
+        return self.log.cballot if self.log is not None else 0
+
     def reply(self, m: AppMessage) -> None:
         if sender_of(m.mid) < self.topology.replicas:
             if sender_of(m.mid) == self.pid:
                 self.out.completed.append(m.mid)
         elif self.g0 in m.dest:
-            leader = self.leader() if self.g0 == SEQUENCER else self.pid
-            self.send_one(sender_of(m.mid), Reply(m.mid, self.g0, leader))
+            orders = self.g0 == SEQUENCER
+            reply = Reply(m.mid, self.g0, self.leader(), self.ballot()) if orders else Reply(m.mid, self.g0, self.pid)
+            self.send_one(sender_of(m.mid), reply)
 
     # The log
 
@@ -235,6 +240,10 @@ class MultiPaxos(DurableLogOwner):
     def on_suspect(self) -> None:
         if self.log is not None and not self.probation.active:
             self.log.suspect_leader()
+
+    def on_gone(self, pid: int) -> None:
+        if self.log is not None and not self.probation.active:
+            self.log.lost(pid)
 
     def on_timer(self, name: str) -> None:
         if self.waits():

@@ -422,7 +422,7 @@ class Baseline(LogOwner, Reconfigurable):
     def reply(self, m: AppMessage) -> None:
         client = sender_of(m.mid)
         if client >= self.topology.replicas:
-            self.send_one(client, Reply(m.mid, self.g0, self.log.leader()))
+            self.send_one(client, Reply(m.mid, self.g0, self.log.leader(), self.log.cballot))
 
     # Senders that crashed
 
@@ -550,6 +550,9 @@ class Baseline(LogOwner, Reconfigurable):
 
     def on_suspect(self) -> None:
         self.log.suspect_leader()
+
+    def on_gone(self, pid: int) -> None:
+        self.log.lost(pid)
 
     def on_timer(self, name: str) -> None:
         if name == "tick":

@@ -1,7 +1,6 @@
 """Clients of Baseline and Optimistic: they belong to no group, and hand their messages to one that may send them."""
 
 from amcast.core.process import Effects, Params
-from amcast.core.requests import Hint
 from amcast.core.topology import Topology, sender_of
 from amcast.core.wire import AppMessage, Message
 from amcast.protocols.optimistic.messages import Refusal
@@ -35,8 +34,8 @@ class OamClient(WhiteBoxClient):
         groups = sorted({self.source(request.m), *request.silent} - {-1})
         return self.topology.members_of(tuple(groups))
 
-    def on_hint(self, msg: Hint) -> None:
-        pass
+    def heeds(self, request: Unanswered, g: int) -> bool:
+        return g == self.source(request.m)
 
     def on_message(self, sender: int, msg: Message) -> None:
         if isinstance(msg, Refusal):

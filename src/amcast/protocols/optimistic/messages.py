@@ -49,7 +49,7 @@ class Refusal(Answer):
     """To a client: group g, which was to send the message, may not any more, and nobody will deliver it."""
 
     def unpack(self, r: Reader) -> Message:
-        return Refusal(r.mid(), r.group(), r.long())
+        return Refusal(r.mid(), r.group(), r.long(), r.long())
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (

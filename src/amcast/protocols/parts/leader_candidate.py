@@ -27,6 +27,7 @@ from typing import Final, Generic, TypeVar, final
 from amcast.core.notes import Leads, Suspicion
 from amcast.core.order import BOTTOM, ballot, epoch_of, leader_of, round_of
 from amcast.core.process import Process
+from amcast.core.requests import NOBODY, Hint
 from amcast.core.wire import Background, Message
 from amcast.protocols.parts.failure_detectors import FailureDetector
 
@@ -200,6 +201,16 @@ class LeaderCandidate(Generic[AnyVote]):
             self.detector.suspected[self.nominee()] = True
         self.stand()
 
+    def lost(self, pid: int) -> None:
+        """Suspect a member at which nobody listens, and stand at once if that makes this process the nominee."""
+        if pid not in self.others:
+            return
+        rank = self.members.index(pid)
+        if not self.detector.suspected[rank]:
+            self.detector.suspected[rank] = True
+            self.process.note(Suspicion(self.process.topology.name(pid), True))
+        self.stand_if_nominated()
+
     def promises(self, candidate: int, b: int) -> bool:  # l.37
         """Join ballot b, if it is above all that this process joined; True asks the owner to vote."""
         if self.rejoining:
@@ -281,6 +292,8 @@ class LeaderCandidate(Generic[AnyVote]):
         self.backoff = FIRST_BACKOFF * self.process.params.delta
         self.behind = [0] * len(self.members)
         self.note_leader()
+        process = self.process  # clients need not wait until they ask again
+        process.out.news.append(Hint(NOBODY, process.topology.group_of[process.pid], process.pid, self.cballot))
 
     def refuse(self, leader: int, b: int) -> None:
         """Tell the leader of ballot b, once, that this process missed something and needs another ballot."""
@@ -355,6 +368,11 @@ class LeaderCandidate(Generic[AnyVote]):
         if self.status == FOLLOWER and self.detector.suspected[leader_of(self.cballot)]:
             return f"no leader: {self.process.topology.name(self.leader())} is silent"
         return ""
+
+    def awaits_leader(self) -> bool:
+        """Return whether requests had better wait here: an election is under way, or about to begin."""
+        lost = self.status == FOLLOWER and self.detector.suspected[leader_of(self.cballot)]
+        return lost or self.status == RECOVERING
 
     def note_leader(self) -> None:
         self.process.note(Leads(self.cballot, self.rank))

@@ -74,6 +74,7 @@ from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Message
 from amcast.errors import InvariantViolation
 from amcast.protocols.parts.collection import Floor
+from amcast.protocols.parts.kept import Kept
 from amcast.protocols.parts.leader_candidate import (
     FOLLOWER,
     LEADER,
@@ -118,7 +119,6 @@ from amcast.protocols.white_box.state_parts import IncomingStates, in_parts
 RETRY_AFTER: Final = 10  # in δ: a failure-free message is through long before
 LONGEST_RETRY: Final = 80  # bounds the time to finish once the network behaves
 RETRIED_PARTS: Final = 2  # as many bytes as so many parts of a state, per heartbeat
-MOST_KEPT: Final = 1024  # requests during an election
 GAP_AGAIN: Final = 10  # in δ, after which a primary is asked again for what was missed
 LOGICAL_AHEAD: Final = 1 << 16  # by how much the ceiling on disk is above the clock: a sync per so many ticks, …
 HYBRID_AHEAD: Final = 10_000_000  # … or nanoseconds, where ticks are of time
@@ -149,7 +149,7 @@ class PrimCast(Process, Durable, Electing, Observed):
         self.early_epoch = BOTTOM  # … and their epoch
         self.early_bytes = 0
         self.gap_after = 0  # when the primary may be asked again for what was missed
-        self.kept: list[AppMessage] = []  # requests that came during an election
+        self.kept = Kept(params.tail_bytes)  # requests that came during an election
         self.monitor: Monitor | None = None
         self.prefix = Prefix(self)  # what is delivered
         self.states = IncomingStates()
@@ -248,10 +248,10 @@ class PrimCast(Process, Durable, Electing, Observed):
             self.propose(m)
         elif sender < self.topology.replicas:
             self.entry_with(m)
-        elif status == RECOVERING and len(self.kept) < MOST_KEPT:
-            self.kept.append(m)
+        elif self.candidate.awaits_leader() and self.kept.has_room(m):
+            self.kept.add(m)
         else:
-            self.send_one(sender, Hint(m.mid, self.g0, self.candidate.leader()))
+            self.send_one(sender, Hint(m.mid, self.g0, self.candidate.leader(), self.candidate.cballot))
 
     def is_in_log(self, mid: Mid) -> bool:
         entry = self.entries.get(mid)
@@ -464,8 +464,11 @@ class PrimCast(Process, Durable, Electing, Observed):
         if slot is not None and slot.gts == BOTTOM:  # learnt from others: it blocks nothing
             self.queue.commit(slot, slot.lts)
 
+    def reply_to(self, mid: Mid) -> Reply:
+        return Reply(mid, self.g0, self.candidate.leader(), self.candidate.cballot)
+
     def reply(self, mid: Mid) -> None:
-        self.send_one(sender_of(mid), Reply(mid, self.g0, self.candidate.leader()))
+        self.send_one(sender_of(mid), self.reply_to(mid))
 
     # What was missed
 
@@ -523,7 +526,7 @@ class PrimCast(Process, Durable, Electing, Observed):
     def tell_outcome(self, asker: int, mid: Mid) -> None:
         """Answer who asks for a message that is delivered here: its client, or a replica that still works on it."""
         if asker >= self.topology.replicas:
-            self.send_one(asker, Reply(mid, self.g0, self.candidate.leader()))
+            self.send_one(asker, self.reply_to(mid))
         else:
             outcome = self.prefix.outcomes.get(mid)
             if outcome is not None:  # else a quorum of its group has delivered it, and it will learn that there
@@ -585,6 +588,10 @@ class PrimCast(Process, Durable, Electing, Observed):
     def on_suspect(self) -> None:
         if not self.probation.active:
             self.candidate.suspect_leader()
+
+    def on_gone(self, pid: int) -> None:
+        if not self.probation.active:
+            self.candidate.lost(pid)
 
     def on_hand_over(self, to: int) -> None:
         candidate = self.candidate
@@ -656,8 +663,7 @@ class PrimCast(Process, Durable, Electing, Observed):
         for entry in list(self.entries.values()):
             if entry.m is not None and entry.lts == BOTTOM:
                 self.propose(entry.m)
-        kept, self.kept = self.kept, []
-        for m in kept:
+        for m in self.kept.take():
             self.on_multicast_request(sender_of(m.mid), m)
 
     def differ(self, pid: int, position: int) -> None:
@@ -750,10 +756,9 @@ class PrimCast(Process, Durable, Electing, Observed):
         self.acknowledge_log(pending.rows)
         self.send(self.group, self.bump())
         left_out = [entry.m for entry in before if entry.lts == BOTTOM and entry.m is not None]
-        for m in left_out + self.kept:
+        for m in left_out + self.kept.take():
             if not self.prefix.done.contains(m.mid):
                 self.send_one(self.pending_from, Multicast(m))
-        self.kept = []
         self.accept_early()
         self.deliver_what_is_due()
 
@@ -811,6 +816,9 @@ class PrimCast(Process, Durable, Electing, Observed):
         behind = self.candidate.is_behind(sender, msg)
         self.prefix.collection.heard(self.topology.rank_of[sender], msg.delivered)
         self.prefix.heard(sender, msg.position)
+        if self.kept.waiting and self.candidate.status == FOLLOWER and not self.candidate.awaits_leader():
+            for m in self.kept.take():  # it was suspected, and is there after all
+                self.send_one(self.candidate.leader(), Multicast(m))
         if behind and not self.probation.active:
             self.send_state((sender,))
 

@@ -6,7 +6,7 @@ from mypy_extensions import mypyc_attr
 
 from amcast.core.capabilities import Listing, MemberLists
 from amcast.core.process import Effects, Params, Process
-from amcast.core.requests import Hint, Multicast, Reply
+from amcast.core.requests import NOBODY, Answer, Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, seq_of
 from amcast.core.wire import AppMessage, Message
 from amcast.protocols.white_box.configurations import Configurations
@@ -34,6 +34,7 @@ class WhiteBoxClient(Process, Listing):
     def __init__(self, pid: int, topology: Topology, params: Params, out: Effects) -> None:
         super().__init__(pid, topology, params, out)
         self.cur_leader: dict[int, int] = {}  # of the groups whose leader is not, or was not always, the first one
+        self.ballots: dict[int, int] = {}  # in which these lead: who led before does not count any more
         self.configurations = Configurations(topology, params)
         self.requests: dict[Mid, Unanswered] = {}
         self.asked: list[Mid] = []  # in this order …
@@ -91,28 +92,45 @@ class WhiteBoxClient(Process, Listing):
                 self.cur_leader[g] = pids[0]
 
     def on_reply(self, msg: Reply) -> None:
-        self.follow(msg.g, msg.leader)
         request = self.requests.get(msg.mid)
-        if request is None or msg.g not in request.silent:
-            return
-        request.silent.remove(msg.g)
-        if not request.silent:
-            del self.requests[msg.mid]
-            self.out.completed.append(msg.mid)
-
-    def follow(self, g: int, leader: int) -> bool:
-        """Take note of who leads a group; False if that is known."""
-        if leader == self.leader_in(g):
-            return False
-        self.cur_leader[g] = leader
-        return True
+        if request is not None and msg.g in request.silent:
+            request.silent.remove(msg.g)
+            if not request.silent:
+                del self.requests[msg.mid]
+                self.out.completed.append(msg.mid)
+        self.follow(msg)
 
     def on_hint(self, msg: Hint) -> None:
-        if not self.follow(msg.g, msg.leader):
-            return
         request = self.requests.get(msg.mid)
-        if request is not None and self.heeds(request, msg.g):
+        if self.follow(msg) and request is not None and self.heeds(request, msg.g):
             self.send_one(msg.leader, Multicast(request.m))
+
+    def follow(self, msg: Answer) -> bool:
+        """Take note of who leads a group; True if somebody else does than was known, in the same ballot.
+
+        What was asked of another leader may be lost, so a new one is asked for everything at once. The same process
+        may lead again, and still have what was asked of it, unless it says that it has just begun.
+        """
+        g = msg.g
+        b = self.ballots.get(g, 0)
+        other = msg.leader != self.leader_in(g)
+        if msg.ballot < b:
+            return False
+        if other:
+            self.cur_leader[g] = msg.leader
+        if msg.ballot == b:
+            return other
+        self.ballots[g] = msg.ballot
+        for request in self.requests.values() if other or msg.mid == NOBODY else ():
+            if self.heeds(request, g):
+                self.begin_again(request)
+                self.send_one(msg.leader, Multicast(request.m))
+        return False
+
+    def begin_again(self, request: Unanswered) -> None:
+        """Let no more time pass before a request is sent again than after it was sent first."""
+        request.delay = self.resend_after
+        request.due = self.now + request.delay
 
     def keep_ticking(self) -> None:
         if not self.ticking:
@@ -134,7 +152,8 @@ class WhiteBoxClient(Process, Listing):
 
     def on_disconnect(self) -> None:
         for request in self.requests.values():
-            self.resend(request)
+            self.begin_again(request)
+            self.send(self.asked_again(request), Multicast(request.m))
 
     def on_abandon(self, mid: Mid) -> None:
         self.requests.pop(mid, None)

@@ -52,6 +52,7 @@ from amcast.core.topology import Mid, Topology, sender_of, seq_of
 from amcast.core.wire import AppMessage, Message
 from amcast.errors import InvariantViolation
 from amcast.protocols.parts.collection import Floor
+from amcast.protocols.parts.kept import Kept
 from amcast.protocols.parts.leader_candidate import (
     FOLLOWER,
     LEADER,
@@ -114,7 +115,6 @@ from amcast.protocols.white_box.records import (
 from amcast.protocols.white_box.state_parts import IncomingStates, in_parts
 
 RETRY_AFTER: Final = 10  # in δ: a failure-free message is through long before
-MOST_KEPT: Final = 1024  # requests during an election
 RETRIED_PARTS: Final = 2  # as many bytes as so many parts of a state, per heartbeat
 LONGEST_RETRY: Final = 80  # bounds the time to finish once the network behaves
 
@@ -146,7 +146,7 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
         self.probation = Probation(self)
         self.queue = DeliveryQueue()
         self.orphans: dict[Mid, MessageState] = {}  # at the leader: known from other groups only, not proposed here
-        self.kept: list[AppMessage] = []  # requests that came during an election
+        self.kept = Kept(params.tail_bytes)  # requests that came during an election
         self.routes: dict[tuple[int, ...], Route] = {}
         self.monitor: Monitor | None = None
         self.prefix = Prefix(self)  # what is delivered
@@ -267,8 +267,8 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
             takes_part = candidate.listed or not self.retired
             if self.prefix.done.contains(m.mid):
                 self.tell_outcome(sender, m.mid)
-            elif takes_part and candidate.status != FOLLOWER and len(self.kept) < MOST_KEPT:
-                self.kept.append(m)
+            elif takes_part and (candidate.status == LEADER or candidate.awaits_leader()) and self.kept.has_room(m):
+                self.kept.add(m)
             else:
                 self.tell_leader(sender, m.mid)
             return
@@ -306,7 +306,7 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
             newest = self.configurations.newest(self.g0)
             if leader not in newest.pids:
                 leader = newest.pids[0]
-            self.send_one(asker, Hint(mid, self.g0, leader))
+            self.send_one(asker, Hint(mid, self.g0, leader, self.candidate.cballot))
         if self.configurations.changed:
             self.send_one(asker, self.configurations.message())
 
@@ -529,7 +529,7 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
             self.queue.commit(slot, slot.lts)
 
     def reply(self, mid: Mid) -> None:
-        self.send_one(sender_of(mid), Reply(mid, self.g0, self.pid))
+        self.send_one(sender_of(mid), Reply(mid, self.g0, self.pid, self.candidate.cballot))
 
     # The prefix
 
@@ -591,6 +591,10 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
     def on_suspect(self) -> None:
         if not self.probation.active:
             self.candidate.suspect_leader()
+
+    def on_gone(self, pid: int) -> None:
+        if not self.probation.active:
+            self.candidate.lost(pid)
 
     def on_hand_over(self, to: int) -> None:
         candidate = self.candidate
@@ -712,11 +716,10 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
         if self.params.durable:
             self.send_one(self.pending_from, self.probation.own())
         self.send_one(self.pending_from, NewStateAck(pending.b))  # l.62
-        for m in proposed + self.kept:
+        for m in proposed + self.kept.take():
             entry = self.entries.get(m.mid)
             if not self.prefix.done.contains(m.mid) and (entry is None or entry.phase == START):
                 self.send_one(self.pending_from, Multicast(m))
-        self.kept = []
 
     def lead(self) -> None:
         """Go on from the state with which this ballot begins: a quorum follows (l.63 to l.65)."""
@@ -743,8 +746,7 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
             self.retry(entry)
             self.retry_later(entry, RETRY_AFTER * self.params.delta)
         self.tell_lists()
-        kept, self.kept = self.kept, []
-        for m in kept:
+        for m in self.kept.take():
             self.on_multicast_request(sender_of(m.mid), m)
 
     def on_nack(self, sender: int, b: int) -> None:
@@ -810,10 +812,9 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
         """Leave everything to those who took over: nobody counts on this process any more."""
         self.retired = True
         self.candidate.status = RECOVERING
-        waiting = self.kept + [entry.m for entry in self.entries.values() if entry.phase == PROPOSED]
+        waiting = self.kept.take() + [entry.m for entry in self.entries.values() if entry.phase == PROPOSED]
         for entry in list(self.entries.values()):
             self.drop(entry)
-        self.kept = []
         self.pending = None
         self.queue = DeliveryQueue()
         if self.monitor is not None:
@@ -945,6 +946,9 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
         behind = self.candidate.is_behind(sender, msg)
         self.prefix.collection.heard(self.topology.rank_of[sender], msg.delivered)
         self.prefix.heard(sender, msg.position)
+        if self.kept.waiting and self.candidate.status == FOLLOWER and not self.candidate.awaits_leader():
+            for m in self.kept.take():  # it was suspected, and is there after all
+                self.send_one(self.candidate.leader(), Multicast(m))
         if self.topology.rank_of[sender] not in self.candidate.seats and self.configurations.knows_less(sender):
             self.send_one(sender, self.configurations.message())
         if behind and not self.probation.active:

@@ -216,6 +216,13 @@ class Machine:
             self.flush(pid)
         return process is not None
 
+    def make_refuse(self, pid: int, other: int) -> bool:
+        """Let a process find that nobody listens where another one did, whether that is so or not."""
+        if process := self.able(pid, Electing):
+            process.gone(self.pass_time(pid), other)
+            self.flush(pid)
+        return process is not None
+
     def make_detect(self, pid: int, other: int) -> bool:
         process = self.able(pid, Detecting)
         if process is None or not self.may_detect(pid, other):
@@ -478,6 +485,9 @@ class Machine:
             for to, msg in out.sends:
                 self.transmit(pid, to, msg)
             out.sends.clear()
+        for msg in out.news:
+            self.transmit(pid, self.topology.clients, msg)
+        out.news.clear()
         if out.timers:
             now = self.clock[pid]
             self.timers[pid] += [(name, now + earliest, now + latest) for name, earliest, latest in out.timers]

@@ -14,6 +14,7 @@ SHAPES = {
     "disconnect": "p",
     "withdraw": "pi",
     "suspect": "p",
+    "refuse": "pp",
     "detect": "pp",
     "trust": "pp",
     "pause": "p",
@@ -36,7 +37,7 @@ SHAPES = {
     "leave": "p",
 }
 # What does harm; the rest is what happens in any run, if at a bad moment.
-FAULTS = ("suspect", "detect", "pause", "crash", "falter", "lose-disk", "roll-back")
+FAULTS = ("suspect", "refuse", "detect", "pause", "crash", "falter", "lose-disk", "roll-back")
 
 
 def spell(topology: Topology, move: Move) -> str:

@@ -231,7 +231,14 @@ class Strategy:
         return self.timer()
 
     def suspect(self) -> Move | None:
-        return ("suspect", self.any_replica())
+        """Let somebody suspect its leader, or find that somebody of its group refuses it: one that crashed mostly."""
+        pid = self.any_replica()
+        machine, choices = self.machine, self.choices
+        if choices.chance(60):
+            return ("suspect", pid)
+        others = [p for p in machine.topology.groups[machine.topology.group_of[pid]] if p != pid]
+        others = [p for p in others if not machine.up[p]] or others
+        return ("refuse", pid, others[choices.below(len(others))]) if others else None
 
     def detect(self) -> Move | None:
         """Let somebody suspect who crashed, or, where that is allowed, somebody else."""
