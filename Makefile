@@ -20,7 +20,7 @@ PIP       := $(BIN)/python -m pip --disable-pip-version-check --no-input install
 PYTEST    := $(BIN)/python -m pytest -q -n $(JOBS)
 
 help:
-	@echo "make demo     a bank on a cluster of processes: kill a leader, check the books, verify on Spark"
+	@echo "make demo     a bank on nine processes: kill a leader, then all, check the books, verify on Spark"
 	@echo "make test     check, compile, then run the tests; what did not run, and why, is said at the end"
 	@echo "make test-all every test, also those that take long, and every documented command: nothing is skipped (90 min)"
 	@echo "make tools    install the programs that some tests need (redis, chromium, promtool, strace); as root on Debian"
