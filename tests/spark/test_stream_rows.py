@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
 from amcast.core.order import timestamp
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage, joined
-from amcast.errors import OutcomeUnknown
+from amcast.errors import OutcomeUnknown, UsageError
 from amcast.local.files import create_cluster
 from amcast.protocols import protocol
 from amcast.runtime.config import ClusterConfig
@@ -58,7 +59,7 @@ class Logs:
             self._deliver("g1", *self.late.pop(0))
 
     def _deliver(self, group: str, m: AppMessage, ts: int) -> None:
-        self.of[group].append([(m, ts)], 1000)
+        self.of[group].append([(m, ts)], 1000 * self.clock)
         for one in m.messages():
             rows = self.rows[group]
             rows.append((group, len(rows), f"c6:{one.payload.decode()}", one.payload))
@@ -165,6 +166,60 @@ def test_an_empty_log_holds_the_merged_order_back(config: ClusterConfig, monkeyp
     reader = source.StreamReader(wanted(config, order="merged"))
     start = reader.initialOffset()
     assert reader.latestOffset(start, ReadMaxRows(9)) == start
+
+
+@pytest.mark.parametrize("least", [1, 2, 5, 1000])
+def test_a_group_is_read_in_as_many_parts_as_asked_for(config: ClusterConfig, logs: Logs, least: int) -> None:
+    logs.grow(60)
+    asked = wanted(config, min_partitions=str(least))
+    reader, stream = source.BatchReader(asked), source.StreamReader(asked)
+    start = stream.initialOffset()
+    rows = logs.rows["g0"] + logs.rows["g1"]
+    for parts in (reader.partitions(), stream.partitions(start, stream.latestOffset(start, ReadMaxRows(10**6)))):
+        assert [row for part in parts for row in plain(reader.read(part))] == rows
+        assert min(least, len(rows)) <= len(parts) <= least + 2
+        sizes = [end - part.start[name] for part in parts for name, end in part.end.items()]  # type: ignore[attr-defined]
+        assert least == 1 or max(sizes) <= max(1, len(rows) // least) + 1, "and even"
+
+
+def test_a_merged_order_is_not_read_in_parts(config: ClusterConfig) -> None:
+    with pytest.raises(UsageError, match="option min_partitions: logs that are merged are read as one"):
+        wanted(config, min_partitions="2", order="merged")
+
+
+def test_a_query_begins_at_a_time(config: ClusterConfig, logs: Logs) -> None:
+    logs.grow(60)
+    logs.clock = 10**6
+    logs.grow(5)
+    for micros in (0, 1, logs.chance.randrange(60), 60, 999_999, 10**6 + 5, 2 * 10**6):
+        text = datetime.fromtimestamp(micros / 1e6, UTC).isoformat()
+        start = source.first_offset(wanted(config, start=text))
+        for group, rows in logs.rows.items():
+            times = [
+                row["time"] for batch in wanted(config).log.batches(group, 0, len(rows)) for row in batch.to_pylist()
+            ]
+            when = datetime.fromtimestamp(micros / 1e6, UTC)
+            assert start[group] == sum(time < when for time in times)
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("1970-01-01T00:00:01", 10**9),
+        ("1970-01-01T01:00:00.000001+01:00", 1000),
+        ("earliest", None),
+        ('{"g0": 1}', None),
+    ],
+)
+def test_a_time_is_in_utc_unless_it_says_otherwise(text: str, nanoseconds: int | None) -> None:
+    assert source.time_of(text) == nanoseconds
+
+
+def test_the_progress_of_a_query_says_where_the_logs_end(config: ClusterConfig, logs: Logs) -> None:
+    logs.grow(40)
+    reader = source.StreamReader(wanted(config, rows_per_batch="3"))
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(3))
+    assert sum(end.values()) == 3 and reader.reportLatestOffset() == {name: len(of) for name, of in logs.rows.items()}
 
 
 # What single replicas have

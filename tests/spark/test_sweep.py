@@ -19,7 +19,7 @@ from amcast.cli import run
 from amcast.errors import UsageError
 from amcast.sim.simulation import Crash
 from amcast.spark import sweep as sweep_module
-from amcast.spark.row import UNWRITABLE, Place, run_row
+from amcast.spark.row import Output, run_batch
 from amcast.spark.spec import Range, Spec, load_spec, simulation_of, spec_of
 from amcast.spark.sweep import called_in_background, read_runs, sweep
 from amcast.tracefile import read_events
@@ -172,7 +172,7 @@ def test_rows_are_the_same_whatever_the_partitioning(
     assert (tmp_path / "few" / "_SUCCESS").exists() and not (tmp_path / "few" / "_tmp").exists()
     # And a row on its own, in this process, is the same again.
     row = spec.rows()[5]
-    run_row(row.run, row.config, Place(str(tmp_path / "one")))
+    assert run_batch(row.run, [(row.run, row.config)], Output(tmp_path / "one")) is None
     (line,) = lines_of(tmp_path / "one")
     assert line in lines_of(tmp_path / "many") and traces_of(tmp_path / "one")[row.run] == traces[row.run]
 
@@ -180,7 +180,7 @@ def test_rows_are_the_same_whatever_the_partitioning(
 def test_what_fails_is_a_row_and_loses_no_other(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def sabotaged(batches: Iterator[pa.RecordBatch], place: Place) -> Iterator[pa.RecordBatch]:
+    def sabotaged(batches: Iterator[pa.RecordBatch], output: Output) -> Iterator[pa.RecordBatch]:
         """Runs in the workers of Spark: some seeds are deadly."""
         from amcast.errors import InvariantViolation
         from amcast.sim.simulation import Simulation
@@ -200,7 +200,7 @@ def test_what_fails_is_a_row_and_loses_no_other(
         Simulation.world = world  # type: ignore[method-assign, assignment]
         row.GRACE = 0.5  # type: ignore[misc]
         try:
-            yield from row.run_batches(batches, place)
+            yield from row.run_batches(batches, output)
         finally:
             Simulation.world = real  # type: ignore[method-assign]
             row.GRACE = 30.0  # type: ignore[misc]
@@ -221,9 +221,9 @@ def test_what_fails_is_a_row_and_loses_no_other(
 
 def test_a_row_that_takes_too_long_keeps_what_it_has(tmp_path: Path) -> None:
     (row,) = spec_from('protocol = "skeen"\nduration = "1000000s"').rows()
-    status, error = run_row(row.run, row.config, Place(str(tmp_path), timeout=allow(0.3)))
-    assert status == "timeout" and "of virtual time" in str(error)
+    assert run_batch(row.run, [(row.run, row.config)], Output(tmp_path, timeout=allow(0.3))) is None
     (line,) = lines_of(tmp_path)
+    assert line["status"] == "timeout" and "of virtual time" in str(line["error"])
     assert line["status"] == "timeout" and line["delivered_messages"] > 0
     kinds = {event.kind for event in read_events(tmp_path / "trace")}
     assert "deliver" in kinds and "end" not in kinds
@@ -232,8 +232,10 @@ def test_a_row_that_takes_too_long_keeps_what_it_has(tmp_path: Path) -> None:
 def test_a_crash_of_too_many_is_a_row_that_stalls(tmp_path: Path) -> None:
     text = 'protocol = "white_box"\nmessages = 20\ngroups = 1\ncrashes = ["g0/0@5ms", "g0/1@5ms"]\ntrace = "none"'
     (row,) = spec_from(text).rows()
-    assert run_row(row.run, row.config, Place(str(tmp_path), "none"))[0] == "stalled"
-    assert lines_of(tmp_path)[0]["crashes_seen"] == 2 and not (tmp_path / "trace").exists()
+    assert run_batch(row.run, [(row.run, row.config)], Output(tmp_path, "none")) is None
+    (line,) = lines_of(tmp_path)
+    assert (line["status"], line["crashes_seen"]) == ("stalled", 2)
+    assert not (tmp_path / "trace").exists()
 
 
 # ---------------------------------------------------------------- the folder
@@ -258,7 +260,7 @@ def test_a_finished_sweep_is_not_run_again_and_another_needs_force(
     (tmp_path / "out" / "_SUCCESS").unlink()
     assert run(command) == 0
     again = json.loads(capsys.readouterr().out)
-    assert again["done_before"] == 1 and again["statuses"] == {"ok": 2} and lost.exists()
+    assert again["done_before"] == 1 and again["statuses"] == {"ok": 2} and not lost.exists()
     assert kept.stat().st_mtime_ns == written[kept]
     (tmp_path / "spec.toml").write_text('protocol = "skeen"\nmessages = 10\nseeds = 1\ntrace = "none"')
     assert run(command) == 2
@@ -294,7 +296,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line_and_no_success(spark:
         sweep(spec, tmp_path / "out")
     assert not (tmp_path / "out" / "_SUCCESS").exists()
     row = spec.rows()[0]
-    assert run_row(row.run, row.config, Place(str(tmp_path / "out")), isolated=True)[0] == UNWRITABLE
+    assert run_batch(row.run, [(row.run, row.config)], Output(tmp_path / "out"), isolated=True) is not None
 
 
 # ---------------------------------------------------------------- interruptions

@@ -96,6 +96,18 @@ def test_the_dead_are_named(watched: Watched, config: Path) -> None:
     assert code == 3 and "g0/1 gave no rows: it does not answer (6 deliveries of 2 of 3 replicas, 6 pairs" in said[-1]
 
 
+def test_every_replica_has_a_row_and_the_silent_ones_say_so(watched: Watched, config: Path) -> None:
+    watched.answers({"g0/0": 3, "g0/2": 3})
+    _, said = watched(config, "--once", batches=[all_deliver(by=("g0/0", "g0/2"))])
+    (row,) = (line for line in said if line.startswith("g0/1 ") and "silent for" in line)
+    assert row.split()[:3] == ["g0/1", "0", "0"] and row.rstrip().endswith(" s")
+    assert sum(line.startswith(("g0/0 ", "g0/2 ")) and "silent" not in line for line in said) == 2
+    watched.states.clear()
+    watched.answers(LEVEL)
+    _, said = watched(config, "--once", batches=[all_deliver()])
+    assert not any("silent for" in line for line in said)
+
+
 def test_who_dies_during_the_watch_is_named(watched: Watched, config: Path) -> None:
     watched.answers(LEVEL, {"g0/0": 3, "g0/1": 3})
     code, said = watched(config, batches=[all_deliver()])

@@ -70,7 +70,7 @@ class Watched:
         )
 
         @contextmanager
-        def open_session(name: str, settings: dict[str, str]) -> Iterator[None]:
+        def open_session(name: str, master: str | None, settings: dict[str, str]) -> Iterator[None]:
             yield None
 
         def start(rows: object, judge: watch.Judge, checkpoint: Path, seconds: float, tell: Any) -> object:

@@ -15,9 +15,15 @@ from typing import Any, Final
 from amcast.checks import ALWAYS, known_properties
 from amcast.checks.evidence import NOTHING, Evidence
 from amcast.errors import UsageError
+from amcast.places import Place, one_line, place_of
 
 STATUSES: Final = ("ok", "unknown", "violated")  # the worst last
-WRITTEN: Final = ("verdicts.json", "violation.svg")  # by 'amcast verify --out', perhaps into the trace's folder
+WRITTEN: Final = (
+    "verdicts.json",
+    "verdicts.parquet",
+    "counterexamples.parquet",
+    "violation.svg",
+)  # by 'amcast verify --out', perhaps into the trace's folder
 OTHER_TRACE: Final = "these verdicts are of another trace: verify again"
 NO_TRACE: Final = "these verdicts do not say of which trace they are: verify again"
 EXPECTED: Final = "expected what 'amcast verify --json' prints"
@@ -38,27 +44,39 @@ class Verdicts:
         return ALWAYS if self.properties is None else self.properties
 
 
-def digest_of(trace: str | Path, columns: Mapping[str, str] | None = None) -> str | None:
-    """Return the digest of a local trace, read with these columns; None if there is no such file or folder.
+def digest_of(trace: str | Place, columns: Mapping[str, str] | None = None) -> str | None:
+    """Return the digest of a trace, read with these columns; None if there is no such file or folder.
 
     Raises UsageError if it cannot be read.
     """
-    path = Path(trace)
+    path = place_of(trace)
     if not path.exists():
         return None
     found = hashlib.blake2b(json.dumps(sorted((columns or {}).items())).encode(), digest_size=32)
     try:
         for name, file in [("", path)] if path.is_file() else sorted(_files(path)):
-            with file.open("rb") as stream:
-                content = hashlib.file_digest(stream, "blake2b").hexdigest()
+            content = _hash_of(file)
             found.update(json.dumps([name, content]).encode())
     except OSError as error:
-        raise UsageError(f"{error.filename or trace}: cannot be read ({error.strerror}); check the trace") from error
+        raise UsageError(f"{error.filename or trace}: cannot be read ({one_line(error)}); check the trace") from error
     return found.hexdigest()
 
 
-def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+def _hash_of(file: Place) -> str:
+    content = hashlib.blake2b()
+    with file.open("rb") as stream:
+        while some := stream.read(1 << 20):
+            content.update(some)
+    return content.hexdigest()
+
+
+def _files(folder: Place) -> Iterator[tuple[str, Place]]:
     """Yield the files that an engine reads."""
+    if not isinstance(folder, Path):
+        for found in folder.rglob("*"):
+            if found.is_file() and not found.name.startswith((".", "_")) and found.name not in WRITTEN:
+                yield found.relative_to(folder).as_posix(), found
+        return
     for place, _, names in os.walk(folder, followlinks=True):
         for name in names:
             if not name.startswith((".", "_")) and name not in WRITTEN:
@@ -66,12 +84,12 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
                 yield file.relative_to(folder).as_posix(), file
 
 
-def read_verdicts(path: Path, trace: Path | None, columns: Mapping[str, str] | None = None) -> Verdicts:
+def read_verdicts(path: Place, trace: Place | None, columns: Mapping[str, str] | None = None) -> Verdicts:
     """Read the verdicts of a file. They carry a doubt if they are not of this trace. Raises UsageError."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); {EXPECTED}") from error
+        raise UsageError(f"{path}: cannot be read ({one_line(error)}); {EXPECTED}") from error
     except (ValueError, RecursionError):
         raise UsageError(f"{path}: holds no verdicts; {EXPECTED}") from None
     rows = document.get("verdicts") if isinstance(document, dict) else None

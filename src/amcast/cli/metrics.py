@@ -1,6 +1,5 @@
 """`amcast metrics`: the numbers of a trace, as tables."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -8,6 +7,7 @@ from typer import Option
 from amcast.cli.output import complain, duration, plain_table, print_json, progress_bar, report_console
 from amcast.cli.sweep import AnyTrace, Master, Settings, TheirColumns
 from amcast.core.plural import count
+from amcast.places import Place, place_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +20,7 @@ ROLES = {"leader": "first delivery in a group", "follower": "last delivery in a 
 
 def metrics(
     trace: AnyTrace,
-    out: Annotated[Path | None, Option(metavar="DIR", help="Write the tables there, as Parquet and CSV.")] = None,
+    out: Annotated[str | None, Option(metavar="DIR", help="Write the tables there, as Parquet and CSV.")] = None,
     columns: TheirColumns = None,
     bin_width: Annotated[
         str | None,
@@ -48,19 +48,20 @@ def metrics(
     bin_ns = None if bin_width is None else nanoseconds(bin_width)
     if bin_ns == 0:
         raise UsageError("--bin 0: expected a positive time, such as 10ms")
-    if out is not None:
-        check_out(out, force)
+    folder = None if out is None else place_of(out)
+    if folder is not None:
+        check_out(folder, force)
     with progress_bar() as bar:
         bar.add_task("measuring on Spark", total=None)
         found = collect_from(trace, columns=theirs, bin_ns=bin_ns, master=master, settings=settings)
-    if out is not None:
-        save(found.tables, out, force)
+    if folder is not None:
+        save(found.tables, folder, force)
     for note in found.notes:
         complain(note)
     if as_json:
-        print_json(document(trace, out, found))
+        print_json(document(trace, folder, found))
     else:
-        print_metrics(report_console(), out, found)
+        print_metrics(report_console(), folder, found)
     return exit_code(trace, found)
 
 
@@ -77,7 +78,7 @@ def exit_code(trace: str, found: "Collected") -> int:
     return 3 if missing else 0
 
 
-def document(trace: str, out: Path | None, found: "Collected") -> dict[str, object]:
+def document(trace: str, out: Place | None, found: "Collected") -> dict[str, object]:
     """Return all tables for JSON."""
     from amcast.spark.seen import evidence_of
 
@@ -90,7 +91,7 @@ def document(trace: str, out: Path | None, found: "Collected") -> dict[str, obje
     }
 
 
-def print_metrics(console: "Console", out: Path | None, found: "Collected") -> None:
+def print_metrics(console: "Console", out: Place | None, found: "Collected") -> None:
     runs = found.tables["runs"].to_pylist()
     latency = {(row["run"], row["role"]): row for row in found.tables["latency"].to_pylist() if row["group"] is None}
     for run in runs[:MOST_RUNS]:

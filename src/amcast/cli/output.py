@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from amcast.errors import UsageError
+from amcast.places import Place
 
 if TYPE_CHECKING:  # rich takes longer to import than most commands need to say what is wrong
     from rich.console import Console
@@ -74,13 +74,13 @@ def progress_bar(*columns: "ProgressColumn | str") -> Iterator["Progress"]:
         yield bar
 
 
-def refuse_file(out: Path | None) -> None:
+def refuse_file(out: Place | None) -> None:
     """Raise UsageError for a file where a folder is to be written."""
     if out is not None and out.exists() and not out.is_dir():
         raise UsageError(f"{out}: is a file; expected a folder, or a name for a new one")
 
 
-def refuse_used_folder(out: Path | None, force: bool) -> None:
+def refuse_used_folder(out: Place | None, force: bool) -> None:
     """Complain of a folder that holds something, or of a library that writes traces, before the work and not after."""
     refuse_file(out)
     if out is not None:

@@ -1,6 +1,5 @@
 """`amcast report`: one HTML page about a trace or a sweep."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,6 +7,7 @@ from typer import Option
 
 from amcast.cli.output import complain, progress_bar, report_console
 from amcast.cli.sweep import Master, Settings, TheirColumns
+from amcast.places import place_of
 
 SOURCE = "A trace, or the folder of a sweep."
 OUT = "Default: DIR-report.html, with tables and plots in the folder DIR-report."
@@ -15,9 +15,9 @@ VERDICTS = "What 'amcast verify --json' printed. Default: DIR/verdicts.json or D
 
 
 def report(
-    source: Annotated[Path, typer.Argument(metavar="DIR", help=SOURCE)],
-    out: Annotated[Path | None, Option(metavar="FILE.html", help=OUT)] = None,
-    verdicts: Annotated[Path | None, Option(metavar="FILE", help=VERDICTS)] = None,
+    source: Annotated[str, typer.Argument(metavar="DIR", help=SOURCE)],
+    out: Annotated[str | None, Option(metavar="FILE.html", help=OUT)] = None,
+    verdicts: Annotated[str | None, Option(metavar="FILE", help=VERDICTS)] = None,
     columns: TheirColumns = None,
     master: Master = None,
     spark_conf: Settings = None,
@@ -34,7 +34,14 @@ def report(
     settings = settings_of(spark_conf or (), "--spark-conf")
     with progress_bar() as bar:
         bar.add_task("measuring on Spark", total=None)
-        done = write_report(source, out, verdicts=verdicts, columns=theirs, master=master, settings=settings)
+        done = write_report(
+            place_of(source),
+            None if out is None else place_of(out),
+            verdicts=None if verdicts is None else place_of(verdicts),
+            columns=theirs,
+            master=master,
+            settings=settings,
+        )
     for note in (*done.doubts, *done.notes):
         complain(note)
     console = report_console()

@@ -3,7 +3,6 @@
 import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -13,6 +12,7 @@ from amcast.cli.output import complain, plain_table, print_json, refuse_file, re
 from amcast.cli.sweep import Master, Settings, rows_bar, terminated_as_interrupted
 from amcast.core.plural import count
 from amcast.errors import SweepInterrupted
+from amcast.places import place_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +27,7 @@ STYLES = {"met": "green", "not met": "bold red", "differs": "yellow", "not measu
 def reproduce(
     figures: Annotated[list[str] | None, typer.Argument(metavar="[FIGURE]...", help="Default: all of them.")] = None,
     scale: Annotated[Literal["small", "paper"], Option(help=SCALE)] = "small",
-    out: Annotated[Path, Option(metavar="DIR", help="For plots, tables and runs.")] = Path("reproduced"),
+    out: Annotated[str, Option(metavar="DIR", help="For plots, tables and runs.")] = "reproduced",
     show_list: Annotated[bool, Option("--list", help="List the figures and exit.")] = False,
     master: Master = None,
     spark_conf: Settings = None,
@@ -45,11 +45,12 @@ def reproduce(
     if show_list:
         return print_list()
     settings = settings_of(spark_conf or (), "--spark-conf")
-    refuse_file(out)
+    folder = place_of(out)
+    refuse_file(folder)
     names = list(dict.fromkeys(figures or figure_names()))
     try:
         with terminated_as_interrupted() as stop, rows_bar() as watch_for:
-            done = run_figures(names, scale, out, master=master, settings=settings, force=force, watch=watch_for)
+            done = run_figures(names, scale, folder, master=master, settings=settings, force=force, watch=watch_for)
     except KeyboardInterrupt as interrupt:
         what = f"in a sweep of which {interrupt}" if isinstance(interrupt, SweepInterrupted) else "before it began"
         complain(f"interrupted {what}; the same command runs the rest")

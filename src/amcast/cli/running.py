@@ -4,11 +4,11 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import Literal
 
 from amcast.cli.output import progress_bar
+from amcast.places import Place
 from amcast.sim.network import SECOND
 from amcast.sim.simulation import Simulation
 from amcast.sim.summary import Summary, SummaryRecorder
@@ -29,7 +29,7 @@ class Run:
 
 
 def run_world(
-    world: World, simulation: Simulation, recorder: SummaryRecorder, out: Path | None = None, force: bool = False
+    world: World, simulation: Simulation, recorder: SummaryRecorder, out: Place | None = None, force: bool = False
 ) -> Run:
     """Run to the end or to Ctrl-C, with the trace in `out`."""
     with stopped_by_signals(world) as stop:

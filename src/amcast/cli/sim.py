@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from typer import Option
@@ -10,6 +9,7 @@ from typer import Option
 from amcast.cli.naming import ProtocolName, protocol_named
 from amcast.cli.output import complain, print_json, report_console
 from amcast.errors import InvariantViolation, UsageError
+from amcast.places import place_of
 from amcast.sim.settings import LARGEST, SETTINGS, Kind, Setting
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def sim(
     protocol: ProtocolName,
     setup: Annotated[str | None, Option(metavar="NAME", help=SETUP)] = None,
     trace: Annotated[Literal["deliveries", "full"], Option(help="full: every send and receive too.")] = "deliveries",
-    out: Annotated[Path | None, Option(metavar="DIR", help="Write the trace there. Default: no trace.")] = None,
+    out: Annotated[str | None, Option(metavar="DIR", help="Write the trace there. Default: no trace.")] = None,
     force: Annotated[bool, Option("--force", help="Replace an older trace in DIR.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
     **settings: Any,
@@ -37,6 +37,7 @@ def sim(
     Exit code 3 if the run stalls: something was not delivered, and never will be.
     """
     name = protocol_named(protocol).name
+    folder = None if out is None else place_of(out)
     from amcast.cli.running import run_world
     from amcast.cli.sim_report import command_line, print_report, run_document, unfinished
     from amcast.sim.summary import SummaryRecorder
@@ -51,15 +52,15 @@ def sim(
     for warning in too_many_crashes(simulation):
         complain(warning)
     try:
-        run = run_world(world, simulation, recorder, out, force)
+        run = run_world(world, simulation, recorder, folder, force)
     except InvariantViolation as violation:
         raise InvariantViolation(f"{violation}; replay with: {command_line(simulation)}") from violation
-    for line in unfinished(run, out):
+    for line in unfinished(run, folder):
         complain(line)
     if as_json:
-        print_json(run_document(simulation, run, out))
+        print_json(run_document(simulation, run, folder))
     else:
-        print_report(report_console(), simulation, run, out)
+        print_report(report_console(), simulation, run, folder)
     return run.exit_code
 
 

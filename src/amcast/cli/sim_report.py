@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -12,6 +11,7 @@ from rich.console import Console
 from amcast.cli.output import duration, plain_table, three_digits
 from amcast.cli.running import Run
 from amcast.core.plural import count
+from amcast.places import Place
 from amcast.protocols import PROTOCOLS
 from amcast.sim.network import MILLISECOND
 from amcast.sim.settings import SETTINGS, Kind
@@ -27,7 +27,7 @@ MOST_NAMED = 3  # processes in one line
 MOST_IN_JSON = 100  # missing messages
 
 
-def print_report(console: Console, simulation: Simulation, run: Run, out: Path | None) -> None:
+def print_report(console: Console, simulation: Simulation, run: Run, out: Place | None) -> None:
     console.print(title(simulation), style="bold")
     console.print(in_all(run.summary))
     console.print()
@@ -100,7 +100,7 @@ def recovery_line(recovery: Recovery, delta_ms: float) -> str:
     return f"{crashed}; {recovery.group} delivered again after {after}"
 
 
-def run_document(simulation: Simulation, run: Run, out: Path | None) -> dict[str, object]:
+def run_document(simulation: Simulation, run: Run, out: Place | None) -> dict[str, object]:
     """Return the run for JSON."""
     config = simulation.columns()
     return {
@@ -118,7 +118,7 @@ def run_document(simulation: Simulation, run: Run, out: Path | None) -> dict[str
     }
 
 
-def unfinished(run: Run, out: Path | None) -> Iterator[str]:
+def unfinished(run: Run, out: Place | None) -> Iterator[str]:
     """Say why the run is not the whole story, if it is not."""
     world = run.world
     if run.outcome == "interrupted":

@@ -1,4 +1,4 @@
-"""`amcast sweep`: many simulations on Spark, from one file."""
+"""`amcast sweep`: many simulations, from one file."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -13,6 +13,7 @@ from typer import Option
 from amcast.cli.output import complain, duration, print_json, progress_bar, report_console
 from amcast.core.plural import count
 from amcast.errors import SweepInterrupted
+from amcast.places import place_of
 
 if TYPE_CHECKING:
     from amcast.spark.sweep import Sweep, Watch
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 SPEC = "Values, lists of them (all combinations are run), or ranges with a table \\[sample]."
 MASTER = "Where Spark runs, such as spark://host:7077. Default: $AMCAST_SPARK_MASTER, or all cores of this machine."
 SETTING = "A setting of Spark, such as spark.driver.memory=8g; repeatable. Also: $AMCAST_SPARK_CONF, separated by ';'."
-TRACE = "A Parquet folder, a .parquet, .jsonl or .csv file, or anything that Spark can read."
+TRACE = "A Parquet folder, or a .parquet, .jsonl or .csv file; a path, or s3://, gs://, hdfs://, file://."
 COLUMNS = "Columns of another system, such as node=process,msg=message."
 MOST_ERRORS = 5
 
@@ -32,7 +33,7 @@ Settings = Annotated[list[str] | None, Option("--spark-conf", metavar="KEY=VALUE
 
 def sweep(
     spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help=SPEC)],
-    out: Annotated[Path, Option(metavar="DIR", help="For traces and results; an unfinished sweep there is resumed.")],
+    out: Annotated[str, Option(metavar="DIR", help="For traces and results; an unfinished sweep there is resumed.")],
     master: Master = None,
     spark_conf: Settings = None,
     force: Annotated[bool, Option("--force", help="Start anew, replacing the sweep in DIR.")] = False,
@@ -45,9 +46,10 @@ def sweep(
 
     settings = settings_of(spark_conf or (), "--spark-conf")
     asked = load_spec(spec)
+    folder = place_of(out)
     try:
         with terminated_as_interrupted() as stop, rows_bar() as watch_for:
-            done = run_sweep(asked, out, force=force, master=master, settings=settings, watch=watch_for(asked.name))
+            done = run_sweep(asked, folder, force=force, master=master, settings=settings, watch=watch_for(asked.name))
     except SweepInterrupted as interrupted:
         complain(f"interrupted: {interrupted}; the same command runs the rest")
         return 128 + (stop or [signal.SIGINT])[0]
@@ -66,7 +68,7 @@ def rows_bar() -> Iterator[Callable[[str], "Watch"]]:
     from rich.progress import TimeRemainingColumn
 
     with progress_bar("{task.fields[rows]}", TimeRemainingColumn()) as bar:
-        waiting = bar.add_task("starting Spark", rows="", total=None)
+        waiting = bar.add_task("starting", rows="", total=None)
 
         def watch_for(name: str) -> "Watch":
             task = bar.add_task(name, rows="", visible=False)

@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option
@@ -12,6 +11,7 @@ from amcast.cli.output import plain_table, print_json, progress_bar, refuse_file
 from amcast.cli.sweep import AnyTrace, Master, Settings, TheirColumns
 from amcast.core.plural import count
 from amcast.errors import UsageError
+from amcast.places import Place, is_uri, one_line, place_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +27,7 @@ STYLES = {"ok": "green", "violated": "bold red", "unknown": "yellow"}
 PROPERTIES = "Such as order,integrity. Default: all that atomic multicast promises."
 ENGINE = "Where to check: in this process, on Spark, or by events, cores and free memory."
 BLACK_BOX = "Never look at timestamps, not even to check and use them."
-OUT = "Write verdicts.json there, and a picture of a violation."
+OUT = "Write verdicts.json there, the same as tables (Parquet), and a picture of a violation."
 
 
 def verify(
@@ -38,7 +38,7 @@ def verify(
     black_box: Annotated[bool, Option("--black-box", help=BLACK_BOX)] = False,
     master: Master = None,
     spark_conf: Settings = None,
-    out: Annotated[Path | None, Option(metavar="DIR", help=OUT)] = None,
+    out: Annotated[str | None, Option(metavar="DIR", help=OUT)] = None,
     as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Check a trace, and say what each verdict rests on.
@@ -52,18 +52,20 @@ def verify(
 
     asked = None if properties is None else known_properties([name.strip() for name in properties.split(",")])
     theirs = None if columns is None else parse_columns(columns)
-    refuse_file(out)
+    folder = None if out is None else place_of(out)
+    refuse_file(folder)
+    place = trace if any(sign in trace for sign in "*?[") and not is_uri(trace) else place_of(trace)
     # Tells later whether the verdicts are still about what the trace holds. It is taken before that is judged: verdicts
     # on a trace that changes meanwhile are then of another one.
-    digest = digest_of(trace, theirs) if as_json or out is not None else None
+    digest = digest_of(place, theirs) if as_json or out is not None else None
     if engine == "spark" or (engine == "auto" and spark_pays(trace)):
         verdicts = judge_on_spark(trace, asked, theirs, black_box, master, spark_conf or [])
     else:
-        verdicts = judge(Path(trace), asked, theirs, black_box)
+        verdicts = judge(place, asked, theirs, black_box)
     rows = [verdict.as_dict() for verdict in verdicts]
     document = {"trace": trace, "digest": digest, "properties": asked, "verdicts": rows}
-    if out is not None:
-        keep(out, trace, verdicts, theirs, document)
+    if folder is not None:
+        keep(folder, trace, verdicts, theirs, document)
     if as_json:
         print_json(document)
     else:
@@ -71,25 +73,33 @@ def verify(
     return exit_code(verdicts)
 
 
-def keep(out: Path, trace: str, verdicts: "Sequence[Verdict]", columns: "Columns | None", said: object) -> None:
-    """Write the verdicts and, if there is a violation, its picture; that of an earlier time is removed."""
+def keep(out: Place, trace: str, verdicts: "Sequence[Verdict]", columns: "Columns | None", said: object) -> None:
+    """Write the verdicts and, if there is a violation, its picture; that of an earlier time is removed.
+
+    `verdicts.json` goes first and comes last: whoever finds it finds the rest as well.
+    """
     from amcast.tracefile import read_events
+    from amcast.tracefile.out import write_whole
     from amcast.tracefile.size import is_large
+    from amcast.verify.tables import tables_of_verdicts
     from amcast.web.svg import draw_violation
 
     first = next((verdict for verdict in verdicts if verdict.counterexample), None)
     picture = out / "violation.svg"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "verdicts.json").write_text(json.dumps(said, indent=2), encoding="utf-8")
+        (out / "verdicts.json").unlink(missing_ok=True)
+        for name, table in tables_of_verdicts(verdicts).items():
+            write_whole(out / name, table)
         if first is None:
             picture.unlink(missing_ok=True)
         else:
             title = f"{first.property} in run {first.run}: {first.reason}"
             again = () if is_large(trace) else read_events(trace, columns)
-            picture.write_text(draw_violation(title, first.counterexample, again), encoding="utf-8")
+            write_whole(picture, draw_violation(title, first.counterexample, again))
+        write_whole(out / "verdicts.json", json.dumps(said, indent=2))
     except OSError as error:
-        raise UsageError(f"{error.filename or out}: cannot be written ({error.strerror}); choose another") from error
+        raise UsageError(f"{error.filename or out}: cannot be written ({one_line(error)}); choose another") from error
 
 
 def judge_on_spark(
@@ -118,7 +128,7 @@ def judge_on_spark(
 
 
 def judge(
-    trace: Path,
+    trace: str | Place,
     properties: Sequence[str] | None = None,
     columns: "Columns | None" = None,
     black_box: bool = False,

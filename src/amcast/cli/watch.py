@@ -5,7 +5,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ import typer
 
 from amcast.cli.naming import cluster_at, clusters_like, is_cluster
 from amcast.cli.output import plain_table, print_json, refuse_file, report_console
+from amcast.cli.sweep import Master, Settings
 from amcast.cli.verify import STYLES
 from amcast.errors import UsageError
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from amcast.spark.stream.seen import Seen
     from amcast.spark.stream.watched import Watched
 
+SECONDS_PER_QUESTION = 5.0  # between two times that replicas are asked whether they are there
 SOURCE = "A running cluster: its folder or its cluster.toml. Or a folder in which traces arrive."
 
 
@@ -36,6 +39,8 @@ def watch(
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when all that is there now is checked.")] = False,
     checkpoint: Annotated[Path | None, typer.Option(help="Keep there how far it came, to go on next time.")] = None,
+    master: Master = None,
+    spark_conf: Settings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document at the end.")] = False,
 ) -> int:
     """Check order, integrity and gaps while a cluster runs, and show how fast deliveries spread.
@@ -45,10 +50,11 @@ def watch(
     """
     refuse_file(checkpoint)
     from amcast.checks.verdict import exit_code
-    from amcast.spark.session import open_session
+    from amcast.spark.session import open_session, settings_of
     from amcast.spark.stream import watch as stream
     from amcast.spark.stream.watched import Watched
 
+    settings = settings_of(spark_conf or (), "--spark-conf")
     out = report_console(sys.stderr if as_json else None)
     cluster: Watched | None = None
     if is_cluster(source):
@@ -67,19 +73,18 @@ def watch(
     view = View(out, cluster)
     with (
         tempfile.TemporaryDirectory(prefix="amcast-watch-") as scratch,
-        open_session("amcast watch", settings=stream.SETTINGS) as spark,
+        open_session("amcast watch", master=master, settings=stream.SETTINGS | settings) as spark,
     ):
         stopped = threading.Event()
         before = on_interrupt(stopped.set)
-        if cluster is not None:
-            options = {"config": str(cluster.config.path), "start": start, **({"client": client} if client else {})}
-            rows = stream.from_cluster(spark, options)
-        else:
-            rows = stream.from_files(spark, source)
+        rows = stream.from_files(spark, source) if cluster is None else cluster.rows(spark, start)
         query = stream.start(rows, judge, checkpoint or Path(scratch), every, view.report)
         until = time.monotonic() + seconds if seconds is not None else None
         try:
-            with Live(view.table(), console=out, refresh_per_second=4, transient=not out.is_terminal) as live:
+            with (
+                cluster.asked_again(SECONDS_PER_QUESTION) if cluster is not None else nullcontext(),
+                Live(view.table(), console=out, refresh_per_second=4, transient=not out.is_terminal) as live,
+            ):
                 view.show = live.update if out.is_terminal else None
                 while query.isActive and not stopped.wait(0.1) and (until is None or time.monotonic() < until):
                     pass
@@ -165,9 +170,10 @@ class View:
 
     def table(self) -> "Table":
         headings = ("process", "delivered", "waiting", "p50 ms", "p99 ms")
-        table = plain_table(*headings, right=headings[1:])
+        silent = {} if self.cluster is None else self.cluster.silences()
+        table = plain_table(*headings, *[""] * bool(silent), right=headings[1:])
         for seen in self.runs.values():
-            self._add_rows(table, seen)
+            self._add_rows(table, seen, silent)
         latency = any(row.kind == "latency" for seen in self.runs.values() for row in seen.times.values())
         table.caption = (
             "from a multicast to its deliveries in the group"
@@ -176,11 +182,13 @@ class View:
         )
         return table
 
-    def _add_rows(self, table: "Table", seen: "Seen") -> None:
+    def _add_rows(self, table: "Table", seen: "Seen", silent: Mapping[str, float]) -> None:
         shown = set()
         for name, group in sorted(seen.group_of.items()):
             times = seen.times.get(group) if group not in shown else None
             shown.add(group)
             cells = [f"{times.p50:.1f}", f"{times.p99:.1f}"] if times is not None else ["", ""]
             label = f"{name} of {seen.run}" if len(self.runs) > 1 else name
+            if silent:
+                cells.append(f"silent for {silent[name]:.0f} s" if name in silent else "")
             table.add_row(label, f"{seen.delivered[name]:,}", f"{seen.waiting.get(name, 0):,}", *cells)

@@ -1,17 +1,18 @@
 """What the figures of the AllConcur+ paper show: rows for the CSV and for the claims, and the picture."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from amcast.places import Place
 from amcast.protocols.allconcur.digraphs import diameter, is_connected, least_degree, reliable_digraph
 from amcast.report import drawing
 from amcast.report.figure import Figure
 from amcast.sim.network import MILLISECOND, SECOND
 from amcast.spark.recovery import deliveries_at
+from amcast.spark.tables import read_trace
 
 if TYPE_CHECKING:
     from amcast.spark.session import SparkSession
@@ -24,7 +25,7 @@ Rows = Sequence[Mapping[str, Any]]
 Drawn = tuple[Rows, Mapping[str, Rows]]  # what is drawn; what claims are measured on, by the name of their sweep
 
 
-def draw_runs(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
+def draw_runs(session: "SparkSession", figure: Figure, folder: Place, runs: Mapping[str, Rows]) -> Drawn:
     """Draw columns of the runs of all sweeps, such as Figures 3 and 4."""
     plot = figure.plot
     config = ("network", "protocol", "replicas", "rounds", "batch", "payload", "seed")
@@ -46,7 +47,7 @@ def protocols_of(figure: Figure) -> list[str]:
 # Figure 6
 
 
-def draw_estimates(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
+def draw_estimates(session: "SparkSession", figure: Figure, folder: Place, runs: Mapping[str, Rows]) -> Drawn:
     """Draw the formulas of §V-B, with the measured durations of rounds.
 
     δ_u is half the latency of AllConcur+, δ_r that of AllConcur. Ratios are to AllConcur. The printed latency averages
@@ -85,14 +86,14 @@ def estimates(n: int, plus: Mapping[str, Any], base: Mapping[str, Any]) -> Itera
 # Figure 5
 
 
-def draw_rates(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
+def draw_rates(session: "SparkSession", figure: Figure, folder: Place, runs: Mapping[str, Rows]) -> Drawn:
     """Draw what one server delivers over time, by the round."""
     protocols = protocols_of(figure)
     rows: list[dict[str, Any]] = []
     totals: list[dict[str, Any]] = []
     failures: set[float] = set()
     for name, of_sweep in runs.items():
-        trace = session.read.parquet(str((folder / name / "trace").absolute()))
+        trace = read_trace(session, str((folder / name / "trace").absolute()))
         failures |= {row["time"] / SECOND for row in trace.where("kind = 'crash'").select("time").collect()}
         moments = deliveries_at(trace, figure.plot.at).collect()
         for run in sorted(of_sweep, key=lambda run: protocols.index(run["protocol"])):
@@ -126,7 +127,7 @@ def total_of(rounds: Rows, seconds: float) -> dict[str, float]:
 # Table II
 
 
-def draw_digraphs(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
+def draw_digraphs(session: "SparkSession", figure: Figure, folder: Place, runs: Mapping[str, Rows]) -> Drawn:
     """Draw the properties of the reliable digraph of so many servers, a row each."""
     servers = pa.table({"servers": pa.array(figure.digraphs, pa.int32())})
     frame = session.createDataFrame(servers).repartition(len(figure.digraphs))

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from io import BytesIO
 from itertools import cycle
 from math import nan
-from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Sheet
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from amcast.places import Place
 from amcast.protocols import PROTOCOLS
 from amcast.report.figure import Figure, Plot
 from amcast.report.plots import MARKERS
@@ -41,7 +41,7 @@ MOST_COLUMNS: Final = 3
 Rows = Sequence[Mapping[str, Any]]
 
 
-def draw_curves(folder: Path, figure: Figure, rows: Rows) -> None:
+def draw_curves(folder: Place, figure: Figure, rows: Rows) -> None:
     """Draw a panel per value and a line per protocol, from few clients to many."""
     plot = figure.plot
     panels = sorted({row[plot.panel] for row in rows})
@@ -80,7 +80,7 @@ def line_name(row: Mapping[str, Any], plot: Plot) -> str:
     return ", ".join(str(row[name]) for name in plot.line)
 
 
-def draw_grid(folder: Path, figure: Figure, rows: Rows) -> None:
+def draw_grid(folder: Place, figure: Figure, rows: Rows) -> None:
     """Draw a line of panels per column of the rows, with a panel for each value of `panel`.
 
     Rows come in the order in which they are drawn.
@@ -139,7 +139,7 @@ def line_title(row: Mapping[str, Any], plot: Plot) -> str:
     )
 
 
-def draw_rates(folder: Path, figure: Figure, rounds: Rows, failures: Sequence[float]) -> None:
+def draw_rates(folder: Place, figure: Figure, rounds: Rows, failures: Sequence[float]) -> None:
     """Draw transactions over time, a line per protocol. Crashes are marked."""
     sheet = Sheet(figsize=(9, 4), layout="constrained")
     axes = sheet.add_subplot()
@@ -173,7 +173,7 @@ def joined(rounds: Rows, seconds: float) -> tuple[list[float], list[float]]:
     return ends, rates
 
 
-def draw_timeline(folder: Path, figure: Figure, bins: Rows, crashes: Rows) -> None:
+def draw_timeline(folder: Place, figure: Figure, bins: Rows, crashes: Rows) -> None:
     """Draw throughput above and latency below, a line per place. Crashes and new leaders are marked."""
     sheet = Sheet(figsize=(9, 6), layout="constrained")
     above, below = sheet.subplots(2, 1, sharex=True)
@@ -197,7 +197,7 @@ def draw_timeline(folder: Path, figure: Figure, bins: Rows, crashes: Rows) -> No
     save(sheet, folder, figure, 2)
 
 
-def save(sheet: Sheet, folder: Path, figure: Figure, columns: int) -> None:
+def save(sheet: Sheet, folder: Place, figure: Figure, columns: int) -> None:
     """Write the picture, under a title as wide as so many columns."""
     sheet.suptitle("\n".join(wrap(figure.title, 40 + 30 * columns)), fontsize=11)
     FigureCanvasAgg(sheet)

@@ -19,11 +19,13 @@ from amcast import __version__
 from amcast.checks.evidence import NOTHING, Evidence
 from amcast.checks.verdict_file import Verdicts, read_verdicts
 from amcast.errors import UsageError
+from amcast.places import Place, Remote, one_line
 from amcast.report import page
 from amcast.report.plots import Picture
 from amcast.report.sections import Material, lead, sections, subtitle, title
 from amcast.report.verdicts import summary
 from amcast.tracefile.columns import Columns
+from amcast.tracefile.commits import SUCCESS
 from amcast.tracefile.out import usable_folder, whole_folder, write_whole
 
 
@@ -31,8 +33,8 @@ from amcast.tracefile.out import usable_folder, whole_folder, write_whole
 class Report:
     """Where a report is, and what its reader should know."""
 
-    page: Path
-    folder: Path
+    page: Place
+    folder: Place
     notes: tuple[str, ...] = field(default=())
     evidence: Evidence = NOTHING  # that its numbers rest on
     doubts: tuple[str, ...] = ()  # why it cannot be taken for what it seems to say: nothing to see, verdicts on others
@@ -40,10 +42,10 @@ class Report:
 
 
 def report(
-    source: Path,
-    out: Path | None = None,
+    source: Place,
+    out: Place | None = None,
     *,
-    verdicts: Sequence[Mapping[str, Any]] | Path | None = None,
+    verdicts: Sequence[Mapping[str, Any]] | Place | None = None,
     columns: Columns | None = None,
     master: str | None = None,
     settings: Mapping[str, str] | None = None,
@@ -54,7 +56,8 @@ def report(
     `<folder>-verdicts.json` beside it, if there is one. They may also be dictionaries: those are taken to be about this
     trace, while a file is compared with it. `columns` maps the columns of another system.
     """
-    source = Path(os.path.normpath(source))
+    if isinstance(source, Path):
+        source = Path(os.path.normpath(source))
     trace, lines, spec = contents(source)
     place = (
         out if out is not None else source.with_name(f"{source.stem if source.is_file() else source.name}-report.html")
@@ -74,7 +77,7 @@ def report(
     return write_report(Material(source, tables, notes, judged, spec), place, folder)
 
 
-def write_report(material: Material, place: Path, folder: Path) -> Report:
+def write_report(material: Material, place: Place, folder: Place) -> Report:
     """Write the page at `place`, and its tables and plots into `folder`."""
     pictures: list[Picture] = []
     parts = sections(material, pictures, folder.name)
@@ -86,7 +89,7 @@ def write_report(material: Material, place: Path, folder: Path) -> Report:
     return Report(place, folder, tuple(material.notes), material.evidence, tuple(material.doubts), verified)
 
 
-def contents(source: Path) -> tuple[Path | None, pa.Table | None, dict[str, Any]]:
+def contents(source: Place) -> tuple[Place | None, pa.Table | None, dict[str, Any]]:
     """Return the trace and, of a sweep, the lines of its runs and its specification."""
     if not source.exists():
         raise UsageError(f"{source}: does not exist; expected a trace or the folder of a sweep; check the path")
@@ -98,8 +101,7 @@ def contents(source: Path) -> tuple[Path | None, pa.Table | None, dict[str, Any]
         lines = read_runs(source)
         spec = json.loads((source / "spec.json").read_text()) if (source / "spec.json").exists() else {}
     except (OSError, ValueError, pa.ArrowException) as error:
-        reason = " ".join(str(error).split())
-        raise UsageError(f"{source}: the sweep cannot be read ({reason}); run the sweep again") from error
+        raise UsageError(f"{source}: the sweep cannot be read ({one_line(error)}); run the sweep again") from error
     if lines.num_rows == 0:
         raise UsageError(f"{source}: is a sweep of which no row is done; expected some; run the sweep")
     trace = source / "trace"
@@ -107,18 +109,18 @@ def contents(source: Path) -> tuple[Path | None, pa.Table | None, dict[str, Any]
 
 
 def verdicts_on(
-    trace: Path | None, source: Path, verdicts: Sequence[Mapping[str, Any]] | Path | None, columns: Columns | None
+    trace: Place | None, source: Place, verdicts: Sequence[Mapping[str, Any]] | Place | None, columns: Columns | None
 ) -> Verdicts | None:
     """Return the verdicts on the trace. None means that there are none to read, which differs from an empty list."""
     if verdicts is None:
         places = [source / "verdicts.json", source.with_name(f"{source.name}-verdicts.json")]
         verdicts = next((place for place in places if place.is_file()), None)
-    if verdicts is None or not isinstance(verdicts, Path):
+    if verdicts is None or not isinstance(verdicts, Path | Remote):
         return None if verdicts is None else Verdicts(verdicts)
     return read_verdicts(verdicts, trace, columns)
 
 
-def refuse_place(place: Path, folder: Path) -> None:
+def refuse_place(place: Place, folder: Place) -> None:
     """Raise UsageError unless the place is free or holds an older report."""
     with usable_folder(folder, "tables and plots") as entries:
         if place.suffix != ".html":
@@ -130,27 +132,29 @@ def refuse_place(place: Path, folder: Path) -> None:
             raise UsageError(f"{folder}: holds {stranger.name}, which is not of a report; choose another --out")
 
 
-def is_ours(entry: Path) -> bool:
+def is_ours(entry: Place) -> bool:
     from amcast.spark.metric_tables import TABLES
 
+    if entry.name == SUCCESS:
+        return True
     if entry.is_symlink() or not entry.is_file():
         return False
     return entry.suffix == ".png" or (entry.suffix == ".csv" and entry.stem in (*TABLES, "sweep"))
 
 
-def write(place: Path, folder: Path, text: str, tables: Mapping[str, pa.Table], pictures: Sequence[Picture]) -> None:
+def write(place: Place, folder: Place, text: str, tables: Mapping[str, pa.Table], pictures: Sequence[Picture]) -> None:
     """Write the folder and the page, each of them whole or not at all."""
     try:
+        if isinstance(place, Remote):
+            place.unlink(missing_ok=True)  # the page says that its folder is whole
         with whole_folder(folder) as unfinished:
             for name, table in tables.items():
                 pyarrow.csv.write_csv(flat(table), unfinished / f"{name}.csv")
             for picture in pictures:
                 (unfinished / f"{picture.name}.png").write_bytes(picture.png)
-            write_whole(place, text)
+        write_whole(place, text)
     except OSError as error:
-        raise UsageError(
-            f"{place}: the report cannot be written ({error.strerror or error}); choose another --out"
-        ) from error
+        raise UsageError(f"{place}: the report cannot be written ({one_line(error)}); choose another --out") from error
 
 
 def flat(table: pa.Table) -> pa.Table:

@@ -9,12 +9,12 @@ import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from amcast.checks.evidence import NOTHING, Evidence
 from amcast.errors import UsageError
+from amcast.places import Place
 from amcast.report import allconcur, drawing
 from amcast.report.allconcur import Drawn, Rows
 from amcast.report.figure import Figure, FigureClaim, load_figure
@@ -24,6 +24,7 @@ from amcast.spark.row import OK, RUN_SCHEMA
 from amcast.spark.seen import evidence_of
 from amcast.spark.session import open_session
 from amcast.spark.sweep import Watch, read_runs, sweep
+from amcast.spark.tables import read_trace
 from amcast.tracefile.out import write_whole
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Reproduced:
 
     figure: Figure
     scale: str
-    folder: Path
+    folder: Place
     rows: Rows  # what is drawn
     claims: tuple[Measured, ...]
     not_ok: int  # runs that failed, stalled or took too long
@@ -95,14 +96,14 @@ class Reproduced:
         return [claim for claim in self.claims if claim.status == status]
 
     @property
-    def picture(self) -> Path:
+    def picture(self) -> Place:
         return self.folder / f"{self.figure.name}.png"
 
 
 def reproduce(
     names: Sequence[str],
     scale: str,
-    out: Path,
+    out: Place,
     *,
     master: str | None = None,
     settings: Mapping[str, str] | None = None,
@@ -116,7 +117,7 @@ def reproduce(
 
 
 def reproduce_figure(
-    session: "SparkSession", figure: Figure, scale: str, out: Path, force: bool, watch: Callable[[str], Watch] | None
+    session: "SparkSession", figure: Figure, scale: str, out: Place, force: bool, watch: Callable[[str], Watch] | None
 ) -> Reproduced:
     folder = out / f"{figure.name}-{scale}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -141,7 +142,7 @@ def reproduce_figure(
 # What is drawn, and the rows that claims are measured on, by the name of their sweep
 
 
-def draw_curves(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
+def draw_curves(session: "SparkSession", figure: Figure, folder: Place, runs: Mapping[str, Rows]) -> Drawn:
     plot = figure.plot
     columns = dict.fromkeys((plot.panel, *plot.line, plot.along, "seed", "status", plot.x, plot.y, "first_ms_mean"))
     if plot.y in drawing.GUESSES:
@@ -154,10 +155,10 @@ def draw_curves(session: "SparkSession", figure: Figure, folder: Path, runs: Map
     return rows, runs
 
 
-def draw_timeline(session: "SparkSession", figure: Figure, folder: Path, runs: Mapping[str, Rows]) -> Drawn:
+def draw_timeline(session: "SparkSession", figure: Figure, folder: Place, runs: Mapping[str, Rows]) -> Drawn:
     name = figure.plot.sweep or only(figure)
     bin_ns = nanoseconds(figure.plot.bin)
-    trace = session.read.parquet(str((folder / name / "trace").absolute()))
+    trace = read_trace(session, str((folder / name / "trace").absolute()))
     bins = with_empty_bins([row.asDict() for row in delivery_bins(trace, bin_ns).collect()], bin_ns)
     found = [row.asDict() for row in crashes(trace).collect()]
     ends = {row["run"]: row["duration_ns"] / SECOND for row in runs[name]}

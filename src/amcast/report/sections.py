@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 from amcast.checks.evidence import Evidence
 from amcast.checks.verdict_file import Verdicts
 from amcast.core.plural import count
+from amcast.places import Place
 from amcast.protocols import PROTOCOLS
 from amcast.report import plots
 from amcast.report import verdicts as report_verdicts
@@ -48,7 +48,7 @@ LATENCY_TITLES: Final = {
 class Material:
     """All that a report is made of."""
 
-    source: Path
+    source: Place
     tables: Mapping[str, pa.Table]
     notes: Sequence[str] = ()
     verdicts: Verdicts | None = None  # None: it was not verified

@@ -39,6 +39,7 @@ from pyspark.sql import functions as F
 
 from amcast.core.trace import REQUIRED_COLUMNS
 from amcast.errors import TraceError, UsageError
+from amcast.places import Place, one_line, place_of
 from amcast.sim.settings import CONFIGURATION, Kind, Setting
 from amcast.spark.metric_tables import (
     ACCURACY,
@@ -51,6 +52,7 @@ from amcast.spark.metric_tables import (
     samples_of,
 )  # fmt: skip
 from amcast.tracefile.columns import Columns
+from amcast.tracefile.commits import SUCCESS
 from amcast.tracefile.out import usable_folder, whole_folder
 
 EXACT_ROWS: Final = 50_000_000
@@ -145,18 +147,21 @@ def collect_from(
     from amcast.spark.tables import read_rows, refuse_what_is_no_trace, spark_errors
 
     refuse_what_is_no_trace(path, columns)
-    brief = _is_small(Path(path))
+    brief = _is_small(path)
     with open_session("amcast metrics", master=master, settings=settings, brief=brief) as spark, spark_errors(path):
         return collect(spark, read_rows(spark, path, columns), bin_ns=bin_ns, name=path)
 
 
-def _is_small(trace: Path) -> bool:
+def _is_small(path: str) -> bool:
     """Return whether Spark reads a local trace faster than its compiler warms up."""
+    trace = place_of(path)
+    if not isinstance(trace, Path):
+        return False
     files = [file for file in ([trace] if trace.is_file() else trace.rglob("*")) if file.is_file()]
     return bool(files) and sum(file.stat().st_size for file in files) <= SMALL_BYTES
 
 
-def save(tables: Mapping[str, pa.Table], folder: Path, force: bool = False) -> None:
+def save(tables: Mapping[str, pa.Table], folder: Place, force: bool = False) -> None:
     """Write each table as `<name>.parquet` and `<name>.csv`. If something goes wrong, none is written."""
     check_out(folder, force)
     try:
@@ -166,16 +171,17 @@ def save(tables: Mapping[str, pa.Table], folder: Path, force: bool = False) -> N
                 pyarrow.csv.write_csv(table, unfinished / f"{name}.csv")
     except OSError as error:
         raise UsageError(
-            f"{folder}: the tables cannot be written ({error.strerror or error}); "
+            f"{folder}: the tables cannot be written ({one_line(error)}); "
             f"expected a folder that can be written, with space left; choose another --out"
         ) from error
 
 
-def check_out(folder: Path, force: bool) -> None:
+def check_out(folder: Place, force: bool) -> None:
     """Raise UsageError unless `folder` is new or empty or, with `force`, holds nothing but older tables."""
     with usable_folder(folder, "the tables") as entries:
         pass
     ours = {f"{name}.{suffix}" for name in TABLES for suffix in ("parquet", "csv")}
+    ours.add(SUCCESS)
     stranger = next((entry for entry in entries if entry.is_symlink() or entry.name not in ours), None)
     if stranger is not None:
         raise UsageError(

@@ -1,11 +1,11 @@
-"""One row of a sweep, run where an executor runs it: the simulation, its trace and its line in `runs`.
+"""Rows of a sweep, run where an executor or a process runs them: simulations, their trace and their lines in `runs`.
 
-A row writes under a name of its own in `_tmp` and gives its files their real names when they are complete: first the
-trace, `end` last of it, then `runs/<run>.parquet`. So a row whose line is there is done, and whatever a killed process
-leaves behind is replaced by the same content when the row is run again.
+A batch of rows becomes a part (`amcast.tracefile.commits`): its files are written on this machine, and get their place
+when they are complete, the lines last. So a batch whose lines are there is done, and whatever a killed process leaves
+behind does not count.
 
 Rows run in the process of the executor. When that process dies of one (a crash, no memory, a loop that never ends and
-is cut short by the watchdog), Spark tries the task again, and from then on each of its rows gets a process of its own.
+is cut short by the watchdog), the batch is tried again, and from then on each of its rows gets a process of its own.
 """
 
 import contextlib
@@ -13,9 +13,10 @@ import faulthandler
 import multiprocessing
 import os
 import shutil
+import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 
 from amcast.core.trace import KINDS, Event
 from amcast.errors import OutOfTime, TraceError, UsageError
+from amcast.places import Place, one_line, publish
 from amcast.sim.network import SECOND
 from amcast.sim.settings import LARGEST, SETTINGS, Kind, Setting
 from amcast.sim.simulation import Simulation
@@ -34,6 +36,8 @@ from amcast.sim.unfinished import is_done
 from amcast.sim.world import World
 from amcast.spark.spec import simulation_of
 from amcast.tracefile import ParquetRecorder
+from amcast.tracefile.commits import RUNS, TRACE, batch_of, records_in
+from amcast.tracefile.schema import FILE_SCHEMA
 
 EVENTS_PER_LOOK: Final = 20_000  # between two looks at the clock on the wall
 GRACE: Final = 30.0  # seconds beyond its time-out after which a process that does not look at the clock is killed
@@ -49,7 +53,6 @@ FAILED: Final = "failed"  # an exception, such as a violated invariant
 TIMEOUT: Final = "timeout"
 CRASHED: Final = "crashed"  # the process died
 STATUSES: Final = (OK, STALLED, EMPTY, REFUSED, FAILED, TIMEOUT, CRASHED)
-UNWRITABLE: Final = "unwritable"  # of no row: the sweep cannot go on
 
 
 def type_of(setting: Setting) -> pa.DataType:
@@ -89,20 +92,26 @@ RUN_SCHEMA: Final = pa.schema(
         ("wall_s", pa.float64()),
     ]
 )
-RESULT_SCHEMA: Final = "run string, status string, error string"
+RESULT_SCHEMA: Final = "batch string, error string"
+RESULTS: Final = pa.schema([("batch", pa.string()), ("error", pa.string())])
+LINE: Final = "line.parquet"
+
+Config = tuple[str, str]  # the name of a run and its simulation, see `spec.config_of`
+Line = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Place:
+class Output:
     """Where a sweep writes and how."""
 
-    out: str
+    out: Place
     trace: str = "deliveries"
     timeout: float | None = None  # seconds on the wall
     isolated: bool = False  # every row in a process of its own
 
-    def line_of(self, run: str) -> Path:
-        return Path(self.out, "runs", f"{run}.parquet")
+    def has(self, batch: str) -> bool:
+        """Return whether a batch is done."""
+        return batch in map(batch_of, records_in(self.out))
 
 
 class LineRecorder(SummaryRecorder):
@@ -133,80 +142,108 @@ class LineRecorder(SummaryRecorder):
             self._left[event.message] = (event.time or 0, set(event.dest or ()))
 
 
-def run_batches(batches: Iterable[pa.RecordBatch], place: Place) -> Iterator[pa.RecordBatch]:
-    """What `mapInArrow` calls: columns `run` and `config` in, what became of each row out."""
+def run_batches(batches: Iterable[pa.RecordBatch], output: Output) -> Iterator[pa.RecordBatch]:
+    """What `mapInArrow` calls: columns `batch`, `runs` and `configs` in, what became of each batch out."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
-    isolated = place.isolated or (task is not None and task.attemptNumber() > 0)
+    isolated = output.isolated or (task is not None and task.attemptNumber() > 0)
     for batch in batches:
-        for run, config in zip(*(batch.column(name).to_pylist() for name in ("run", "config")), strict=True):
-            status, error = run_row(run, config, place, isolated)
-            yield pa.RecordBatch.from_pylist([{"run": run, "status": status, "error": error}])
-            if status == UNWRITABLE:
+        for name, runs, configs in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            error = run_batch(name, list(zip(runs, configs, strict=True)), output, isolated)
+            yield pa.RecordBatch.from_pylist([{"batch": name, "error": error}], RESULTS)
+            if error is not None:
                 return
 
 
-def run_row(run: str, config: str, place: Place, isolated: bool = False) -> tuple[str, str | None]:
-    """Run a row unless it is done. Its status, which is also in its line by then, and what went wrong."""
-    if place.line_of(run).exists():
-        return OK, None
+def run_batch(name: str, rows: Sequence[Config], output: Output, isolated: bool = False) -> str | None:
+    """Run a batch unless it is done. Return why it cannot be written, if it cannot."""
     try:
-        if isolated:
-            return run_isolated(run, config, place)
-        with watchdog(place.timeout):
-            return run_here(run, config, place)
-    except (OSError, TraceError) as error:
-        return UNWRITABLE, str(error)
+        if not output.has(name):
+            with scratch_folder(output) as folder:
+                part = f"{name}-{uuid.uuid4().hex[:8]}"
+                lines = (run_isolated if isolated or output.isolated else run_here)(rows, part, folder, output)
+                if not output.has(name):
+                    commit(part, lines, folder, output)
+    except (OSError, TraceError, UsageError) as error:
+        return one_line(error)
+    return None
 
 
-def run_here(run: str, config: str, place: Place) -> tuple[str, str | None]:
-    with unfinished_folder(run, place) as folder:
-        line = simulate(run, simulation_of(config), place, folder)
-        publish_trace(folder, run, Path(place.out, "trace"))
-        write_line(line, folder, place)
-        return line["status"], line["error"]
+def refused(output: Output, reason: str) -> UsageError:
+    return UsageError(f"{output.out}: the sweep cannot be written ({reason}); the same command resumes it")
 
 
 @contextlib.contextmanager
-def unfinished_folder(run: str, place: Place) -> Iterator[Path]:
-    folder = Path(place.out, "_tmp", f"{run}-{uuid.uuid4().hex}")
-    folder.mkdir(parents=True)
+def scratch_folder(output: Output) -> Iterator[Path]:
+    """Give a folder of this machine, and of the file system of the output if that is here."""
+    if isinstance(output.out, Path):
+        (output.out / "_tmp").mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="amcast-", dir=output.out / "_tmp" if isinstance(output.out, Path) else None))
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def run_isolated(run: str, config: str, place: Place) -> tuple[str, str | None]:
-    """In a child process, whose death is the fate of this row only."""
+def run_here(rows: Sequence[Config], part: str, folder: Path, output: Output) -> list[Line]:
+    """Run rows one after the other, with one trace of all of them in `folder`."""
+    with contextlib.ExitStack() as files:
+        recorder = None
+        if output.trace != "none":
+            recorder = files.enter_context(ParquetRecorder(folder, output.trace == "full", part=part))
+        lines = []
+        for run, config in rows:
+            with watchdog(output.timeout):
+                lines.append(simulate(run, simulation_of(config), output, recorder))
+    return lines
+
+
+def run_isolated(rows: Sequence[Config], part: str, folder: Path, output: Output) -> list[Line]:
+    """Do the same with a process for each row, whose death is the fate of that row only."""
+    lines = [run_in_a_process(row, folder / str(number), output) for number, row in enumerate(rows)]
+    for kind in KINDS:
+        files = [file for file in sorted(folder.glob(f"*/kind={kind}/*.parquet")) if (file.parents[1] / LINE).exists()]
+        if files:
+            (folder / f"kind={kind}").mkdir()
+            joined = folder / f"kind={kind}" / f"{part}.parquet"
+            with pq.ParquetWriter(joined, FILE_SCHEMA, compression="zstd", compression_level=1) as writer:
+                for file in files:
+                    with pq.ParquetFile(file) as one:
+                        for group in range(one.num_row_groups):
+                            writer.write_table(one.read_row_group(group))
+    return lines
+
+
+def run_in_a_process(row: Config, folder: Path, output: Output) -> Line:
+    run, config = row
+    folder.mkdir()
     methods = multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("fork" if "fork" in methods else None)
     started = time.monotonic()
-    child = context.Process(target=run_in_child, args=(run, config, place), daemon=True)
+    child = context.Process(target=run_in_child, args=(row, folder, output), daemon=True)
     child.start()
-    child.join(None if place.timeout is None else place.timeout + GRACE)
+    child.join(None if output.timeout is None else output.timeout + GRACE)
     hung = child.is_alive()
     if hung:
         child.kill()
         child.join()
-    if place.line_of(run).exists():
-        return OK, None
+    if (folder / LINE).exists():
+        (line,) = pq.read_table(folder / LINE, partitioning=None).to_pylist()
+        return dict(line)
     if child.exitcode == CANNOT_WRITE:
-        raise TraceError(f"{place.out}: the sweep cannot be written; expected a folder with space left")
+        raise TraceError(f"{folder}: cannot be written; expected a folder with space left")
     if hung:
-        status, error = TIMEOUT, f"killed: did not end within {place.timeout:g} s"
+        status, error = TIMEOUT, f"killed: did not end within {output.timeout:g} s"
     else:
         status, error = CRASHED, death_of(child.exitcode)
-    line = empty_line(run, simulation_of(config)) | {"status": status, "error": error}
-    with unfinished_folder(run, place) as folder:
-        write_line(line | {"wall_s": time.monotonic() - started}, folder, place)
-    return status, error
+    wall_s = time.monotonic() - started
+    return empty_line(run, simulation_of(config)) | {"status": status, "error": error, "wall_s": wall_s}
 
 
-def run_in_child(run: str, config: str, place: Place) -> None:
+def run_in_child(row: Config, folder: Path, output: Output) -> None:
     try:
-        run_here(run, config, place)
+        write_lines(run_here([row], "part", folder, output), folder / LINE)
     except (OSError, TraceError):
         os._exit(CANNOT_WRITE)
 
@@ -216,19 +253,17 @@ def death_of(exit_code: int) -> str:
     return f"the process of this row {how}; for want of memory perhaps"
 
 
-def simulate(run: str, simulation: Simulation, place: Place, folder: Path) -> dict[str, Any]:
-    """The line of a row, whatever becomes of it; its trace is left in `folder`."""
+def simulate(run: str, simulation: Simulation, output: Output, trace: ParquetRecorder | None = None) -> Line:
+    """The line of a row, whatever becomes of it; its events go to `trace`."""
     line = empty_line(run, simulation)
     started = time.monotonic()
     steady = Steady(simulation.replicas, simulation.rounds) if simulation.rounds else None
-    recorder = LineRecorder(place.trace == "full", steady)
+    recorder = LineRecorder(output.trace == "full", steady)
+    recorder.forward_to = trace
     world = None
     try:
         world = simulation.world(recorder, run=run)
-        with contextlib.ExitStack() as files:
-            if place.trace != "none":
-                recorder.forward_to = files.enter_context(ParquetRecorder(folder, recorder.full, part=run))
-            drive(world, None if place.timeout is None else started + place.timeout)
+        drive(world, None if output.timeout is None else started + output.timeout)
         done = is_done(world)
         line["status"] = OK if done else STALLED
         line["error"] = None if done else f"{len(world.pending)} messages were not delivered everywhere"
@@ -275,21 +310,20 @@ def watchdog(timeout: float | None) -> Iterator[None]:
             faulthandler.cancel_dump_traceback_later()
 
 
-def publish_trace(folder: Path, run: str, trace: Path) -> None:
-    """Each file gets its real name, `end` last."""
+def commit(part: str, lines: Sequence[Line], folder: Path, output: Output) -> None:
+    """Give the files of a part their places, its lines last: from then on it counts."""
     for kind in KINDS:
-        file = folder / f"kind={kind}" / f"{run}.parquet"
+        file = folder / f"kind={kind}" / f"{part}.parquet"
         if file.exists():
-            (trace / f"kind={kind}").mkdir(parents=True, exist_ok=True)
-            os.replace(file, trace / f"kind={kind}" / file.name)
+            publish(file, output.out / TRACE / f"kind={kind}" / file.name)
+    write_lines(lines, folder / LINE)
+    publish(folder / LINE, output.out / RUNS / f"{part}.parquet")
 
 
-def write_line(line: dict[str, Any], folder: Path, place: Place) -> None:
-    final = place.line_of(line["run"])
-    final.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / "line.parquet"
-    pq.write_table(pa.Table.from_pylist([line], RUN_SCHEMA), unfinished, compression="zstd")
-    os.replace(unfinished, final)
+def write_lines(lines: Sequence[Line], file: Path) -> None:
+    unfinished = file.with_suffix(".tmp")
+    pq.write_table(pa.Table.from_pylist(list(lines), RUN_SCHEMA), unfinished, compression="zstd")
+    os.replace(unfinished, file)
 
 
 def empty_line(run: str, simulation: Simulation) -> dict[str, Any]:

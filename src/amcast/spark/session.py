@@ -8,9 +8,9 @@ and left open.
 The JVM gets a folder of its own for everything that it writes, its log included, and never writes to the terminal. It
 is in a session of its own as well, so Ctrl-C reaches only the Python program, which then cancels what is running.
 
-On a master other than `local` the package is shipped to the executors as a zip of its sources, so that they run what
-the driver runs. They need its dependencies, but not the package. Executors that have the same version installed and
-compiled are faster: `spark.amcast.ship=false` leaves it to them.
+On a master other than `local` the package goes to the executors as an archive (`amcast.spark.shipping`), compiled if it
+is compiled here, so that they run what the driver runs. They need its dependencies, but not the package:
+`spark.amcast.ship=false` leaves it to them. What they lack is found out before the work begins.
 """
 
 import os
@@ -19,16 +19,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import amcast
 from amcast.errors import UsageError
 from amcast.spark.archive import FLAGS, option_for
 from amcast.spark.java import find_java
+from amcast.spark.shipping import first_line, refuse_executors, unpacked, with_package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SparkSession
@@ -36,16 +35,15 @@ if TYPE_CHECKING:
 MASTER_VARIABLE: Final = "AMCAST_SPARK_MASTER"
 SETTINGS_VARIABLE: Final = "AMCAST_SPARK_CONF"
 SHIP: Final = "spark.amcast.ship"
+PYTHON: Final = "spark.pyspark.python"
 ATTEMPTS: Final = 3  # of a task; plain local[N] never tries again
 SECONDS_TO_STOP: Final = 20.0
 GIB: Final = 1 << 30
 
 DEFAULTS: Final[Mapping[str, str]] = {
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "8",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "64m",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -54,6 +52,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.catalogImplementation": "in-memory",
 }
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "8",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
@@ -91,6 +91,7 @@ def open_session(
         return
     asked = {**settings_of(os.environ.get(SETTINGS_VARIABLE, "").split(";"), SETTINGS_VARIABLE), **(settings or {})}
     where = master or asked.pop("spark.master", None) or os.environ.get(MASTER_VARIABLE)
+    refuse_connect(where or os.environ.get("SPARK_REMOTE", ""))
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         with submitted(app, where, asked) as session:
             yield session
@@ -100,10 +101,19 @@ def open_session(
     try:
         conf = all_settings(app, where, asked, scratch, brief)
         with interrupt_handler_kept(), launched(conf, where, scratch, seconds_to_stop) as session:
-            ship(session, where, asked, scratch)
+            if not is_local(where):
+                refuse_executors(session, where)
             yield session
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def is_asked_for(master: str | None, settings: Mapping[str, str] | None) -> bool:
+    """Return whether anybody wants Spark to do the work, or one is there already."""
+    from pyspark import SparkContext
+
+    said = (MASTER_VARIABLE, SETTINGS_VARIABLE, "PYSPARK_GATEWAY_PORT")
+    return bool(master or settings or any(map(os.environ.get, said)) or SparkContext._active_spark_context)
 
 
 def settings_of(pairs: Iterable[str], source: str) -> dict[str, str]:
@@ -117,6 +127,14 @@ def settings_of(pairs: Iterable[str], source: str) -> dict[str, str]:
             raise UsageError(f"{source} {pair!r}: expected spark.some.key=value, such as spark.driver.memory=8g")
         found[key] = value
     return found
+
+
+def refuse_connect(master: str) -> None:
+    """Raise UsageError for Spark Connect: its sessions have no SparkContext, which job groups and storage need here."""
+    if master.startswith("sc://"):
+        raise UsageError(
+            f"{master}: is Spark Connect; expected the master itself, as spark://host:7077, yarn or k8s://…"
+        )
 
 
 def is_local(master: str) -> bool:
@@ -147,13 +165,16 @@ def all_settings(app: str, master: str, asked: Mapping[str, str], scratch: Path,
         "spark.app.name": app,
         "spark.master": master,
         "spark.driver.memory": driver_memory(),
-        "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
+    if on_this_machine(master):
+        ours["spark.local.dir"] = str(scratch / "local")
     options = f"-Dlog4j2.configurationFile={quiet.as_uri()} -Dderby.system.home={scratch} {FLAGS}"
     if brief:
         options += " -XX:TieredStopAtLevel=1"  # halves the CPU time of the first ten seconds
     merged = {**ours, **asked}
+    if not is_local(master) and asked.get(SHIP, "true").lower() != "false":
+        merged = with_package(merged, scratch)
     for jvm in ("driver", "executor") if on_this_machine(master) else ("driver",):
         name = f"spark.{jvm}.extraJavaOptions"
         merged[name] = f"{options} {asked[name]}" if name in asked else options
@@ -182,6 +203,10 @@ def launched(
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
         variables["SPARK_WORKER_DIR"] = str(scratch / "work")
         variables["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    if PYTHON in settings:  # which has no effect by itself in a program that is not started by spark-submit
+        variables["PYSPARK_PYTHON"] = settings[PYTHON]
+    if not is_local(master):  # for the process beside the driver that plans streams: it is of the executors' Python
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, (unpacked(scratch), os.environ.get("PYTHONPATH"))))
     with environment(variables), log.open("wb") as output:
         streams = {"stdout": output, "stderr": output, "start_new_session": True}
         try:
@@ -215,32 +240,22 @@ def submitted(app: str, master: str | None, asked: Mapping[str, str]) -> Iterato
 
     SparkContext._ensure_initialized()
     conf = SparkConf()  # with what spark-submit was told
-    for key, value in DEFAULTS.items():
+    where = master or conf.get("spark.master", "") or ""
+    for key, value in {**DEFAULTS, **(LOCAL_DEFAULTS if on_this_machine(where) else {})}.items():
         conf.setIfMissing(key, value)
     conf.setAll([("spark.app.name", app), *asked.items()])
     if master is not None:
         conf.setMaster(master)
-    session = SparkSession(SparkContext(conf=conf))
     with tempfile.TemporaryDirectory(prefix="amcast-spark-") as scratch:
-        ship(session, session.sparkContext.master or "", asked, Path(scratch))
+        if not is_local(where) and (conf.get(SHIP, "true") or "").lower() != "false":
+            conf.setAll(list(with_package(dict(conf.getAll()), Path(scratch)).items()))
+        session = SparkSession(SparkContext(conf=conf))
         try:
+            if not is_local(where):
+                refuse_executors(session, where)
             yield session
         finally:
             session.stop()
-
-
-def ship(session: "SparkSession", master: str, asked: Mapping[str, str], scratch: Path) -> None:
-    if not is_local(master) and asked.get(SHIP, "true").lower() != "false":
-        session.addArtifacts(str(zip_of_package(scratch / "amcast.zip")), pyfile=True)
-
-
-def zip_of_package(path: Path) -> Path:
-    """Pack the sources of this package for executors to import."""
-    root = Path(amcast.__file__).parent
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(root.rglob("*.py")):
-            archive.write(file, file.relative_to(root.parent).as_posix())
-    return path
 
 
 def end(gateway: Any, seconds_to_stop: float = SECONDS_TO_STOP) -> None:
@@ -294,14 +309,3 @@ def last_words(log: Path) -> str:
     lines = (line.strip() for line in log.read_text(errors="replace").splitlines())
     said = (line for line in lines if line and not line.startswith(("WARNING", "Using Spark's", "Setting default")))
     return next(said, "it said nothing")[:300]
-
-
-def first_line(error: BaseException) -> str:
-    """Return what an exception says, without its stack: the innermost Java message if there is one."""
-    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    messages: list[str] = []
-    while java is not None and len(messages) < 20:
-        messages.append(str(java.getMessage() or java.getClass().getSimpleName()))
-        java = java.getCause()
-    text = messages[-1] if messages else str(error)
-    return " ".join(text.strip().partition("\n")[0].split())[:300] or type(error).__name__

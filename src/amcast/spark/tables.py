@@ -1,4 +1,4 @@
-"""Reads any trace as a Spark table with the columns of `trace-format.md`, from wherever Spark can read.
+"""Reads any trace as a Spark table with the columns of `trace-format.md`, from wherever it is.
 
 A path that ends in `.jsonl` or `.json` (also compressed, also a pattern such as `logs/*.jsonl`) is read as JSON lines,
 `.csv` as CSV with a header line, and everything else as Parquet: a file, a folder, or a folder with `kind=<kind>`
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlparse
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException, PythonException
@@ -28,9 +29,12 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from amcast.core.trace import COLUMNS, KINDS, Event
 from amcast.errors import LineFault, TraceError, UsageError
-from amcast.spark.session import first_line
+from amcast.places import Remote, place_of
+from amcast.spark.shipping import first_line
 from amcast.tracefile import read_events
 from amcast.tracefile.columns import Columns, keys_of, name_of, their_name
+from amcast.tracefile.commits import sweep_of
+from amcast.tracefile.parts import parts_of, rows_where
 from amcast.tracefile.reader import cannot_be_read, files_of_folder, parquet_columns
 from amcast.tracefile.schema import COLUMN_TYPES, IN_EVERY_ROW, fault_of, null_in_list, null_value
 from amcast.tracefile.text import MARK, csv_lines, header_of, json_lines, refuse_unknown_keys
@@ -57,6 +61,10 @@ def read_rows(spark: SparkSession, path: str, columns: Columns | None = None) ->
     """Read the same with the column BAD_LINE: null, or what is wrong with the text of the row."""
     columns = columns or {}
     refuse_what_is_no_trace(path, columns)
+    place = place_of(path)
+    if isinstance(place, Remote):
+        return _read_parts(spark, place, columns)
+    path = str(place)
     with spark_errors(path):
         if JSON_SUFFIXES.search(path) and not Path(path).is_dir():
             return _read_json(spark, path, columns)
@@ -109,8 +117,11 @@ _ABOUT_FILES: Final = re.compile(
 
 def refuse_what_is_no_trace(path: str, columns: Columns | None) -> None:
     """Raise what the in-memory reader would about the first rows of a path on this machine; no Spark is needed."""
-    if "://" in path:
+    place = place_of(path)
+    if isinstance(place, Remote):
+        read_events(place, columns)
         return
+    path = str(place)
     if any(sign in path for sign in "*?[{"):
         if Path(path).exists():
             raise UsageError(
@@ -127,7 +138,11 @@ def refuse_what_is_no_trace(path: str, columns: Columns | None) -> None:
 
 def _read_parquet(spark: SparkSession, path: str, columns: Columns) -> DataFrame:
     reader = spark.read.options(**NOTHING_IGNORED)
-    seen = reader.option("mergeSchema", "false").parquet(path)
+    paths = [path]
+    if sweep_of(Path(path).absolute()) is not None:  # not all that is there counts
+        reader = reader.option("basePath", path)
+        paths = [str(file) for file, _ in files_of_folder(Path(path), their_name("kind", columns))]
+    seen = reader.option("mergeSchema", "false").parquet(*paths)
     files = seen.inputFiles()
     if not files:
         raise TraceError(f"{path}: is empty; expected at least one event; record the run again")
@@ -140,12 +155,12 @@ def _read_parquet(spark: SparkSession, path: str, columns: Columns) -> DataFrame
             for file, schema in zip(local, pool.map(_arrow_schema, local), strict=True):
                 parquet_columns(file, schema, columns, folders)  # every file must be right: no mixed schemas
     else:
-        merged = reader.option("mergeSchema", "true").parquet(path).schema
+        merged = reader.option("mergeSchema", "true").parquet(*paths).schema
         known = [field for field in merged if field.name in columns or name_of(field.name, columns) in COLUMNS]
         parquet_columns(path, to_arrow_schema(T.StructType(known)), columns, folders)
     theirs_of = {name_of(theirs, columns): theirs for theirs in (*columns, *COLUMNS) if name_of(theirs, columns)}
     fields = [T.StructField(theirs_of[of.name], of.dataType) for of in SCHEMA if of.name in theirs_of]
-    rows = reader.schema(T.StructType(fields)).parquet(path)
+    rows = reader.schema(T.StructType(fields)).parquet(*paths)
     kind = theirs_of.get("kind", "kind")
     if kind in folders and kind not in seen.columns:  # a single file inside a kind=<kind> folder
         value = re.findall(rf"/{re.escape(kind)}=([^/]*)/", files[0])[-1]
@@ -155,6 +170,20 @@ def _read_parquet(spark: SparkSession, path: str, columns: Columns) -> DataFrame
         for of in SCHEMA
     )
     return rows.select(*ours)
+
+
+def _read_parts(spark: SparkSession, place: Remote, columns: Columns) -> DataFrame:
+    """Read where Spark itself may not reach: tasks open files with pyarrow, a row group each."""
+    parts = parts_of(place, columns)
+
+    def rows(batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for table in rows_where(parts[number], columns, lambda rows: np.ones(len(rows), bool)):
+                    whole = table.append_column(BAD_LINE, pa.nulls(len(table), pa.string()))
+                    yield from whole.cast(_ARROW_ROWS).to_batches()
+
+    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(rows, ROWS)
 
 
 def _arrow_schema(file: str) -> pa.Schema:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +24,7 @@ from pyspark.sql import functions as F
 
 from amcast.checks import Verdict, known_properties
 from amcast.errors import TraceError
+from amcast.places import Place, place_of
 from amcast.spark.tables import BAD_LINE, read_rows, refuse_what_is_no_trace, spark_errors
 from amcast.tracefile.columns import Columns
 from amcast.tracefile.parts import (
@@ -82,8 +82,9 @@ def verify_trace(
     plan = Plan(None if properties is None else known_properties(properties), trust_nothing, watch=watch)
     watch("opening the trace")
     theirs, division = columns or {}, division or Division()
-    if is_parquet_here(path):
-        parts = parts_of(Path(path), theirs)
+    place = place_of(path)
+    if is_parquet(place):
+        parts = parts_of(place, theirs)
         return _verdicts(_Parts(spark, path, parts, theirs, division.rows_per_part), plan, division)
     refuse_what_is_no_trace(path, columns)
     return verify_rows(read_rows(spark, path, columns), path, plan, division)
@@ -94,10 +95,9 @@ def verify_rows(rows: DataFrame, path: str, plan: Plan, division: Division | Non
     return _verdicts(_Rows(rows, path), plan, division or Division())
 
 
-def is_parquet_here(path: str) -> bool:
-    """Return whether a path is a folder or file of Parquet on this machine."""
-    place = Path(path)
-    return "://" not in path and (place.is_dir() or (place.suffix == ".parquet" and place.exists()))
+def is_parquet(place: Place) -> bool:
+    """Return whether a place is a folder or file of Parquet."""
+    return place.is_dir() or (place.suffix == ".parquet" and place.exists())
 
 
 def _verdicts(trace: "_Rows | _Parts", plan: Plan, division: Division) -> list[Verdict]:

@@ -6,17 +6,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from amcast.errors import UsageError
+from amcast.places import Place, Remote, one_line, place_of, publish, remove_tree
+from amcast.tracefile.commits import SUCCESS
 
 # What a run may leave in the folder of its trace beside the kind=* folders.
 RUN_FILES: Final = frozenset(("summary.json", "_SUCCESS", "._SUCCESS.crc"))
 
 
-def prepare_out(path: str | Path, force: bool) -> Path:
+def prepare_out(path: str | Place, force: bool) -> Place:
     """Make `path` an empty folder. What is in it is removed only with `force`, and only if it is an old trace."""
-    folder = Path(path)
+    folder = place_of(path)
     with usable_folder(folder, "a trace") as entries:
         folder.mkdir(parents=True, exist_ok=True)
         stranger = next(_not_of_a_trace(entries), None)
@@ -31,15 +33,12 @@ def prepare_out(path: str | Path, force: bool) -> Path:
                 f"use --force to replace it or choose another --out"
             )
         for entry in entries:
-            if entry.is_dir():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
+            remove_tree(entry)
     return folder
 
 
 @contextmanager
-def usable_folder(folder: Path, what: str) -> Iterator[list[Path]]:
+def usable_folder(folder: Place, what: str) -> Iterator[list[Any]]:
     """Give what is in the folder, and turn what goes wrong with it into a UsageError. `what` is what it is for."""
     try:
         if folder.exists() and not folder.is_dir():
@@ -47,12 +46,12 @@ def usable_folder(folder: Path, what: str) -> Iterator[list[Path]]:
         yield sorted(folder.iterdir()) if folder.exists() else []
     except OSError as error:
         raise UsageError(
-            f"{folder}: cannot be used as the folder of {what} ({error.strerror or error}); "
+            f"{folder}: cannot be used as the folder of {what} ({one_line(error)}); "
             f"expected a folder that can be written; choose another --out"
         ) from error
 
 
-def _not_of_a_trace(entries: list[Path]) -> Iterator[Path]:
+def _not_of_a_trace(entries: list[Any]) -> Iterator[Any]:
     written_by_a_recorder = (".parquet", ".parquet.tmp", ".parquet.crc")
     for entry in entries:
         if entry.is_dir() and not entry.is_symlink() and entry.name.startswith("kind="):
@@ -64,8 +63,20 @@ def _not_of_a_trace(entries: list[Path]) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
-    """Give a folder to write into, which takes the place of `folder` when the block ends without an error."""
+def whole_folder(folder: Place) -> Iterator[Path]:
+    """Give a folder to write into, which takes the place of `folder` when the block ends without an error.
+
+    In a store, where nothing can be renamed, the file `_SUCCESS` comes last, and goes first.
+    """
+    if isinstance(folder, Remote):
+        with tempfile.TemporaryDirectory(prefix="amcast-") as scratch:
+            yield Path(scratch)
+            (folder / SUCCESS).unlink(missing_ok=True)
+            remove_tree(folder)
+            for file in sorted(Path(scratch).iterdir()):
+                publish(file, folder / file.name)
+            (folder / SUCCESS).write_bytes(b"")
+        return
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
     try:
@@ -78,8 +89,12 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_whole(path: Place, content: str | bytes) -> None:
     """Write a file: all of it, or nothing."""
+    content = content.encode() if isinstance(content, str) else content
+    if isinstance(path, Remote):
+        path.write_bytes(content)
+        return
     unfinished = path.with_name(f".{path.name}.tmp")
-    unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+    unfinished.write_bytes(content)
     os.replace(unfinished, path)

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,8 +17,9 @@ import pyarrow.parquet as pq
 
 from amcast.core.trace import COLUMNS, KINDS, Event
 from amcast.errors import TraceError
+from amcast.places import Place, stamp
 from amcast.tracefile.columns import Columns, their_name
-from amcast.tracefile.reader import cannot_be_read, files_of_trace, parquet_columns, read_events
+from amcast.tracefile.reader import cannot_be_read, files_of_trace, parquet_columns, parquet_file, read_events
 from amcast.tracefile.schema import (
     COLUMN_TYPES,
     IN_EVERY_ROW,
@@ -52,32 +52,33 @@ NEEDED: Final = (*_OF_EVERY_KIND, *_OF_KIND[None])
 class Part:
     """A piece of a trace: a row group of a Parquet file or, without a number, a whole file of text."""
 
-    path: str
+    path: Place
     kind: str | None  # that its folder gives it
     row_group: int | None
     rows: int  # 0 if that is not known
     first_row: int = 1  # its number in the file
     size: int = 0  # of what is read of it, in bytes
     run: str | None = None  # the one run that all its rows are of, if the file says so
+    stamp: tuple[int, int] | None = None  # of the file, see `places.stamp`: it must not change while it is read
 
 
-def parts_of(trace: Path, columns: Columns, filesystem: Any = None) -> list[Part]:
+def parts_of(trace: Place, columns: Columns) -> list[Part]:
     """List the parts of a trace, after a look at every footer. Raises TraceError, and UsageError for unknown names."""
     files = files_of_trace(trace, columns)
     if files is None:
-        return [Part(str(trace), None, None, 0)]
+        return [Part(trace, None, None, 0)]
     with ThreadPoolExecutor() as pool:
-        found = pool.map(lambda file: _row_groups(str(file[0]), file[1], columns, filesystem), files)
+        found = pool.map(lambda file: _row_groups(file[0], file[1], columns), files)
         parts = [part for of_file in found for part in of_file]
     if not parts:
         raise TraceError(f"{trace}: is empty; expected at least one event; record the run again")
     return parts
 
 
-def _row_groups(path: str, kind: str | None, columns: Columns, filesystem: Any) -> list[Part]:
-    with _file(path, filesystem) as file:
+def _row_groups(path: Place, kind: str | None, columns: Columns) -> list[Part]:
+    with _file(path) as file:
         theirs = _columns_of(path, file.schema_arrow, kind, columns)
-        parts, first_row = [], 1
+        parts, first_row, file_stamp = [], 1, stamp(path)
         place = {file.metadata.schema.column(i).path: i for i in range(file.metadata.num_columns)}.get(theirs["run"])
         for number in range(file.metadata.num_row_groups):
             group = file.metadata.row_group(number)
@@ -86,7 +87,9 @@ def _row_groups(path: str, kind: str | None, columns: Columns, filesystem: Any) 
             if said is not None and said.has_min_max and said.min == said.max and not said.null_count:
                 run = said.min if isinstance(said.min, str) else None
             if group.num_rows:
-                parts.append(Part(path, kind, number, group.num_rows, first_row, group.total_byte_size, run))
+                parts.append(
+                    Part(path, kind, number, group.num_rows, first_row, group.total_byte_size, run, file_stamp)
+                )
             first_row += group.num_rows
     return parts
 
@@ -94,12 +97,14 @@ def _row_groups(path: str, kind: str | None, columns: Columns, filesystem: Any) 
 class _file:
     """A Parquet file that is open for the time of a block; what is wrong with it becomes a TraceError."""
 
-    def __init__(self, path: str, filesystem: Any, **options: Any) -> None:
-        self._path, self._filesystem, self._options = path, filesystem, options
+    def __init__(self, path: Place, expected: tuple[int, int] | None = None, **options: Any) -> None:
+        self._path, self._expected, self._options = path, expected, options
 
     def __enter__(self) -> pq.ParquetFile:
         try:
-            self._open = pq.ParquetFile(self._path, filesystem=self._filesystem, **self._options)
+            if self._expected not in (None, stamp(self._path)):
+                self._changed()
+            self._open = parquet_file(self._path, **self._options)
         except (pa.ArrowException, OSError) as error:
             cannot_be_read(self._path, error)
         return self._open
@@ -108,9 +113,17 @@ class _file:
         self._open.close()
         if isinstance(error, pa.ArrowException | OSError):
             cannot_be_read(self._path, error)
+        if error is None and self._expected not in (None, stamp(self._path)):
+            self._changed()
+
+    def _changed(self) -> NoReturn:
+        raise TraceError(
+            f"{self._path}: was changed while the trace was read; expected one that is complete; "
+            f"wait for who writes it, then read it again"
+        )
 
 
-def _columns_of(path: str, schema: pa.Schema, kind: str | None, columns: Columns) -> dict[str, str]:
+def _columns_of(path: Place, schema: pa.Schema, kind: str | None, columns: Columns) -> dict[str, str]:
     """Return their names of the columns that are to be read, by ours."""
     in_folders = () if kind is None else (their_name("kind", columns),)
     theirs = parquet_columns(path, schema, columns, in_folders)
@@ -120,16 +133,16 @@ def _columns_of(path: str, schema: pa.Schema, kind: str | None, columns: Columns
     return {name: theirs[name] for name in wanted if name in theirs}
 
 
-def read_part(part: Part, columns: Columns, filesystem: Any = None) -> Iterator[pa.Table]:
+def read_part(part: Part, columns: Columns) -> Iterator[pa.Table]:
     """Read a part as tables of at most ROWS_AT_A_TIME rows with the columns NEEDED. Raises TraceError."""
     if part.row_group is None:
         yield from tables_of(read_events(part.path, columns))
         return
-    with _file(part.path, filesystem) as file:
+    with _file(part.path, part.stamp) as file:
         theirs = _columns_of(part.path, file.schema_arrow, part.kind, columns)
     words = [theirs[name] for name in WORDS if name in theirs]
     first_row = part.first_row
-    with _file(part.path, filesystem, read_dictionary=words) as file:
+    with _file(part.path, part.stamp, read_dictionary=words) as file:
         for batch in file.iter_batches(ROWS_AT_A_TIME, row_groups=[part.row_group], columns=list(theirs.values())):
             given = {name: batch.column(column) for name, column in theirs.items()}
             if part.kind is not None:
@@ -142,19 +155,17 @@ def read_part(part: Part, columns: Columns, filesystem: Any = None) -> Iterator[
             yield table
 
 
-def rows_where(
-    part: Part, columns: Columns, choose: Callable[[pa.Table], Any], filesystem: Any = None
-) -> Iterator[pa.Table]:
+def rows_where(part: Part, columns: Columns, choose: Callable[[pa.Table], Any]) -> Iterator[pa.Table]:
     """Read some rows of a part with all columns of a trace. `choose` gets tables as `read_part` reads them."""
     if part.row_group is None:
         events = list(read_events(part.path, columns))
         for start, table in zip(range(0, len(events), ROWS_AT_A_TIME), tables_of(events), strict=True):
             yield rows_of([events[start + place] for place in choose(table).nonzero()[0].tolist()])
         return
-    chosen = [choose(table) for table in read_part(part, columns, filesystem)]
+    chosen = [choose(table) for table in read_part(part, columns)]
     if not any(of_table.any() for of_table in chosen):
         return
-    with _file(part.path, filesystem) as file:
+    with _file(part.path, part.stamp) as file:
         in_folders = () if part.kind is None else (their_name("kind", columns),)
         theirs = parquet_columns(part.path, file.schema_arrow, columns, in_folders)
         if part.kind is not None:
@@ -214,7 +225,11 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _table(
-    path: str, given: Mapping[str, pa.Array], rows: int, names: tuple[str, ...] = NEEDED, words: Sequence[str] = WORDS
+    path: object,
+    given: Mapping[str, pa.Array],
+    rows: int,
+    names: tuple[str, ...] = NEEDED,
+    words: Sequence[str] = WORDS,
 ) -> pa.Table:
     columns = []
     for name in names:
@@ -231,7 +246,7 @@ def _table(
     return pa.table(columns, names=list(names))
 
 
-def _cast(path: str, name: str, column: pa.Array, expected: pa.DataType) -> pa.Array:
+def _cast(path: object, name: str, column: pa.Array, expected: pa.DataType) -> pa.Array:
     try:
         if pa.types.is_struct(expected):
             parts = [_cast(path, name, pc.struct_field(column, of.name), of.type) for of in expected]
@@ -289,9 +304,9 @@ def _has_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.array([value is not None and None in value for value in column.to_pylist()])
 
 
-def runs_in(part: Part, columns: Columns, filesystem: Any = None) -> pa.RecordBatch:
+def runs_in(part: Part, columns: Columns) -> pa.RecordBatch:
     """Count the rows of each run in a row group. A null has no run: whoever reads the part refuses it."""
-    with _file(part.path, filesystem) as file:
+    with _file(part.path, part.stamp) as file:
         theirs = _columns_of(part.path, file.schema_arrow, part.kind, columns)["run"]
         column = file.read_row_group(part.row_group, columns=[theirs])[theirs]
     counts = _cast(part.path, "run", one_array(column), pa.string()).drop_null().value_counts()

@@ -3,7 +3,6 @@
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
@@ -11,7 +10,9 @@ import pyarrow.parquet as pq
 
 from amcast.core.trace import KINDS, REQUIRED_COLUMNS, Event
 from amcast.errors import TraceError
+from amcast.places import Place, Remote, one_line, place_of
 from amcast.tracefile.columns import Columns, name_of, refuse_unknown, their_name
+from amcast.tracefile.commits import parts_that_count, sweep_of
 from amcast.tracefile.out import RUN_FILES
 from amcast.tracefile.schema import (
     COLUMN_TYPES,
@@ -25,17 +26,17 @@ from amcast.tracefile.schema import (
 from amcast.tracefile.text import read_csv, read_jsonl
 
 # What `amcast` itself writes into the folder of a trace.
-BESIDE_A_TRACE: Final = RUN_FILES | {"verdicts.json", "violation.svg"}
+BESIDE_A_TRACE: Final = RUN_FILES | {"verdicts.json", "verdicts.parquet", "counterexamples.parquet", "violation.svg"}
 _ROWS_PER_BATCH: Final = 32_768
-_TEXT_READERS: Final[dict[str, Callable[[Path, Columns], Iterator[Event]]]] = {".jsonl": read_jsonl, ".csv": read_csv}
+_TEXT_READERS: Final[dict[str, Callable[[Place, Columns], Iterator[Event]]]] = {".jsonl": read_jsonl, ".csv": read_csv}
 
 
-def read_events(path: str | Path, columns: Columns | None = None) -> Iterator[Event]:
+def read_events(path: str | Place, columns: Columns | None = None) -> Iterator[Event]:
     """Read the events of a trace: a Parquet folder, or one `.parquet`, `.jsonl` or `.csv` file.
 
     `columns` maps the names of another system. Raises TraceError, and UsageError for a name that is not there.
     """
-    trace = Path(path)
+    trace = place_of(path)
     columns = columns or {}
     try:
         files = files_of_trace(trace, columns)
@@ -46,7 +47,7 @@ def read_events(path: str | Path, columns: Columns | None = None) -> Iterator[Ev
         cannot_be_read(trace, error)
 
 
-def files_of_trace(trace: Path, columns: Columns) -> list[tuple[Path, str | None]] | None:
+def files_of_trace(trace: Place, columns: Columns) -> list[tuple[Place, str | None]] | None:
     """Return each Parquet file of a trace with the kind that its folder gives it; None for a file of text."""
     kind_column = their_name("kind", columns)
     if trace.is_dir():
@@ -67,7 +68,7 @@ def files_of_trace(trace: Path, columns: Columns) -> list[tuple[Path, str | None
     )
 
 
-def _not_empty(trace: Path, events: Iterator[Event]) -> Iterator[Event]:
+def _not_empty(trace: Place, events: Iterator[Event]) -> Iterator[Event]:
     try:
         first = next(events, None)
         if first is None:
@@ -78,12 +79,12 @@ def _not_empty(trace: Path, events: Iterator[Event]) -> Iterator[Event]:
         cannot_be_read(trace, error)
 
 
-def files_of_folder(folder: Path, kind_column: str = "kind") -> list[tuple[Path, str | None]]:
+def files_of_folder(folder: Place, kind_column: str = "kind") -> list[tuple[Place, str | None]]:
     """Return each file with the kind that its folder gives it, multicasts before what refers to them.
 
     Anything else in the folder is refused: it may be a part of the trace, and engines differ in what they skip.
     """
-    by_kind: dict[str | None, list[Path]] = {}
+    by_kind: dict[str | None, list[Place]] = {}
     for entry in _visible(folder):
         column, _, kind = entry.name.partition("=")
         if entry.is_dir() and column == kind_column:
@@ -92,7 +93,14 @@ def files_of_folder(folder: Path, kind_column: str = "kind") -> list[tuple[Path,
             by_kind[kind] = _visible(entry)
         elif entry.name not in BESIDE_A_TRACE:
             by_kind.setdefault(None, []).append(entry)
-    files = [(file, kind) for kind in (None, *KINDS) for file in by_kind.get(kind, ())]
+    sweep = sweep_of(folder.absolute())
+    counts = None if sweep is None else set(parts_that_count(sweep))
+    files = [
+        (file, kind)
+        for kind in (None, *KINDS)
+        for file in by_kind.get(kind, ())
+        if counts is None or file.suffix != ".parquet" or file.stem in counts
+    ]
     for file, of_folder in files:
         if file.suffix != ".parquet" or file.is_dir() or (of_folder is None and len(by_kind) > 1):
             raise TraceError(
@@ -101,7 +109,7 @@ def files_of_folder(folder: Path, kind_column: str = "kind") -> list[tuple[Path,
             )
     if files:
         return files
-    if next(folder.glob("kind=*/.*.parquet.tmp"), None) is not None:
+    if any(file.name.endswith(".parquet.tmp") for file in folder.rglob("*.tmp")):
         raise TraceError(
             f"{folder}: holds only unfinished files (.parquet.tmp): its writer is still running or was killed; "
             f"expected finished .parquet files; wait for it or record the run again"
@@ -112,21 +120,21 @@ def files_of_folder(folder: Path, kind_column: str = "kind") -> list[tuple[Path,
     )
 
 
-def _visible(folder: Path) -> list[Path]:
+def _visible(folder: Place) -> list[Place]:
     """Return what Spark reads: no names that begin with a dot, nor with an underscore unless there is a `=`."""
-    names = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    names: list[Any] = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     return [entry for entry in names if not entry.name.startswith("_") or "=" in entry.name]
 
 
-def _read_parquet(files: Iterable[tuple[Path, str | None]], columns: Columns) -> Iterator[Event]:
+def _read_parquet(files: Iterable[tuple[Place, str | None]], columns: Columns) -> Iterator[Event]:
     for path, kind in files:
         for batch in _batches(path, kind, columns):
             yield from batch
 
 
-def _batches(path: Path, kind: str | None, columns: Columns) -> Iterator[list[Event]]:
+def _batches(path: Place, kind: str | None, columns: Columns) -> Iterator[list[Event]]:
     try:
-        with pq.ParquetFile(path) as file:
+        with parquet_file(path) as file:
             in_folders = () if kind is None else (their_name("kind", columns),)
             theirs = parquet_columns(path, file.schema_arrow, columns, in_folders)
             if kind is not None:
@@ -137,6 +145,13 @@ def _batches(path: Path, kind: str | None, columns: Columns) -> Iterator[list[Ev
                 first_row += batch.num_rows
     except (pa.ArrowException, OSError) as error:
         cannot_be_read(path, error)
+
+
+def parquet_file(path: Place, **options: Any) -> pq.ParquetFile:
+    """Open a Parquet file, wherever it is."""
+    if isinstance(path, Remote):
+        return pq.ParquetFile(path.path, filesystem=path.filesystem, **options)
+    return pq.ParquetFile(path, **options)
 
 
 def parquet_columns(
@@ -186,7 +201,7 @@ def _is_readable_as(seen: pa.DataType, expected: pa.DataType) -> bool:
 
 
 def _events_of_batch(
-    path: Path, batch: pa.RecordBatch, theirs: Mapping[str, str], kind: str | None, first_row: int
+    path: Place, batch: pa.RecordBatch, theirs: Mapping[str, str], kind: str | None, first_row: int
 ) -> list[Event]:
     columns: list[Iterable[Any]] = []
     for name, expected in COLUMN_TYPES.items():
@@ -212,7 +227,7 @@ def _may_have_faults(batch: pa.RecordBatch, theirs: Mapping[str, str], kind: str
     return kind == "multicast" or batch.column(theirs["message"]).null_count > 0
 
 
-def _values(path: Path, name: str, column: pa.Array, expected: pa.DataType, first_row: int) -> Iterable[Any]:
+def _values(path: Place, name: str, column: pa.Array, expected: pa.DataType, first_row: int) -> Iterable[Any]:
     if column.null_count and name in IN_EVERY_ROW:
         row = first_row + column.is_null().index(True).as_py()
         raise TraceError(f"{path}: row {row}: {null_value(name)}")
@@ -259,7 +274,6 @@ def _strings(column: pa.Array) -> Iterable[str | None]:
 
 
 def cannot_be_read(path: object, error: Exception) -> NoReturn:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
     raise TraceError(
-        f"{path}: cannot be read ({reason}); expected a complete trace; check the file or record the run again"
+        f"{path}: cannot be read ({one_line(error)}); expected a complete trace; check the file or record the run again"
     ) from error

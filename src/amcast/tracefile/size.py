@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+
+from amcast.places import Place, is_uri, place_of
+from amcast.tracefile.reader import parquet_file
 
 LARGE_TRACE_ROWS: Final = 2_000_000  # more are not drawn
 # Measured on two cores (bench/verify_bench.py): memory and CPU time of an event in one process, and those of Spark.
@@ -22,8 +24,8 @@ def is_large(trace: str) -> bool:
 
 
 def only_for_spark(trace: str) -> bool:
-    """Tell whether only Spark can read it: a pattern, or a place that is not on this machine."""
-    return not Path(trace).exists() and ("://" in trace or any(sign in trace for sign in "*?[{"))
+    """Tell whether only Spark can read it: a pattern."""
+    return not is_uri(trace) and not Path(trace).exists() and any(sign in trace for sign in "*?[{")
 
 
 def spark_pays(trace: str, cores: int | None = None, free: int | None = None) -> bool:
@@ -49,21 +51,22 @@ def free_memory() -> int:
 
 def count_rows(trace: str) -> int:
     """Return how many events a trace has; of text only as far as LARGE_TRACE_ROWS."""
-    path = Path(trace)
+    path = place_of(trace)
     if path.is_dir():
         return sum(rows_of_parquet(file) for file in path.rglob("*.parquet"))
     return (rows_of_parquet if path.suffix == ".parquet" else lines_of)(path)
 
 
-def rows_of_parquet(file: Path) -> int:
+def rows_of_parquet(file: Place) -> int:
     """Return what its footer says; 0 for a broken file, about which the engine complains."""
     try:
-        return int(pq.read_metadata(file).num_rows)
+        with parquet_file(file) as opened:
+            return int(opened.metadata.num_rows)
     except (OSError, pa.ArrowException):
         return 0
 
 
-def lines_of(file: Path) -> int:
+def lines_of(file: Place) -> int:
     """Count lines as far as needed; 0 for a file that cannot be read, about which the engine complains."""
     lines = 0
     with suppress(OSError), file.open("rb") as stream:

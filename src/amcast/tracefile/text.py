@@ -15,6 +15,7 @@ import msgspec
 
 from amcast.core.trace import COLUMNS, REQUIRED_COLUMNS, Event
 from amcast.errors import LineFault, TraceError, UsageError
+from amcast.places import Place
 from amcast.tracefile.columns import Columns, keys_of, name_of, refuse_unknown, renamed
 from amcast.tracefile.schema import IN_EVERY_ROW, INT64_MAX, INT64_MIN, fault_of
 
@@ -53,7 +54,7 @@ class JsonRow(msgspec.Struct):
 _decode: Final = msgspec.json.Decoder(JsonRow).decode
 
 
-def read_jsonl(path: Path, columns: Columns) -> Iterator[Event]:
+def read_jsonl(path: Place, columns: Columns) -> Iterator[Event]:
     if columns:
         with path.open("rb") as lines:
             refuse_unknown_keys(path, columns, set().union(*map(keys_of, lines)))
@@ -117,7 +118,7 @@ def _explained(error: msgspec.ValidationError) -> str:
     return f"column {column!r} has the wrong type: {what[0].lower()}{what[1:]}".replace("`", "")
 
 
-def read_csv(path: Path, columns: Columns) -> Iterator[Event]:
+def read_csv(path: Place, columns: Columns) -> Iterator[Event]:
     with path.open("rb") as lines:
         header, of_line = csv_lines(path, lines.readline(), columns)
         if header:
@@ -271,7 +272,7 @@ def _checked(event: Event) -> Event:
     return event
 
 
-def _event_at(path: Path, number: int, of_line: Callable[[bytes], Event | None], line: bytes) -> tuple[Event, ...]:
+def _event_at(path: Place, number: int, of_line: Callable[[bytes], Event | None], line: bytes) -> tuple[Event, ...]:
     try:
         event = of_line(line)
     except LineFault as fault:

@@ -5,13 +5,13 @@ its real name only when it is complete. Until then it is `.<part>.parquet.tmp`, 
 killed writer leaves nothing half-written behind. `end` gets its name last: a trace with an `end` row is complete.
 """
 
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
 
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from amcast.core.trace import KINDS, Event, Recorder
 from amcast.errors import TraceError
+from amcast.places import Place, one_line, place_of, publish
 from amcast.tracefile.schema import FILE_SCHEMA, unknown_kind
 
 assert KINDS[-1] == "end", "files are published in the order of KINDS, and end must be last"
@@ -29,10 +30,11 @@ class ParquetRecorder(Recorder):
     """A recorder that writes a trace. Several processes may share a folder, each with its own `part`."""
 
     def __init__(
-        self, path: str | Path, full: bool = False, part: str = "part-0", rows_per_group: int = 32_768
+        self, path: str | Place, full: bool = False, part: str = "part-0", rows_per_group: int = 32_768
     ) -> None:
         super().__init__(full)
-        self._folder = Path(path)
+        self._folder = place_of(path)
+        self._scratch = None if isinstance(self._folder, Path) else TemporaryDirectory(prefix="amcast-")
         self._part = part
         self._published = 0
         self._rows_per_group = rows_per_group
@@ -72,6 +74,8 @@ class ParquetRecorder(Recorder):
             self.publish()
             self._closed = True
             self._waiting = {}
+            if self._scratch is not None:
+                self._scratch.cleanup()
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +97,9 @@ class ParquetRecorder(Recorder):
         with self._write_errors():
             if kind not in self._files:
                 number = f"-{self._published}" if self._published else ""
-                self._files[kind] = _PartFile(self._folder / f"kind={kind}", f"{self._part}{number}.parquet")
+                name = f"{self._part}{number}.parquet"
+                scratch = None if self._scratch is None else Path(self._scratch.name, f"{kind}-{name}")
+                self._files[kind] = _PartFile(self._folder / f"kind={kind}" / name, scratch)
             table = pa.table([_column(field, events) for field in FILE_SCHEMA], schema=FILE_SCHEMA)
             self._files[kind].write(table)
         self._waiting[kind] = []
@@ -103,20 +109,19 @@ class ParquetRecorder(Recorder):
         try:
             yield
         except (OSError, pa.ArrowException, OverflowError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
             raise TraceError(
-                f"{self._folder}: the trace cannot be written ({reason}); expected a folder that can be written, with "
-                f"space left; choose another folder or free some space"
+                f"{self._folder}: the trace cannot be written ({one_line(error)}); expected a folder that can be "
+                f"written, with space left; choose another folder or free some space"
             ) from error
 
 
 class _PartFile:
     """One Parquet file in the making."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self._final = folder / name
-        self._unfinished = folder / f".{name}.tmp"
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, final: Place, unfinished: Path | None) -> None:
+        self._final = final
+        self._unfinished = unfinished or Path(final.with_name(f".{final.name}.tmp"))
+        final.parent.mkdir(parents=True, exist_ok=True)
         if self._final.exists():
             raise TraceError(
                 f"{self._final}: exists already; expected a new file; choose another folder or another part name"
@@ -130,7 +135,7 @@ class _PartFile:
         self._writer.close()
 
     def publish(self) -> None:
-        os.replace(self._unfinished, self._final)
+        publish(self._unfinished, self._final)
 
 
 def _column(field: pa.Field, events: list[Event]) -> pa.Array:

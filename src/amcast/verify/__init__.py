@@ -11,7 +11,6 @@ Memory is about MEMORY_PER_ROW bytes for each row about a message.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ import pyarrow as pa
 from amcast.checks import Verdict, known_properties
 from amcast.core.trace import Event
 from amcast.errors import TraceError
+from amcast.places import Place, place_of
 from amcast.tracefile.columns import Columns
 from amcast.tracefile.parts import parts_of, read_part, rows_of, rows_where, tables_of
 from amcast.verify.examples import Choose, FetchRows, refused, verdicts_of
@@ -34,7 +34,7 @@ MEMORY_PER_ROW: Final = 200
 
 
 def verify_trace(
-    trace: str | Path,
+    trace: str | Place,
     properties: Sequence[str] | None = None,
     *,
     columns: Columns | None = None,
@@ -49,7 +49,7 @@ def verify_trace(
     asked = None if properties is None else known_properties(properties)
     plan = Plan(asked, trust_nothing, places_per_block=PLACES_PER_BLOCK, watch=watch)
     theirs = columns or {}
-    parts = parts_of(Path(trace), theirs)
+    parts = parts_of(place_of(trace), theirs)
     watch("reading the trace")
     tables = chain.from_iterable(read_part(part, theirs) for part in parts)
     buckets = 1 + sum(part.rows for part in parts) // ROWS_PER_BUCKET

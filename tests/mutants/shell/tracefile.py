@@ -4,6 +4,7 @@ from tests.mutants.shell import shell_mutant
 
 TEXT = "tests/test_tracefile.py"
 FOLDER = "tests/test_tracefile_folder.py"
+PLACES = "tests/spark/test_places.py"
 
 MUTANTS = [
     shell_mutant(
@@ -33,9 +34,42 @@ MUTANTS = [
     ),
     shell_mutant(
         "renaming_passes_over_strangers", "amcast.tracefile.reader",
-        ("_read_parquet(files_of_folder(trace, kind_column), columns)",
-         '_read_parquet([(file, "deliver") for file in trace.rglob("*-0.parquet")], columns)'),
+        ("_read_parquet(files, columns))",
+         '_read_parquet([(file, "deliver") for file in trace.rglob("*-0.parquet")], columns))'),
         caught_by=f"{FOLDER}::test_nor_to_one_with_other_names",
+    ),
+    shell_mutant(
+        "what_no_record_names_counts", "amcast.tracefile.reader",
+        (" or file.stem in counts", " or True"),
+        caught_by=f"{PLACES}::test_what_no_record_names_does_not_count_and_goes_at_the_end",
+    ),
+    shell_mutant(
+        "every_attempt_counts", "amcast.tracefile.commits",
+        ("found.setdefault(batch_of(part), part)", "found[part] = part"),
+        caught_by=f"{PLACES}::test_what_no_record_names_does_not_count_and_goes_at_the_end",
+    ),
+    shell_mutant(
+        "the_record_comes_first", "amcast.spark.row",
+        ("    for kind in KINDS:\n        file = folder",
+         '    write_lines(lines, folder / LINE)\n'
+         '    publish(folder / LINE, output.out / RUNS / f"{part}.parquet")\n'
+         "    for kind in KINDS:\n        file = folder"),
+        caught_by=f"{PLACES}::test_a_batch_whose_trace_cannot_be_written_is_not_done",
+    ),
+    shell_mutant(
+        "a_trace_may_change", "amcast.tracefile.parts",
+        ("if error is None and self._expected not in (None, stamp(self._path)):", "if False:"),
+        ("if self._expected not in (None, stamp(self._path)):", "if False:"),
+        caught_by=f"{PLACES}::test_a_trace_that_changes_while_it_is_read_is_one_line",
+    ),
+    shell_mutant(
+        "credentials_in_a_uri_are_used", "amcast.places",
+        ('if "@" in address.partition("/")[0]:', "if False:"),
+        caught_by=f"{PLACES}::test_credentials_in_a_uri_are_refused",
+    ),
+    shell_mutant(
+        "any_bucket_is_there", "amcast.places", ("    if not found:", "    if False:"),
+        caught_by=f"{PLACES}::test_a_bucket_that_is_not_there",
     ),
     shell_mutant(
         "short_lines_are_padded", "amcast.tracefile.text",

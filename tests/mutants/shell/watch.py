@@ -178,8 +178,17 @@ MUTANTS = [
     ),
     shell_mutant(
         "source_loses_the_last_row_of_a_micro_batch", SOURCE,
-        ("{name: end[name]}) for name in end", "{name: end[name] - 1}) for name in end"),
+        ("[Part({name: low}, {name: high}) for", "[Part({name: low}, {name: high - 1}) for"),
         caught_by=f"{ROWS}::test_micro_batches_have_every_row_once",
+    ),
+    shell_mutant(
+        "nobody_is_silent", "amcast.spark.stream.watched",
+        (" - found.keys()", " & set()"),
+        caught_by=f"{VERDICTS}::test_every_replica_has_a_row_and_the_silent_ones_say_so",
+    ),
+    shell_mutant(
+        "a_query_begins_after_its_time", LOG, ("(times < when)", "(times <= when)"),
+        caught_by=f"{ROWS}::test_a_query_begins_at_a_time",
     ),
     shell_mutant(
         "source_ignores_what_is_final", SOURCE, ("return w.log.cut(start, ends) if w.merge else ends", "return ends"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from amcast.errors import AmcastError, OutcomeUnknown
@@ -76,6 +77,26 @@ class ClusterLogs:
 
     def earliest(self, groups: list[str]) -> Offset:
         return {group: self.read(group, BEHIND_ALL, most_bytes=1).earliest for group in groups}
+
+    def at_time(self, groups: list[str], when: int) -> Offset:
+        """Return the first position of each log that was delivered at this time, in ns, or later."""
+        earliest, ends = self.earliest(groups), self.ends(groups)
+        return {group: self._first_from(group, when, earliest[group], ends[group]) for group in groups}
+
+    def _first_from(self, group: str, when: int, low: int, high: int) -> int:
+        while low < high:
+            rows = self.read(group, (low + high) // 2, WAIT_MS, 1)
+            columns = Columns()
+            columns.add(rows.rows, self.groups, 0, BEHIND_ALL)
+            times = np.frombuffer(columns.times.getvalue(), "<i8")
+            before = int((times < when).sum())
+            if before == 0:
+                high = min(rows.first, high - 1)
+            elif before == columns.count:
+                low = max(rows.first + before, low + 1)
+            else:
+                return min(max(low, rows.first + before), high)
+        return low
 
     def batches(self, group: str, first: int, end: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these positions. Raises AmcastError for rows that are gone, unless they may be left out."""

@@ -8,6 +8,8 @@ only when no other message can come before it any more.
 import json
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Final
 
 import pyarrow as pa
@@ -28,8 +30,9 @@ OPTIONS: Final = {
     "config": "the cluster.toml of a cluster",
     "client": "the name of a client in it",
     "groups": "all, or names such as g0,g2",
-    "start": 'earliest, latest, or positions as {"g0": 10, "g1": 0}',
+    "start": 'earliest, latest, a time as 2026-03-01T12:00:00Z, or positions as {"g0": 10, "g1": 0}',
     "rows_per_batch": "the most rows of a micro-batch",
+    "min_partitions": "read a group in so many tasks at least, all groups together",
     "on_loss": "fail, or earliest to leave out what is no longer kept",
     "order": "group, or merged",
     "deadline": "seconds to wait for an answer",
@@ -43,6 +46,7 @@ class Wanted:
     start: str
     rows: int
     merge: bool
+    partitions: int = 1
 
 
 def wanted(options: MutableMapping[str, str]) -> Wanted:
@@ -63,7 +67,10 @@ def wanted(options: MutableMapping[str, str]) -> Wanted:
     log = ClusterLogs(str(options["config"]), options.get("client"), deadline, on_loss)
     rows = int(_number(options, "rows_per_batch", ROWS_PER_BATCH))
     merge = _one_of(options, "order", ("group", "merged")) == "merged"
-    return Wanted(log, tuple(groups), options.get("start", "earliest"), rows, merge)
+    partitions = int(_number(options, "min_partitions", 1))
+    if merge and partitions > 1:
+        raise UsageError("option min_partitions: logs that are merged are read as one; leave it out, or order=merged")
+    return Wanted(log, tuple(groups), options.get("start", "earliest"), rows, merge, partitions)
 
 
 def _one_of(options: MutableMapping[str, str], name: str, known: tuple[str, ...]) -> str:
@@ -89,6 +96,9 @@ def first_offset(w: Wanted) -> Offset:
         return w.log.earliest(groups)
     if w.start == "latest":
         return w.log.ends(groups)
+    when = time_of(w.start)
+    if when is not None:
+        return w.log.at_time(groups, when)
     try:
         found = json.loads(w.start)
         positions = {str(group): int(position) for group, position in found.items()}
@@ -96,8 +106,33 @@ def first_offset(w: Wanted) -> Offset:
         positions = {"": -1}
     if set(positions) != set(groups) or min(positions.values()) < 0:
         expected = json.dumps(dict.fromkeys(groups, 0))
-        raise UsageError(f"option start {w.start!r}: expected earliest, latest, or a position per group as {expected}")
+        raise UsageError(
+            f"option start {w.start!r}: expected earliest, latest, a time, or a position per group as {expected}"
+        )
     return positions
+
+
+def time_of(text: str) -> int | None:
+    """Return a time in nanoseconds, in UTC unless it says otherwise; None if it is none."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    since = when - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
+
+
+def parts_of(start: Offset, end: Offset, least: int) -> "list[Part]":
+    """Cut the rows of each log into parts of equal size: so many at least, if there are as many rows."""
+    rows = {name: end[name] - start[name] for name in end if end[name] > start[name]}
+    size = max(1, sum(rows.values()) // max(1, least))
+    parts = []
+    for name, count in rows.items():
+        pieces = 1 if least <= 1 else -(-count // size)
+        cuts = [start[name] + count * number // pieces for number in range(pieces + 1)]
+        parts += [Part({name: low}, {name: high}) for low, high in pairwise(cuts)]
+    return parts
 
 
 def limited(start: Offset, ends: Offset, most: int) -> Offset:
@@ -143,7 +178,7 @@ class BatchReader(DataSourceReader):
         start = first_offset(w)
         ends = w.log.ends(list(w.groups))
         if not w.merge:
-            return [Part({group: start[group]}, {group: ends[group]}) for group in w.groups]
+            return parts_of(start, ends, w.partitions) or [Part(start, start)]
         parts: list[Part] = []
         while True:
             end = w.log.cut(start, limited(start, ends, at_least(MERGED_ROWS, w)))
@@ -163,6 +198,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, w: Wanted) -> None:
         self.wanted = w
         self._until: Offset | None = None  # of a query that ends when it has what there was at its start
+        self._seen: Offset | None = None  # where the logs ended when they were last looked at
 
     def names(self) -> Sequence[str]:
         return self.wanted.groups
@@ -184,16 +220,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         w = self.wanted
         self.refuse_others(start)
         ends = self._until or self.ends(start)
-        ends = {name: max(start[name], end) for name, end in ends.items()}  # a replica may be behind
+        ends = self._seen = {name: max(start[name], end) for name, end in ends.items()}  # a replica may be behind
         if not isinstance(limit, ReadAllAvailable):
             ends = limited(start, ends, at_least(limit.max_rows if isinstance(limit, ReadMaxRows) else w.rows, w))
         return w.log.cut(start, ends) if w.merge else ends
+
+    def reportLatestOffset(self) -> dict[str, int] | None:
+        """Return where the logs end: `latestOffset` in the progress of the query, from which `endOffset` lags."""
+        return self._seen
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         self.refuse_others(start)
         if self.wanted.merge:
             return [Part(start, end)]
-        return [Part({name: start[name]}, {name: end[name]}) for name in end if end[name] > start[name]]
+        return parts_of(start, end, self.wanted.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)

@@ -1,12 +1,18 @@
 """A running cluster that is watched: who should be there, and who answers."""
 
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
-from amcast.errors import UsageError
+from amcast.errors import AmcastError, UsageError
 from amcast.runtime.config import ClusterConfig
-from amcast.spark.stream import replicas
+from amcast.spark.stream import replicas, watch
 from amcast.spark.stream.seen import Answers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Watched:
@@ -16,6 +22,7 @@ class Watched:
         self.config = config
         self.client = client
         self.asked = time.time_ns()
+        self.silent_since: dict[str, float] = {}  # of those that do not answer
         self.at_start = self.ask()
         for g, pids in enumerate(config.topology.groups):
             names = [config.members[pid].name for pid in pids]
@@ -23,8 +30,40 @@ class Watched:
                 raise UsageError(f"no replica of g{g} answers ({', '.join(names)}); expected one at least; start them")
 
     def ask(self) -> dict[str, int]:
-        """Return the positions of those that answer."""
-        return replicas.positions(self.config, self.client)
+        """Return the positions of those that answer, and note who does not."""
+        asked = time.monotonic()
+        found = replicas.positions(self.config, self.client)
+        silent = {member.name for member in self.config.members if not self.config.is_spare(member)} - found.keys()
+        self.silent_since = {name: self.silent_since.get(name, asked) for name in silent}
+        return found
+
+    def rows(self, spark: "SparkSession", start: str) -> "DataFrame":
+        """Return what every replica delivers, as a stream."""
+        client = {"client": self.client} if self.client else {}
+        return watch.from_cluster(spark, {"config": str(self.config.path), "start": start, **client})
+
+    def silences(self) -> dict[str, float]:
+        """Return for how many seconds each replica that does not answer has not answered."""
+        now = time.monotonic()
+        return {name: now - since for name, since in self.silent_since.items()}
+
+    @contextmanager
+    def asked_again(self, seconds: float) -> Iterator[None]:
+        """Ask again and again, in the background."""
+        over = threading.Event()
+
+        def ask() -> None:
+            while not over.wait(seconds):
+                with suppress(AmcastError, OSError):
+                    self.ask()
+
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        try:
+            yield
+        finally:
+            over.set()
+            asking.join()
 
     def members(self, answering: Mapping[str, int]) -> dict[str, str]:
         """Return those that should be there, with their groups."""
