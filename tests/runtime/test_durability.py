@@ -36,6 +36,7 @@ class Host:
         self.said = io.StringIO()
         self.log = Log("g0/0", stream=self.said)
         self.metrics = cast(Any, SimpleNamespace(commits=SimpleNamespace(observe=lambda seconds: None)))
+        self.leading = cast(Any, SimpleNamespace(give_up=lambda reason: None))
         self.seen: list[str] = []
         self.errors: list[BaseException] = []
         self.handled = False  # something that is not applied yet

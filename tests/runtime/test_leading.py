@@ -93,6 +93,20 @@ def test_a_leader_with_a_slow_disk_hands_over_but_not_again_at_once(tmp_path: Pa
     assert handed == [-1, -1], "it does not lead"
 
 
+def test_a_leader_whose_disk_is_full_but_for_the_reserve_hands_over(tmp_path: Path) -> None:
+    """Else a group would refuse clients, though a majority has room."""
+    config = cluster(tmp_path)
+    with laggards(config) as running:
+        for name in NAMES:
+            full = Machine(limits=Limits(reserve=2**62)) if name == "g0/0" else Machine()
+            running.start(name, full)
+        leader = running.nodes["g0/0"]
+        assert until(lambda: len(leader.leading.others) == 2 and leader.leading.leads)
+        running.in_loop("g0/0", leader.durability._look_at_space)
+        assert until(lambda: running.nodes["g0/1"].leading.leads or running.nodes["g0/2"].leading.leads)
+        assert "expected at least" in logged(leader) and not leader.leading.leads
+
+
 def test_a_leader_hands_over_once_to_who_asks_often(tmp_path: Path) -> None:
     config = cluster(tmp_path, groups=2)
     clock = Hand()

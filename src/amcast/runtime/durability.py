@@ -34,6 +34,7 @@ from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.engine import Tick
 from amcast.runtime.history import History
 from amcast.runtime.identity import Described, described
+from amcast.runtime.leading import Leading
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine
 from amcast.runtime.metrics import Metrics
@@ -113,6 +114,7 @@ class DiskHost(Protocol):
     log: Log
     machine: Machine
     metrics: Metrics
+    leading: Leading
 
     def release(self, tick: Tick) -> None:
         """Send what a step wants sent: its records are durable, or it has none that anybody depends on."""
@@ -292,6 +294,8 @@ class Durability:
 
     def _look_at_space(self) -> None:
         self.space.look()
+        if reason := self.short_of_space():
+            self._host.leading.give_up(reason)
         if self.space.low and self._look_at is None and not self._stopped:  # else every commit has a look
             loop = asyncio.get_running_loop()
             self._look_at = loop.call_later(self._limits.measure_every, self._measure_behind)

@@ -3,8 +3,8 @@
 - `amcast cluster lead` tells a replica to lead (SIGUSR2). It tells the others of its group, a few times, and the one
   that leads hands over. No listener of the cluster takes such an order from anybody but a member.
 - A leader that is told to stop hands over first, and stops when another one leads, or after a suspicion time.
-- A leader whose disk has become slow holds up its whole group. It hands over while somebody else is there, and for a
-  while not again: all of them may be slow.
+- A leader whose disk has become slow, or has no room but its reserve, holds up its whole group. It hands over while
+  somebody else is there, and for a while not again: the disks of all may be like that.
 """
 
 import asyncio
@@ -128,16 +128,18 @@ class Leading:
         if self._timer is not None:
             self._timer.cancel()
 
-    # A slow disk
+    # A slow or full disk
 
     def committed(self, nanoseconds: int) -> None:
         """Take note of how long a commit took; give up the lead if several in a row were slow."""
         self._slow = self._slow + 1 if nanoseconds > self._suspect_after // 2 else 0
-        if self._slow < self._limits.slow_commits or self._now() < self._not_before:
-            return
-        if self.leads and self.others:
+        if self._slow >= self._limits.slow_commits:
+            self.give_up(f"its disk is slow: the last commit took {nanoseconds / SECOND:.1f} s")
+
+    def give_up(self, reason: str) -> None:
+        """Hand the lead over, if this replica leads and others are there; not again at once."""
+        if self._now() >= self._not_before and self.leads and self.others:
             self._slow = 0
             self._not_before = self._now() + round(self._limits.seconds_of_lead * SECOND)
-            took = f"{nanoseconds / SECOND:.1f} s"
-            self._host.log.warning("lead handed over", reason=f"its disk is slow: the last commit took {took}")
+            self._host.log.warning("lead handed over", reason=reason)
             self._hand_over(ANYBODY)

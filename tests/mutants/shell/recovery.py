@@ -19,6 +19,7 @@ REFUSED, STANDS = (
     f"{FAILOVER}::test_a_refusal_is_news_once_and_only_where_somebody_was",
     f"{FAILOVER}::test_a_node_tells_all",
 )
+FULL_DISK = f"{LEADING}::test_a_leader_whose_disk_is_full_but_for_the_reserve_hands_over"
 SLOW = f"{LEADING}::test_a_leader_with_a_slow_disk_hands_over_but_not_again_at_once"
 
 MUTANTS = [
@@ -212,7 +213,11 @@ MUTANTS = [
     ),
     shell_mutant(
         "a_slow_leader_hands_over_again_and_again", "amcast.runtime.leading",
-        ("or self._now() < self._not_before:", "or False:"), caught_by=SLOW,
+        ("self._now() >= self._not_before and self.leads", "self.leads"), caught_by=SLOW,
+    ),
+    shell_mutant(
+        "a_leader_with_a_full_disk_stays", "amcast.runtime.durability",
+        ("            self._host.leading.give_up(reason)\n", "            pass\n"), caught_by=FULL_DISK,
     ),
     shell_mutant(
         "data_of_0_1_is_taken_for_damaged", "amcast.runtime.storage",
