@@ -482,6 +482,10 @@ BY_STEPS: dict[str, tuple[Mutant, Callable[[], None]]] = {
         ),
         steps.test_a_life_that_others_remember_is_judged_at_any_time,
     ),
+    "marks_leave_before_their_records": (
+        mutant("marks_leave_before_their_records", ("        self.process.out.urgent = True\n", "")),
+        steps.test_a_mark_that_is_told_is_on_disk_before,
+    ),
     "answers_to_an_earlier_life_count": (
         mutant("answers_to_an_earlier_life_count", (" or msg.starts != self.starts:", ":")),
         steps.test_an_answer_to_an_earlier_life_does_not_count,

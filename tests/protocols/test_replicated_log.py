@@ -3,9 +3,11 @@
 import pytest
 
 from amcast.core.order import ballot
-from amcast.core.topology import message_id
+from amcast.core.process import Effects, Params
+from amcast.core.topology import Topology, message_id
 from amcast.core.wire import AppMessage
 from amcast.protocols import protocol
+from amcast.protocols.black_box.durable_log import DurableLogOwner
 from amcast.protocols.black_box.replicated_log import Announce, Entry, Learner, quorum_has
 from amcast.sim.script import Script
 from amcast.sim.simulation import Simulation
@@ -77,3 +79,13 @@ def test_a_member_that_is_down_costs_a_bounded_amount(name: str) -> None:
         sizes.append((memory, vote))
     assert sizes[0] == sizes[1], sizes
     assert sizes[0][0] < 40 and sizes[0][1] < 5
+
+
+@pytest.mark.parametrize("name", ["ft_skeen", "fastcast", "multi_paxos", "paxos_amcast"])
+def test_a_mark_that_is_told_is_on_disk_before(name: str) -> None:
+    """Else a kill makes a replica one that forgot (seed 1400007 of `swarm ft_skeen --cluster`)."""
+    for tell in (lambda owner: owner.mark(), lambda owner: owner.tell_mark((1,))):
+        owner = protocol(name).make(0, Topology((3,), 1), Params(1_000_000, durable=True), Effects())
+        assert isinstance(owner, DurableLogOwner) and not owner.out.urgent
+        tell(owner)
+        assert owner.out.urgent

@@ -320,6 +320,16 @@ def test_what_is_said_is_on_disk_before() -> None:
     ]
 
 
+def test_a_mark_that_is_told_is_on_disk_before() -> None:
+    """What others remember of a replica must not be lost with it: deliveries alone are written without haste."""
+    leader = WhiteBox(TOPOLOGY.pid("g0/0"), TOPOLOGY, Params(1_000_000, durable=True), Effects())
+    leader.save_later(Delivered(M.mid, timestamp(1, 0), timestamp(9, 1)))
+    assert not leader.out.urgent
+    leader.send_state((1,))
+    assert ((1,), Marks(((0, 1, 1),))) in leader.out.sends
+    assert leader.out.urgent
+
+
 def test_a_replica_comes_back_from_its_records_and_from_a_snapshot() -> None:
     follower = WhiteBox(TOPOLOGY.pid("g0/1"), TOPOLOGY, Params(1_000_000, durable=True), Effects())
     follower.receive(0, 0, Accept(M, 0, 0, timestamp(1, 0)))

@@ -141,6 +141,8 @@ class DurableLogOwner(LogOwner, Durable):
         return True
 
     def mark(self) -> int:
+        if self.params.durable:
+            self.out.urgent = True  # whoever hears of these records remembers them: they are on disk first
         return self.probation.mark
 
     def heard_mark(self, member: int, mark: int) -> None:

@@ -72,7 +72,11 @@ class Probation:
         self.everybody = everybody
 
     def own(self) -> Marks:
-        """Return what others shall remember of this replica."""
+        """Return what others shall remember of this replica, for a step that waits until it is on disk.
+
+        A step that only delivers leaves before its records are synced: a crash may take them back.
+        """
+        self.process.out.urgent = True
         return Marks(((self.process.pid, self.starts, self.mark),))
 
     def heard(self, pid: int, mark: int) -> None:
