@@ -209,7 +209,10 @@ class AnswerGone(AmcastError):
 
 
 class Refused(AmcastError):
-    """What was asked for is refused for good, by the replica that decides it."""
+    """What was asked for is refused for good, by the replica that decides it.
+
+    What to do: ask for what the line says is possible; the same would be refused again.
+    """
 
 
 class HistoryGone(AmcastError):
