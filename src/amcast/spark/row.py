@@ -186,15 +186,18 @@ def scratch_folder(output: Output) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def run_here(rows: Sequence[Config], part: str, folder: Path, output: Output) -> list[Line]:
-    """Run rows one after the other, with one trace of all of them in `folder`."""
+def run_here(rows: Sequence[Config], part: str, folder: Path, output: Output, watched: bool = True) -> list[Line]:
+    """Run rows one after the other, with one trace of all of them in `folder`.
+
+    Who is not `watched` has a parent that kills it in time, and that tells a row which hangs from one that crashes.
+    """
     with contextlib.ExitStack() as files:
         recorder = None
         if output.trace != "none":
             recorder = files.enter_context(ParquetRecorder(folder, output.trace == "full", part=part))
         lines = []
         for run, config in rows:
-            with watchdog(output.timeout):
+            with watchdog(output.timeout if watched else None):
                 lines.append(simulate(run, simulation_of(config), output, recorder))
     return lines
 
@@ -243,7 +246,7 @@ def run_in_a_process(row: Config, folder: Path, output: Output) -> Line:
 
 def run_in_child(row: Config, folder: Path, output: Output) -> None:
     try:
-        write_lines(run_here([row], "part", folder, output), folder / LINE)
+        write_lines(run_here([row], "part", folder, output, watched=False), folder / LINE)
     except (OSError, TraceError):
         os._exit(CANNOT_WRITE)
 
