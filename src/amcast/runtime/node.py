@@ -53,13 +53,14 @@ from amcast.runtime.metrics import Metrics
 from amcast.runtime.pulling import Pulls
 from amcast.runtime.pulse import Pulses
 from amcast.runtime.queries import Queries
+from amcast.runtime.renewal import read_again
 from amcast.runtime.seats import found_at_start, seated
 from amcast.runtime.serving import Results, Serving
 from amcast.runtime.starting import How, refuse_unfit, start
 from amcast.runtime.status import status_of
 from amcast.runtime.storage import forgot_text
 from amcast.runtime.supply import Supplied, Supply
-from amcast.runtime.tls import Listener, client_context, listen, renew, server_context
+from amcast.runtime.tls import Listener, client_context, listen, server_context
 from amcast.runtime.tracing import ReplicaTrace
 from amcast.runtime.versions import SENDER, Versions, change_in
 
@@ -245,13 +246,8 @@ class Node:
             self._schedule()
 
     def renew(self) -> None:
-        """Read the certificates again, for new connections; those that are there stay."""
-        try:
-            for context in self._contexts:
-                renew(context, self.config, self.me.name)
-            self.log.info("certificates read again" if self._contexts else "no certificates to read again")
-        except UsageError as error:
-            self.log.error("certificates not read again", reason=str(error))
+        """Read the certificates again, for new connections, and what clients may do, for all from now on."""
+        read_again(self, self._contexts)
 
     async def _say_goodbye(self) -> None:
         """Wait until the others have what was sent: they count on it, and nobody sends it again."""

@@ -192,6 +192,11 @@ class Serving:
             for served in self.sessions.values():
                 served.adjust_reading()
 
+    def look_again(self) -> None:
+        """Go by what clients may do now; who may do nothing any more is sent away."""
+        for served in list(self.sessions.values()):
+            served.look_again()
+
     def tell_condition(self) -> None:
         """Tell all clients which groups are refused from now on."""
         for served in self.sessions.values():
@@ -267,6 +272,24 @@ class _Served(AcceptedConnection):
         else:
             failure = Refusal(-1, refused[1], change.id, refused[0])
             self.transport.write(frame(frames.FAILED, frames.encode(failure)))
+
+    def look_again(self) -> None:
+        """Go by what this client may do now: it gets no rows that it waits for, if it may not read them any more."""
+        config = self.host.config
+        assert self.grant is not None
+        name = self.grant.name
+        grant = config.clients.get(name)
+        if grant is None or self.host.me.group not in grant.read:
+            for _, read, timer in [entry for entry in self.serving.readers if entry[0] is self]:
+                timer.cancel()
+                self.reads -= 1
+                self.fail_read(read, f"{name} may not read g{self.host.me.group} any more")
+            self.serving.readers = [entry for entry in self.serving.readers if entry[0] is not self]
+        if grant is None:
+            self.refuse(f"{CLIENT}{name} is no client of {config.name} any more")
+        else:
+            self.grant = grant
+            self.permitted.clear()
 
     def take(self, kind: int, number: int, body: bytes) -> None:
         if kind == frames.REQUESTS:
