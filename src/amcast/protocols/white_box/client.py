@@ -86,9 +86,9 @@ class WhiteBoxClient(Process, Listing):
 
     def on_lists_learnt(self, lists: MemberLists) -> None:
         self.configurations.merge(lists)
-        for g, leader in enumerate(self.cur_leader):
+        for g in sorted({row[0] for row in lists}):
             pids = self.configurations.newest(g).pids
-            if leader not in pids:
+            if self.leader_in(g) not in pids:
                 self.cur_leader[g] = pids[0]
 
     def on_reply(self, msg: Reply) -> None:
