@@ -90,8 +90,8 @@ def test_a_leader_that_stood_still_never_gives_an_old_value(tmp_path: Path) -> N
                 answers = 0
                 while answers < 20:
                     kind, body = raw.receive() or (0, b"")
-                    assert kind in (frames.QUERIED, frames.FAILED, frames.CONDITION), kind
-                    answers += kind != frames.CONDITION
+                    assert kind, "it hung up"
+                    answers += kind in (frames.QUERIED, frames.FAILED)
                     if kind == frames.QUERIED:
                         answer = answer_or_reason(body)
                         assert isinstance(answer, bytes) and msgspec.msgpack.decode(answer) == {"a": number}
