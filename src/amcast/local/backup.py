@@ -34,7 +34,7 @@ WINDOW: Final = 4  # parts that are asked for ahead
 T = TypeVar("T")
 
 
-TOLD: Final = (frames.CONDITION, frames.MEMBERS)  # without being asked
+TOLD: Final = (frames.ANSWERS, frames.CONDITION, frames.MEMBERS)  # without being asked
 
 
 class Source:
