@@ -177,3 +177,10 @@ def test_members_are_replaced_in_the_middle_of_a_power_cut() -> None:
         assert len(gone) == 3 and "g0/1" in gone, gone
     finally:
         one.close()
+
+
+def test_who_lost_its_disk_does_not_wait_for_members_that_are_gone() -> None:
+    """It knows only those with whom the cluster began, and one of these was replaced, and has been stopped."""
+    result, log = run(setup_with(ChangeMembers(500, "g0/0", True, True), LoseDisk(2500, "g0/1", 100, True)))
+    assert result.alarm is None
+    assert "g0 is g0/1, g0/2, g0/3" in log and "g0/1 started --rejoin" in log

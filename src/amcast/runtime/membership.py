@@ -92,9 +92,6 @@ class Membership:
                 member = self._guests[pid] = member_at(node.config, self._topology.group_of[pid], place)
             except ValueError:
                 raise WireError(f"{hello.name} says that it is at {hello.at!r}; expected host:port") from None
-        if hello.at and str(member.peer) != hello.at:
-            known = f"its group knows it at {member.peer}"
-            raise WireError(f"{hello.name} says that it is at {hello.at}, {known}; 'amcast cluster replace' moves it")
         return member
 
     def arrived(self) -> None:
