@@ -43,7 +43,7 @@ from amcast.runtime.serving import SESSION_BITS
 if TYPE_CHECKING:
     from amcast.runtime.node import Node
 
-CHANGER: Final = (1 << SESSION_BITS) - 3  # below the sessions of all clients, as those of `versions.py` and `cuts.py`
+CHANGER: Final = (1 << SESSION_BITS) - 4  # below the sessions of all clients, as those of other messages of the cluster
 NEAR: Final = 10_000  # deliveries: who lacks more has to learn before it becomes a member
 UNKNOWN: Final = "?:1"
 
