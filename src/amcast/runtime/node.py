@@ -183,11 +183,11 @@ class Node:
             self._contexts = [context for context in (inside, outside) if context is not None]
             self.outside = outside
             start(self, self.how)  # before anybody can reach this node: it must not speak of what it forgot
+            self.membership.look()
             # Members first: a client that is let in expects its message to go somewhere.
             servers.append(await self._listen(self.incoming, self.me.peer, inside))
             servers.append(await self._listen(self.serving, self.me.client, inside))
             await admin.start(self.me.admin)
-            self.membership.look()
             self.membership.start(outside)
             self.pulses.start()
             if self.filling is not None:

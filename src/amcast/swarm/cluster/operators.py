@@ -71,9 +71,9 @@ class Operators:
 
 
 def lacks_rows(seat: Seat) -> bool:
-    """Return whether the trace of a replica is not complete."""
+    """Return whether a replica has not yet got all that its group delivered, and its trace with it."""
     node = seat.node
-    return node is None or not node.ready or (node.trace is not None and node.trace.lacks)
+    return node is None or node.readiness() is not None or (node.trace is not None and node.trace.lacks)
 
 
 async def insist(config: ClusterConfig, table: Protocol, machine: ProcessMachine, g: int, wanted: list[Member]) -> None:

@@ -276,7 +276,7 @@ class Trial:
     def _lost_some_of(self, seat: Seat) -> bool:
         """Return whether a member of its group never comes back."""
         group = [other for other in self.world.seats.values() if other.member.group == seat.member.group]
-        return any(other.left_alone for other in group)
+        return any(other.left_alone and not other.removed for other in group)
 
     def _settled(self) -> bool:
         if not all(self.clients.values()) or any(map(unanswered, self.gateways.values())) or self.operators.busy:
