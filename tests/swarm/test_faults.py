@@ -167,7 +167,7 @@ def test_a_protocol_of_one_group_has_one() -> None:
 def test_members_are_replaced_in_the_middle_of_a_power_cut() -> None:
     """Of both groups at once; who leads goes, and all machines lose their power on the way."""
     changes = [ChangeMembers(500, "leader of g0", True, True), ChangeMembers(510, "leader of g1", True, True)]
-    plan = [*changes, PowerCut(700, "", 200), ChangeMembers(2500, "g0/1", True, False)]
+    plan = [*changes, PowerCut(700, "", 200), ChangeMembers(2500, "g0/1", True, True)]
     setup = replace(setup_with(*plan, load="echo"), groups=2, calm_at=4000)
     one = Trial(setup)
     try:

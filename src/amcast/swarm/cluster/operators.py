@@ -3,12 +3,13 @@
 import asyncio
 from contextlib import suppress
 
+from amcast.core.capabilities import MemberLists
 from amcast.core.protocol import Protocol
 from amcast.errors import AmcastError
 from amcast.runtime.client import Client
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import Change
-from amcast.runtime.seats import about_of, agreed_of, member_at, seated, written
+from amcast.runtime.seats import about_of, agreed_of, agreed_on, member_at, merged, seated, written
 from amcast.swarm.cluster.setup import OPERATOR, Setup, place_of_seat
 from amcast.swarm.cluster.world import ProcessMachine, Program, Seat, World
 
@@ -22,8 +23,8 @@ class Operators:
     def __init__(self, world: World, setup: Setup) -> None:
         self._world = world
         self._setup = setup
-        self._config: ClusterConfig = seated(world.config, world.table)
-        self._members: dict[int, list[Member]] = {g: list(self._config.group(g)) for g in range(setup.groups)}
+        self.config: ClusterConfig = seated(world.config, world.table)  # with what was agreed on, as a file has it
+        self._members: dict[int, list[Member]] = {g: list(self.config.group(g)) for g in range(setup.groups)}
         self._next = dict.fromkeys(self._members, setup.replicas)
         self._under_way: dict[int, str] = {}  # what each changes, by group
 
@@ -39,13 +40,13 @@ class Operators:
         left = [member for member in members if not (goes and member == seat.member)]
         if world.calm or g in self._under_way or not known or world.table.change is None:
             return
-        if not comes and len(left) < 2:
+        if not comes and len(left) < 3:  # two bear no fault, and a lost disk is one
             return
         new: Member | None = None
         if comes:
             place = place_of_seat(g, self._next[g])
-            new = member_at(self._config, g, place)
-            joins = written(agreed_of(self._config, (), place, seat.name if goes else ""))
+            new = member_at(self.config, g, place)
+            joins = written(agreed_of(self.config, self.config.lists, place, seat.name if goes else ""))
             self._next[g] += 1
             world.start(world.add_seat(new, joins), new=True)
         wanted = [*left, *([new] if new is not None else [])]
@@ -56,7 +57,8 @@ class Operators:
         gone = [member for member in members if member not in wanted]
 
         async def main(program: Program, machine: ProcessMachine) -> None:
-            await insist(self._config, world.table, machine, g, wanted)
+            lists = await insist(self.config, world.table, machine, g, wanted)
+            self.config = agreed_on(self.config, merged(lists, self.config.lists))
             while new is not None and lacks_rows(world.seats[new.name]):  # who goes may be the only one that has them
                 await asyncio.sleep(PAUSE)
             self._members[g] = wanted
@@ -76,8 +78,10 @@ def lacks_rows(seat: Seat) -> bool:
     return node is None or node.readiness() is not None or (node.trace is not None and node.trace.lacks)
 
 
-async def insist(config: ClusterConfig, table: Protocol, machine: ProcessMachine, g: int, wanted: list[Member]) -> None:
-    """Ask for these members until they are at work."""
+async def insist(
+    config: ClusterConfig, table: Protocol, machine: ProcessMachine, g: int, wanted: list[Member]
+) -> MemberLists:
+    """Ask for these members until they are at work; return all lists that are known then."""
     seats = tuple(sorted(member.rank for member in wanted))
     about = about_of(sorted(wanted, key=lambda member: member.rank))
     async with Client(config, table, OPERATOR, machine=machine) as client:
@@ -86,7 +90,7 @@ async def insist(config: ClusterConfig, table: Protocol, machine: ProcessMachine
                 await client.conditions(PATIENCE)
             newest = [row for row in client.config.lists if row[0] == g]
             if newest and newest[-1][2] == seats and newest[-1][3]:
-                return
+                return client.config.lists
             epoch = newest[-1][1] if newest else 0
             for member in client.config.group(g):
                 with suppress(AmcastError, TimeoutError):

@@ -339,7 +339,7 @@ class Trial:
             self.clients[host.name] = False
 
     def _new_client(self, program: Program, machine: ProcessMachine) -> Client:
-        config, table, deadline = self.world.config, self.world.table, self.setup.deadline
+        config, table, deadline = self.operators.config, self.world.table, self.setup.deadline
         trace = trace_of(program) if self.world.traced else None
         return Client(config, table, program.name, deadline, trace=trace, machine=machine)
 
