@@ -147,7 +147,7 @@ EPOCHS = [
     mutant(
         "no_nack",
         ("            self.process.send_one(candidate, Nack(self.ballot))\n", ""),
-        ("        self.seen_ballot = max(self.seen_ballot, msg.ballot)\n", ""),
+        ("        self.saw(msg.ballot)\n", ""),
     ),
     mutant(
         "enters_before_it_has_the_prefix",
