@@ -56,7 +56,7 @@ def test_a_wrong_path_is_one_line(amcast: Amcast, folder: Path, typed: str) -> N
 
 
 @pytest.mark.parametrize(
-    "typed", ["verify good.jsonl --engine spark", "metrics good.jsonl", "sweep spec.toml --out new"]
+    "typed", ["verify good.jsonl --engine spark", "metrics good.jsonl", "sweep spec.toml --out new --master local[1]"]
 )
 def test_what_is_right_starts_spark(amcast: Amcast, folder: Path, typed: str) -> None:
     """Or the other test would show nothing."""

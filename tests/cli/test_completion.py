@@ -9,7 +9,7 @@ import pytest
 from calling import PROGRAM, Amcast
 
 OFFERED = {  # what is typed, up to the cursor: all that is offered
-    "amcast cluster rest": ["restart"],
+    "amcast cluster rest": ["restart", "restore"],
     "amcast sim --check": ["--checked"],
     "amcast claims skeen white": ["white_box"],
     "amcast cluster init new --protocol multi": ["multi_paxos"],

@@ -177,14 +177,15 @@ def test_the_moves_of_a_run_that_an_adversary_wins(
     broken = load(next(mutant for mutant in MUTANTS if mutant.name == "delivered_twice"), *MODULES).ROW
     for module in ("seeds", "failing"):
         monkeypatch.setattr(f"amcast.swarm.adversary.{module}.protocol", lambda name: broken)
-    done = amcast("swarm", "white_box", "--adversary", "--seeds", 1, "--first-seed", 2, "--jobs", 1, "--out", tmp_path)
-    moves = tmp_path / "white_box-2" / "moves.txt"
-    assert done.code == 1 and "replay: amcast swarm white_box --adversary --seeds 1 --first-seed 2\n" in done.out
+    typed = ("swarm", "white_box", "--adversary", "--seeds", 1, "--first-seed", 43, "--jobs", 1)
+    done = amcast(*typed, "--out", tmp_path)
+    moves = tmp_path / "white_box-43" / "moves.txt"
+    assert done.code == 1 and "replay: amcast swarm white_box --adversary --seeds 1 --first-seed 43\n" in done.out
     head, _, body = moves.read_text().partition(f"--plan {moves}\n")
-    assert "white_box, seed 2: " in head and 0 < body.count("\n") < 60
+    assert "white_box, seed 43: " in head and 0 < body.count("\n") < 60
     assert any("# Multicast c" in line for line in body.splitlines()), body
-    again = amcast("swarm", "white_box", "--adversary", "--seeds", 1, "--first-seed", 2, "--jobs", 1, "--plan", moves)
+    again = amcast(*typed, "--plan", moves)
     assert again.code == 1 and f"{body.count(chr(10))} moves" in again.out
     moves.write_text("deliver g0/0 nobody\n")
-    refused = amcast("swarm", "white_box", "--adversary", "--seeds", 1, "--first-seed", 2, "--jobs", 1, "--plan", moves)
+    refused = amcast(*typed, "--plan", moves)
     assert refused.code == 2 and "nobody" in refused.err

@@ -25,7 +25,7 @@ from tests.tools import tool
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
 
-from pages import (  # noqa: E402
+from site_pages import (  # noqa: E402
     INTERFACE,
     PAGES,
     PROTOCOL_SOURCES,
@@ -133,7 +133,7 @@ def test_a_link_to_a_place_that_is_gone_ends_the_build(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "index.md").write_text("# One\n\n[x](#two)\n")
     settings = (ROOT / "mkdocs.yml").read_text("utf-8")
-    settings = settings.partition("nav:\n  -")[0].replace("  - docs/pages.py", "  []")
+    settings = settings.partition("nav:\n  -")[0].replace("  - docs/site_pages.py", "  []")
     (tmp_path / "mkdocs.yml").write_text(settings)
     with pytest.raises(Abort):
         build(load_config(str(tmp_path / "mkdocs.yml"), site_dir=str(tmp_path / "out")))

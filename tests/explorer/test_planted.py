@@ -34,8 +34,8 @@ PLANTED = {
         mutant("barrier_one_too_low", ("if ts > activation and self.barrier[x] < ts:  # l.34",
                                        "if ts > activation and time_of(self.barrier[x]) + 1 < time_of(ts):  # l.34")),
     ],
-    "allconcur_plus": [mutant("complete_one_short", ("        if self.got < len(self.members):  # l.56",
-                                                     "        if self.got < len(self.members) - 1:  # l.56"))],
+    "allconcur_plus": [mutant("complete_one_short", ("        if self.got < len(self.members) or",
+                                                     "        if self.got < len(self.members) - 1 or"))],
     "lcr": [
         mutant("merges_what_it_delivered_last", ("msg.clock[msg.origin] <= self.delivered[msg.origin]",
                                                  "msg.clock[msg.origin] < self.delivered[msg.origin]")),

@@ -88,8 +88,8 @@ def test_the_merged_order_has_every_message_once(spark: "SparkSession", trial: T
     ("options", "said"),
     [
         ({"groups": "g9"}, "group 'g9' of option groups: expected some of g0, g1"),
-        ({"start": "now"}, "option start 'now': expected earliest, latest, or a position per group"),
-        ({"start": '{"g0": 1}'}, "expected earliest, latest, or a position per group"),
+        ({"start": "now"}, "option start 'now': expected earliest, latest, a time, or a position per group"),
+        ({"start": '{"g0": 1}'}, "expected earliest, latest, a time, or a position per group"),
         ({"strat": "x"}, "option 'strat' of format amcast: expected one of config, client"),
         ({"order": "total"}, "option order 'total': expected group or merged"),
         ({"on_loss": "ignore"}, "option on_loss 'ignore': expected fail or earliest"),

@@ -85,7 +85,7 @@ def transactions_in(data: Path) -> list[bytes]:
 
 
 def servers(config: ClusterConfig) -> list[str]:
-    return [config.topology.name(pid) for pid in config.topology.groups[0]]
+    return [member.name for member in config.group(0)]
 
 
 def outsiders(names: Sequence[str], answering: Sequence[str], statuses: Mapping[str, Mapping[str, object]]) -> set[str]:

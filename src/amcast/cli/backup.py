@@ -81,8 +81,8 @@ def restore(
             base_port,
             lambda size: bar.advance(task, size),
         )
-    sizes = config.topology.groups
-    print(f"{config.path}: {config.name}, {count(len(sizes), 'group')} of {count(len(sizes[0]), 'replica')}")
+    each = count(len(config.group(0)), "replica")
+    print(f"{config.path}: {config.name}, {count(len(config.topology.groups), 'group')} of {each}")
     print(f"start it with: amcast cluster up {folder}")
     return 0
 

@@ -146,7 +146,9 @@ REJECTIONS = [
         caught_by=f"{EXECUTING}::test_what_was_deep_is_executed_again_as_it_was",
     ),
     shell_mutant(
-        "none_is_an_answer", EXECUTION, ("if not isinstance(answer, bytes):", "if answer is ...:"),
+        "none_is_an_answer", EXECUTION,
+        ("        if not isinstance(answer, bytes):\n            return TypeError(f\"apply",
+         "        if answer is ...:\n            return TypeError(f\"apply"),
         caught_by=NOTHING_LEFT,
     ),
     shell_mutant(

@@ -235,15 +235,14 @@ RESULTS = [
 
 RENEWAL = [
     shell_mutant(
-        "new_certificates_wait_for_a_restart", "amcast.runtime.node",
-        ("                renew(context, self.config, self.me.name)\n", "                pass\n"),
+        "new_certificates_wait_for_a_restart", "amcast.runtime.renewal",
+        ("            renew(context, config, node.me.name)\n", "            pass\n"),
         caught_by="tests/runtime/test_tls.py::"
         "test_a_node_takes_up_new_certificates_and_keeps_the_old_ones_if_they_are_broken",
     ),
     shell_mutant(
-        "a_broken_certificate_ends_a_node", "amcast.runtime.node",
-        ("        except UsageError as error:\n            self.log.error(\"certificates not",
-         "        except KeyError as error:\n            self.log.error(\"certificates not"),
+        "a_broken_certificate_ends_a_node", "amcast.runtime.renewal",
+        ("    except UsageError as error:\n", "    except KeyError as error:\n"),
         caught_by="tests/runtime/test_tls.py::"
         "test_a_node_takes_up_new_certificates_and_keeps_the_old_ones_if_they_are_broken",
     ),
@@ -341,7 +340,8 @@ APPS = [
 EXIT_CODES = [
     shell_mutant(
         "a_users_mistake_exits_1", "amcast.errors",
-        ("and what to do.\"\"\"\n\n    exit_code = 2", "and what to do.\"\"\"\n\n    exit_code = 1"),
+        ("Nothing was changed.\n    \"\"\"\n\n    exit_code = 2",
+         "Nothing was changed.\n    \"\"\"\n\n    exit_code = 1"),
         caught_by="tests/cli/test_bad_input.py::test_a_mistake_is_one_line[sim whitebox]",
     ),
     shell_mutant(

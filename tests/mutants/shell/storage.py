@@ -157,8 +157,8 @@ MUTANTS = [
         "a_snapshot_may_lack_its_end", SNAPSHOTS, ("        if magic != PART:\n            break\n", ""),
         ("    at = count = before = 0\n    while True:\n", "    at = count = before = 0\n"
          "    while files.read_at(path, at, 1) or not count:\n"),
-        ("    raise forgotten(path, f",
-         "    if not files.read_at(path, at, 1):\n        return\n    raise forgotten(path, f"),
+        ("    raise damaged(path, f",
+         "    if not files.read_at(path, at, 1):\n        return\n    raise damaged(path, f"),
         caught_by=PLACES,
     ),
     shell_mutant(

@@ -24,8 +24,8 @@ class Watched:
         self.asked = time.time_ns()
         self.silent_since: dict[str, float] = {}  # of those that do not answer
         self.at_start = self.ask()
-        for g, pids in enumerate(config.topology.groups):
-            names = [config.members[pid].name for pid in pids]
+        for g in range(len(config.topology.groups)):
+            names = [member.name for member in config.group(g)]
             if not any(name in self.at_start for name in names):
                 raise UsageError(f"no replica of g{g} answers ({', '.join(names)}); expected one at least; start them")
 
