@@ -90,7 +90,10 @@ def servers(config: ClusterConfig) -> list[str]:
 
 def outsiders(names: Sequence[str], answering: Sequence[str], statuses: Mapping[str, Mapping[str, object]]) -> set[str]:
     """Return those that left, were removed or never joined, if all who answer say that so many are members."""
-    said = {statuses.get(name, {}).get("members") for name in answering}
+    said = set()
+    for name in answering:
+        members = statuses.get(name, {}).get("members")  # how many, or who where the members of groups change
+        said.add(len(members) if isinstance(members, list) else members)
     return set(names) - set(answering) if said == {len(answering)} else set()
 
 
