@@ -83,6 +83,7 @@ def test_only_rooms_for_an_extra_need_it_to_be_imported(tmp_path: Path) -> None:
     assert {name for name in need if ".".join(name.split(".")[:2]) not in rooms} == {
         "amcast.local.gather",
         "amcast.local.trial",
+        "amcast.swarm.cluster.application",
         "amcast.swarm.cluster.seeds",
         "amcast.swarm.cluster.trial",
     }

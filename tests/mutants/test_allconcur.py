@@ -166,7 +166,10 @@ FAMILY = {"lcr": RING, "allconcur_ea": ALLCONCUR_EA, "allconcur": TRACKING, "all
 ROLES = {"allconcur": "AllConcur", "allconcur_plus": "AllConcurPlus", "allconcur_plus_uniform": "AllConcurPlusUniform",
          "allconcur_plus_rerun": "AllConcurPlusRerun", "allconcur_plus_merge": "AllConcurPlusMerge",
          "allconcur_plus_ea": "AllConcurPlusEA", "allconcur_ea": "AllConcurEA"}  # fmt: skip
-SHOWN = {"half_is_enough_to_propose": 2236}  # a seed of the adversary, where the first ones are not enough
+SHOWN = {
+    "half_is_enough_to_propose": 2236,
+    "delivered_before_it_is_on_disk": 3613,
+}  # seeds of the adversary, where the first ones do not
 ALL = [("allgather", m) for m in ALLGATHER] + [(name, m) for name, mutants in FAMILY.items() for m in mutants]
 
 

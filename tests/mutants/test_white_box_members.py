@@ -103,9 +103,9 @@ SHOWN_BY = {  # seeds of the adversary, for those that no scenario shows
     "not_sealed": 1,
     "snapshot_without_its_epoch": 11,
     "leads_on_in_an_epoch_that_is_over": 14,
-    "established_before_a_majority_follows": 22,
-    "only_the_newest_list_is_told": 107,
-    "ballot_of_an_epoch_that_is_over_begins": 492,
+    "established_before_a_majority_follows": 67,
+    "only_the_newest_list_is_told": 14,
+    "ballot_of_an_epoch_that_is_over_begins": 156,
     "lists_not_on_disk": 1225,
 }
 SEEDS = range(400)

@@ -214,7 +214,9 @@ def test_a_greeting_is_small_however_much_is_refused(groups: int, refused: int) 
 
 def verdict(dest: tuple[int, ...], said: dict[int, tuple[str, ...] | None], *, at_once: bool = False) -> str | None:
     """Of an inquiry in two groups of three. None stands for a replica that cannot be reached."""
-    inquiry = Inquiry(dest, Topology((3, 3)))
+    topology = Topology((3, 3))
+    groups = [[SimpleNamespace(pid=pid) for pid in pids] for pids in topology.groups]
+    inquiry = Inquiry(dest, cast(ClusterConfig, SimpleNamespace(topology=topology, group=groups.__getitem__)))
     for pid, conditions in said.items():
         if conditions is None:
             inquiry.unreachable(pid, "hung up")

@@ -46,7 +46,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 TWICE = {"repeated update", "duplicate append", "own append", "orders differ", "not serializable", "aborted read"}
 PLANTS: list[tuple[Plant, range, set[str]]] = [
     (sends_twice, range(400, 424), TWICE),
-    (never_asks_again, range(404, 418), {"no answer in the calm"}),
+    (never_asks_again, range(436, 444), {"no answer in the calm"}),
     (watches_nothing, range(400, 480), {"lost update", "write skew", "fractured read"}),
     (locks_nothing, range(400, 480), {"write skew", "fractured read", "lost update", "not serializable"}),
 ]

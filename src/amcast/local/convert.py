@@ -62,7 +62,7 @@ def position_of(member: Member) -> int | None:
 
 def common(config: ClusterConfig, positions: list[int | None], member: Member) -> int:
     """Return a position that all replicas of this one's group had reached."""
-    group = [positions[pid] for pid in config.topology.groups[member.group]]
+    group = [at for other, at in zip(config.members, positions, strict=True) if other.group == member.group]
     return min([position for position in group if position is not None], default=0)
 
 

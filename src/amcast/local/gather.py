@@ -12,6 +12,7 @@ from pathlib import Path
 from amcast.core.trace import Event
 from amcast.errors import TraceError
 from amcast.runtime.config import ClusterConfig, Member
+from amcast.runtime.seats import everybody
 from amcast.runtime.tracing import OWN, as_one
 from amcast.tracefile import ParquetRecorder, prepare_out, read_events
 
@@ -74,11 +75,6 @@ def gather(
         if not found.not_ended:
             recorder.record(Event(config.name, "end", "cluster", None, 1, last))
     return found
-
-
-def everybody(config: ClusterConfig) -> list[Member]:
-    """Return all members that there ever were."""
-    return list(config.known.values() if config.first else config.members)
 
 
 def who_began(config: ClusterConfig, folder: Path, files: list[Path]) -> tuple[set[str], set[str | None]]:

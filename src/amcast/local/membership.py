@@ -19,7 +19,6 @@ from typing import Final
 from amcast.core.protocol import Protocol
 from amcast.errors import AmcastError, Refused, UsageError
 from amcast.local.files import HOST, first_taken_at, free_ports
-from amcast.local.gather import everybody
 from amcast.local.level import status_of
 from amcast.local.processes import POLL, Processes
 from amcast.runtime.client import Client
@@ -35,6 +34,7 @@ from amcast.runtime.seats import (
     agreed_of,
     agreed_on,
     data_of,
+    everybody,
     lists_of,
     member_at,
     merged,

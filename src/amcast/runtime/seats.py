@@ -66,6 +66,11 @@ def seated(config: ClusterConfig, protocol: Protocol) -> ClusterConfig:
     return replace(config, topology=Topology(config.topology.sizes, later=LATER_SEATS))
 
 
+def everybody(config: ClusterConfig) -> list[Member]:
+    """Return all members that there ever were."""
+    return list(config.known.values() if config.first else config.members)
+
+
 def place_of(member: Member) -> Place:
     return Place(member.rank, str(member.peer), str(member.client), str(member.admin))
 

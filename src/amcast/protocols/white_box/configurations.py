@@ -8,7 +8,7 @@ epoch is established when a majority of its list has entered a ballot of it: the
 What is known of all groups travels as a whole (`Lists`): every list, and up to which epoch they are established.
 """
 
-from typing import cast, final
+from typing import final
 
 from librt.strings import BytesWriter
 
@@ -91,9 +91,9 @@ class Beginning:
 
 def beginning_of(topology: Topology, params: Params) -> Beginning:
     found = topology.beginnings.get(params.spare)
-    if found is None:
+    if not isinstance(found, Beginning):
         found = topology.beginnings[params.spare] = Beginning(topology, params)
-    return cast(Beginning, found)
+    return found
 
 
 @final
