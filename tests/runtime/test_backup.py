@@ -461,9 +461,9 @@ def test_a_replica_that_hangs_up_in_the_middle_is_asked_again_or_another_one(
 
 def test_one_backup_at_a_time_and_none_of_an_earlier_life(tmp_path: Path) -> None:
     config = a_cluster(tmp_path / "c", SEEN, groups=1, replicas=1)
-    (config.members[0].data / "cut-7.new").touch()
+    (config.members[0].data / "cut-7").touch()
     with running(config, app=Seen):
-        assert not (config.members[0].data / "cut-7.new").exists()
+        assert not (config.members[0].data / "cut-7").exists()
         with connected(config, config.members[0].client, "client/dev") as raw:
             assert raw.receive() and multicast_works(config)
             assert (told(raw.send(frame(frames.CUT, b"", 5))) or (0,))[0] == frames.CUT
