@@ -151,6 +151,7 @@ DISKS = [  # of servers that come back
     mutant("end_of_an_eon_forgotten", ("        self.decided = Decided(record.eon - 1, record.r - 1, record.members, record.rounds)\n", "        self.decided = None\n")),
     mutant("snapshot_without_undelivered_rounds", ("        records += [Whole(r, content_of(whole[r])) for r in sorted(whole) if self.last < r <= self.written]\n", "")),
     mutant("no_snapshot_is_copied", ("        self.out.pulls.append(sender)\n", "        pass\n")),
+    mutant("no_welcome_outlives_a_snapshot", ("        if welcome is not None and len(self.log) > welcome.past:", "        if welcome is not None:")),
     mutant("waits_in_vain_for_who_is_out", ("            if self.promised == 0:\n                self.prepare()\n        elif msg.join", "            pass\n        elif msg.join")),
 ]  # fmt: skip
 
@@ -169,6 +170,7 @@ ROLES = {"allconcur": "AllConcur", "allconcur_plus": "AllConcurPlus", "allconcur
 SHOWN = {
     "half_is_enough_to_propose": 2236,
     "delivered_before_it_is_on_disk": 3613,
+    "no_welcome_outlives_a_snapshot": 3386,
 }  # seeds of the adversary, where the first ones do not
 ALL = [("allgather", m) for m in ALLGATHER] + [(name, m) for name, mutants in FAMILY.items() for m in mutants]
 

@@ -31,7 +31,8 @@ from tests.tools import some_now
 # many records it had when not all of them were on disk, and was taken for one that forgot.
 # lcr: a server that stood still suspected all others when it woke, and went on alone (315); it was left out of a view
 # and not told (376); or both (357). allconcur_plus_ea with disks: a second copy of a message was counted in the log, so
-# who lacked it copied snapshots for ever (556); the end of an eon without rounds was forgotten (838). allconcur_ea: a
+# who lacked it copied snapshots for ever (556); the end of an eon without rounds was forgotten (838); a newcomer that
+# copied a snapshot took no part in the eon to which it was welcome, which waited for it (3386). allconcur_ea: a
 # snapshot did not say that the last round delivered was whole, and its server was taken for one that forgot.
 MENDED = [
     ("ft_skeen", 19423),
@@ -56,6 +57,7 @@ MENDED = [
     ("allconcur_ea", 787),
     ("allconcur_plus_ea", 1518),
     ("allconcur_plus_ea", 2439),
+    ("allconcur_plus_ea", 3386),
 ]
 # Each is found within so many seeds, from 1 on.
 PLANTED = {

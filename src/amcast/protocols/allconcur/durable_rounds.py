@@ -523,15 +523,16 @@ class DurableServer(VotingServer, Durable):
             return
         for record in found:
             self.replay_past(record)
-        if self.welcome is not None:  # for an eon that began before what it has now
-            self.above = max(self.above, self.welcome.eon)
+        welcome = self.welcome
+        if welcome is not None and len(self.log) > welcome.past:  # its eon has gone on without this server
+            self.above = max(self.above, welcome.eon)
             self.welcome = None
         self.welcomes = {}
         for mid in [mid for mid in self.open if self.done.contains(mid)]:
             del self.open[mid]
             self.out.completed.append(mid)
         self.queue = [m for m in self.queue if not self.done.contains(m.mid)]
-        if self.joins:
+        if self.joins or self.welcome is not None:
             self.ask()
 
     def lacks_too_much(self, sender: int) -> None:
