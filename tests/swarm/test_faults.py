@@ -10,7 +10,7 @@ import pytest
 
 from amcast.runtime import durability
 from amcast.runtime.identity import ClusterIdentity, Described
-from amcast.swarm.cluster import trial
+from amcast.swarm.cluster import operators, trial
 from amcast.swarm.cluster.faults.aimed import AgainAtOnce, BeforeTheSync, LongAbsence, WhilePulling
 from amcast.swarm.cluster.faults.disks import FullDisk, LoseDisk, OldFolder
 from amcast.swarm.cluster.faults.drawing import Drawing
@@ -184,3 +184,18 @@ def test_who_lost_its_disk_does_not_wait_for_members_that_are_gone() -> None:
     result, log = run(setup_with(ChangeMembers(500, "g0/0", True, True), LoseDisk(2500, "g0/1", 100, True)))
     assert result.alarm is None
     assert "g0 is g0/1, g0/2, g0/3" in log and "g0/1 started --rejoin" in log
+
+
+def test_an_idle_client_follows_members_who_are_all_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 213: it was connected to who left, and had nothing to say before the next ones had left as well."""
+    monkeypatch.setattr(operators, "FILE", "nobody-reads-this.json")
+    result, log = run(kept("all-members-replaced-while-a-client-is-idle"))
+    assert result.alarm is None
+    assert "g0 is g0/2" in log
+
+
+def test_a_client_that_was_cut_off_finds_new_members_in_a_file() -> None:
+    """Seed 160: the only member that it knew was replaced while nothing came through."""
+    result, log = run(kept("all-members-replaced-while-a-client-is-cut-off"))
+    assert result.alarm is None
+    assert "g0 is g0/1" in log

@@ -36,7 +36,7 @@ from amcast.runtime.execution import MARK, answer_or_reason
 from amcast.runtime.frames import Change, Condition, Read, Refusal, Rows, frame
 from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.rows import unpack_rows
-from amcast.runtime.seats import agreed_on, seated
+from amcast.runtime.seats import FILE, agreed_on, lists_of, read_agreed, seated
 from amcast.runtime.serving import CLIENT, SESSION_BITS, session_of
 from amcast.runtime.tls import client_context, renew
 from amcast.runtime.tracing import TraceWriter
@@ -306,9 +306,23 @@ class Client:
         if process.known() == before:
             return
         self.config = agreed_on(self.config, process.lists())
-        for pid in [pid for pid in self._connections if pid not in self.config.needed]:
+        left = [pid for pid in self._connections if pid not in self.config.needed]
+        for g in {self._connections[pid].member.group for pid in left}:
+            for member in self.config.group(g):  # who is idle is to hear of the next change, before all are gone
+                if connection := self._connection(member.pid):
+                    connection.connect()
+        for pid in left:
             self._connections.pop(pid).close()
         self._disconnected()
+
+    def _unreachable(self, member: Member, reason: str) -> None:
+        """Take note that a replica is not connected. It may have gone, and all others that this client knows."""
+        self._admission.unreachable(member, reason)
+        if self._protocol.change is not None:
+            with suppress(UsageError):
+                agreed = read_agreed(self.config.path.parent / FILE, self.config, self.machine.files)
+                if agreed is not None:
+                    self._listed(lists_of(agreed))
 
     def _answered(self, pid: int, batch: bytes) -> None:
         self._engine.receive(self._now(), pid, batch)

@@ -85,7 +85,7 @@ class Connection(asyncio.Protocol):
                     fail([*self.reads.values(), *self.queries.values()], TimeoutError())
                     self.hurry.clear()
                     why = os.strerror(error.errno) if error.errno else str(error) or "no answer in time"
-                    self.client._admission.unreachable(self.member, f"at {self.member.client}: {why}")
+                    self.client._unreachable(self.member, f"at {self.member.client}: {why}")
                     with suppress(TimeoutError):
                         async with asyncio.timeout(self.pause * self.client.machine.random.uniform(0.7, 1.3)):
                             await self.hurry.wait()
@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
         fail(self.reads.values(), AmcastError(text))
         fail(self.queries.values(), TimeoutError(text))
         self.client._refused(self.member, text)
-        self.client._admission.unreachable(self.member, f"refused us: {reason}")
+        self.client._unreachable(self.member, f"refused us: {reason}")
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
@@ -187,7 +187,7 @@ class Connection(asyncio.Protocol):
         )  # another replica may know
         if was_welcome:
             self.client._disconnected()
-            self.client._admission.unreachable(self.member, "hung up")
+            self.client._unreachable(self.member, "hung up")
 
     def close(self) -> None:
         if self.dialling is not None:

@@ -3,6 +3,7 @@
 from tests.mutants.shell import shell_mutant
 
 MEMBERS = "tests/runtime/test_members.py"
+FAULTS = "tests/swarm/test_faults.py"
 REFUSES = f"{MEMBERS}::test_what_a_leader_refuses"
 ONCE = f"{MEMBERS}::test_a_change_is_agreed_once_and_everybody_knows"
 AGREED = f"{MEMBERS}::test_what_is_agreed_on"
@@ -62,5 +63,15 @@ MUTANTS = [
                  caught_by=AGREED),
     shell_mutant("what_is_known_last_wins", SEATS, ("        if known is None or row[3]:\n", "        if True:\n"),
                  caught_by=AGREED),
+    shell_mutant(
+        "an_idle_client_loses_sight_of_members", "amcast.runtime.client",
+        ("                    connection.connect()\n", "                    pass\n"),
+        caught_by=f"{FAULTS}::test_an_idle_client_follows_members_who_are_all_replaced",
+    ),
+    shell_mutant(
+        "a_client_reads_the_members_only_at_its_start", "amcast.runtime.client",
+        ("                if agreed is not None:\n", "                if False:\n"),
+        caught_by=f"{FAULTS}::test_a_client_that_was_cut_off_finds_new_members_in_a_file",
+    ),
     shell_mutant("members_of_another_cluster", SEATS, ("agreed.cluster != config.name", "False"), caught_by=AGREED),
 ]  # fmt: skip

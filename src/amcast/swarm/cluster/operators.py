@@ -9,7 +9,7 @@ from amcast.errors import AmcastError
 from amcast.runtime.client import Client
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import Change
-from amcast.runtime.seats import about_of, agreed_of, agreed_on, member_at, merged, seated, written
+from amcast.runtime.seats import FILE, about_of, agreed_of, agreed_on, member_at, merged, seated, written
 from amcast.swarm.cluster.setup import OPERATOR, Setup, place_of_seat
 from amcast.swarm.cluster.world import ProcessMachine, Program, Seat, World
 
@@ -64,6 +64,10 @@ class Operators:
             self._members[g] = wanted
             del self._under_way[g]
             world.write_down(program.name, f"g{g} is {names}")
+            if not any(member.group == g for member in self.config.began if member in wanted):
+                # whoever was away all the time knows nobody who is left
+                path = self.config.path.parent / FILE
+                world.shared[path] = written(agreed_of(self.config, self.config.lists))
             for member in gone:
                 world.leave(world.seats[member.name])
 

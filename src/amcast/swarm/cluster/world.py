@@ -155,12 +155,18 @@ def trace_of(program: Program) -> Path:
 
 
 class KeptTraces(Files):
-    """The files of a process; its trace is not on the disk, for that would be evidence on the accused."""
+    """The files of a process; its trace is not on the disk, for that would be evidence on the accused.
 
-    def __init__(self, process: ProcessLoop, files: SimFiles, traces: dict[Path, bytearray]) -> None:
+    `shared` are files of operators, which all can read.
+    """
+
+    def __init__(
+        self, process: ProcessLoop, files: SimFiles, traces: dict[Path, bytearray], shared: dict[Path, bytes]
+    ) -> None:
         self.disk = files
         self._process = process
         self._traces = traces
+        self._shared = shared
         self._open: dict[int, bytearray] = {}
         for name in (
             "names",
@@ -182,9 +188,11 @@ class KeptTraces(Files):
             self.disk.make_folder(path)
 
     def exists(self, path: Path) -> bool:
-        return path in self._traces if path.parent == TRACES else self.disk.exists(path)
+        return path in self._traces or path in self._shared or (path.parent != TRACES and self.disk.exists(path))
 
     def read(self, path: Path) -> bytes:
+        if path in self._shared:
+            return self._shared[path]
         return bytes(self._traces[path]) if path.parent == TRACES else self.disk.read(path)
 
     def open(self, path: Path, *, append: bool = False, new: bool = False) -> int:
@@ -238,6 +246,7 @@ class World:
         self.processes: list[ProcessLoop] = []
         self.lines: list[tuple[int, str, str]] = []  # of all logs: time, process, text
         self.traces: dict[Path, bytearray] = {}
+        self.shared: dict[Path, bytes] = {}
         self.calm = False  # no more faults
         self.hosts: dict[str, Host] = {}
         self.seats: dict[str, Seat] = {}
@@ -304,7 +313,7 @@ class World:
             self.power_on(seat.host)
         rejoin = rejoin or seat.must_rejoin
         process = self.new_process(seat.name, seat.host)
-        files = KeptTraces(process, seat.host.disk.mount(process), self.traces)
+        files = KeptTraces(process, seat.host.disk.mount(process), self.traces, self.shared)
         process.at_death.append(files.disk.kill)
         life = Life(process, files, rejoin, self.calendar.now, wrong=wrong, found=seat.checksum() if wrong else 0)
         seat.lives.append(life)
@@ -370,7 +379,7 @@ class World:
         program.lives += 1
         files = program.host.disk.mount(process)
         process.at_death += [files.kill, lambda: self._trace_crash(process, trace_of(program))]
-        machine = self.machine(process, KeptTraces(process, files, self.traces))
+        machine = self.machine(process, KeptTraces(process, files, self.traces, self.shared))
 
         def ended(process: ProcessLoop) -> None:
             program.done = process.error is None
