@@ -334,6 +334,7 @@ UNREACHED = {
     "allconcur_plus_ea: majority_though_in_doubt": RESTARTED,
     "allconcur_plus_ea: no_ballot_after_a_restart": RESTARTED,
     "allconcur_plus_ea: no_snapshot_is_copied": RESTARTED,
+    "allconcur_plus_ea: no_welcome_outlives_a_snapshot": RESTARTED,
     "allconcur_plus_ea: nobody_is_asked": RESTARTED,
     "allconcur_plus_ea: promise_not_durable": RESTARTED,
     "allconcur_plus_ea: rounds_go_on_after_a_restart": RESTARTED,

@@ -8,7 +8,7 @@ from amcast.core.requests import NOBODY
 from amcast.core.topology import Topology, message_id
 from amcast.core.wire import AppMessage, Message
 from amcast.errors import InvariantViolation
-from amcast.protocols.parts.leader_candidate import Nack, NewLeader, NewStateAck
+from amcast.protocols.parts.leader_candidate import Heartbeat, Nack, NewLeader, NewStateAck
 from amcast.protocols.white_box.client import WhiteBoxClient
 from amcast.protocols.white_box.message_state import ACCEPTED
 from amcast.protocols.white_box.messages import (
@@ -71,6 +71,24 @@ def test_a_follower_tells_a_client_who_leads_and_nobody_else() -> None:
     assert sends(follower) == [((CLIENT,), Hint(M.mid, 0, 0))]
     follower.receive(0, TOPOLOGY.pid("g1/0"), Multicast(M))
     assert sends(follower) == []
+
+
+def test_a_follower_that_stood_still_does_not_stand() -> None:
+    """It finds the leader silent when it wakes, before it reads what the leader said meanwhile."""
+    follower = replica("g0/1")
+    follower.start(0)
+    heartbeat = follower.params.heartbeat
+    for now in range(heartbeat, 4 * heartbeat, heartbeat):
+        follower.receive(now, TOPOLOGY.pid("g0/0"), Heartbeat(ballot(1, 0), ballot(1, 0), 0, 0))
+        follower.timer(now, "tick")
+    late = 4 * heartbeat + 3 * follower.params.suspect_after
+    sends(follower)
+    follower.timer(late, "tick")
+    assert not any(isinstance(message, NewLeader) for _, message in sends(follower))
+    while late < 5 * heartbeat + 7 * follower.params.suspect_after:  # but it hears nobody indeed
+        late += heartbeat
+        follower.timer(late, "tick")
+    assert any(isinstance(message, NewLeader) for _, message in sends(follower))
 
 
 def asking() -> WhiteBoxClient:

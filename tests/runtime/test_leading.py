@@ -1,5 +1,6 @@
 """Guards when a node lets another one lead: told by people, before it stops, and when its disk is slow."""
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -148,6 +149,27 @@ def test_the_command_waits_until_it_leads(tmp_path: Path, capsys: pytest.Capture
         for name in ("g0/1", "g0/1", "g0/0"):
             assert run(["cluster", "lead", path, name, "--timeout", "30"]) == 0
             assert capsys.readouterr().out == f"{name}: leads\n"
+    finally:
+        assert not processes.stop(config.members)
+
+
+def test_a_follower_that_wakes_lets_the_leader_lead(tmp_path: Path) -> None:
+    """It has heard nobody for long, and may not take that for the silence of the others."""
+    config = cluster(tmp_path)
+    processes = Processes(config)
+    sleeper = config.members[2]
+    try:
+        with processes.alone():
+            for member in config.members:
+                processes.start(member)
+        assert set(processes.wait_until_ready(config.members, 60).values()) == {None}
+        assert processes.signal(sleeper, signal.SIGSTOP)
+        others = [processes.log(member) for member in config.members[:2]]
+        assert until(lambda: all('"suspect"' in log.read_text() for log in others))
+        assert processes.signal(sleeper, signal.SIGCONT)
+        assert until(lambda: all('"trust"' in log.read_text() for log in others))
+        assert set(processes.wait_until_ready(config.members, 60).values()) == {None}
+        assert '"suspect"' not in processes.log(sleeper).read_text()
     finally:
         assert not processes.stop(config.members)
 

@@ -30,6 +30,7 @@ from amcast.runtime.tls import client_context
 ATTEMPTS: Final = 3  # a replica that is copied may stop
 MARK_EVERY: Final = 0.5  # seconds: a mark may be lost with its leader
 SECONDS_OF_SILENCE: Final = 10.0  # of a replica that is copied
+SECONDS_TO_ELECT: Final = 5.0  # after which a group that has no leader is taken for one that will not have one soon
 WINDOW: Final = 4  # parts that are asked for ahead
 T = TypeVar("T")
 
@@ -175,18 +176,23 @@ class Taking:
 
     async def _prepared(self, members: tuple[Member, ...], number: int) -> Source:
         """Return a replica that is ready to give out its state. The last ones lead least often."""
-        reason = ""
-        for member in reversed(members):
-            source = self._sources.get(member.pid)
-            if source is None:
-                continue
-            try:
-                source.send(frames.CUT, number)
-                await source.receive(frames.CUT, SECONDS_OF_SILENCE)
-                return source
-            except (PeerError, OSError, TimeoutError) as error:
-                reason = f"{source.member.name}: {error}" if str(error) else f"{source.member.name}: no answer in time"
-        raise UsageError(f"{self._config.path}: no replica gives out its state: {reason}")
+        loop = asyncio.get_running_loop()
+        until = loop.time() + SECONDS_TO_ELECT
+        while True:
+            reason = ""
+            for member in reversed(members):
+                source = self._sources.get(member.pid)
+                if source is None:
+                    continue
+                try:
+                    source.send(frames.CUT, number)
+                    await source.receive(frames.CUT, SECONDS_OF_SILENCE)
+                    return source
+                except (PeerError, OSError, TimeoutError) as error:
+                    reason = f"{source.member.name}: {str(error) or 'no answer in time'}"
+            if loop.time() > until:
+                raise UsageError(f"{self._config.path}: no replica gives out its state: {reason}")
+            await asyncio.sleep(MARK_EVERY)
 
     async def _made(self, source: Source) -> None:
         """Wait until a replica has written its state. It may also say that it does not order the mark."""

@@ -330,8 +330,9 @@ class LeaderCandidate(Generic[AnyVote]):
         self.stand_if_nominated()
 
     def watch(self) -> None:
-        """Suspect who has been silent for too long."""
+        """Suspect who has been silent for too long, unless it was this process that stood still."""
         process = self.process
+        self.detector.look(process.now)
         for rank in self.detector.newly_suspected(process.now):
             process.note(Suspicion(process.topology.name(self.members[rank]), True))
 
