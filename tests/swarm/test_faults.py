@@ -199,3 +199,16 @@ def test_a_client_that_was_cut_off_finds_new_members_in_a_file() -> None:
     result, log = run(kept("all-members-replaced-while-a-client-is-cut-off"))
     assert result.alarm is None
     assert "g0 is g0/1" in log
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "older-folder-of-a-replica-on-probation",  # 2000648: others heard it only ask what they remember
+        "older-folders-put-back-one-after-the-other",  # 2001378: the second one was newer
+        "rows-only-at-a-member-that-is-lost",  # 2000776: operators waited for a trace that nobody can complete
+    ],
+)
+def test_what_was_judged_wrongly(name: str) -> None:
+    result, _ = run(kept(name))
+    assert result.alarm is None

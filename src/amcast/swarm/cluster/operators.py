@@ -59,7 +59,7 @@ class Operators:
         async def main(program: Program, machine: ProcessMachine) -> None:
             lists = await insist(self.config, world.table, machine, g, wanted)
             self.config = agreed_on(self.config, merged(lists, self.config.lists))
-            while new is not None and lacks_rows(world.seats[new.name]):  # who goes may be the only one that has them
+            while new is not None and self._lacks_rows(new):  # who goes may be the only one that has them
                 await asyncio.sleep(PAUSE)
             self._members[g] = wanted
             del self._under_way[g]
@@ -75,11 +75,13 @@ class Operators:
         world.write_down(host.name, f"g{g} is to be {names}")
         world.start_program(program)
 
-
-def lacks_rows(seat: Seat) -> bool:
-    """Return whether a replica has not yet got all that its group delivered, and its trace with it."""
-    node = seat.node
-    return node is None or node.readiness() is not None or (node.trace is not None and node.trace.lacks)
+    def _lacks_rows(self, member: Member) -> bool:
+        """Return whether a replica has not yet got all that its group delivered, and its trace, which somebody has."""
+        world = self._world
+        node = world.seats[member.name].node
+        if node is None or node.readiness() is not None:
+            return True
+        return node.trace is not None and node.trace.lacks and not world.lost_some_of(member.group)
 
 
 async def insist(

@@ -27,7 +27,7 @@ from amcast.runtime.node import Node
 from amcast.runtime.tracing import as_one
 from amcast.swarm.cluster import judge
 from amcast.swarm.cluster.calendar import MILLISECOND, SECOND
-from amcast.swarm.cluster.faults.disks import doubt_of
+from amcast.swarm.cluster.faults.disks import OLDER_THAN_HEARD, doubt_of
 from amcast.swarm.cluster.judge import Excuse, Journal
 from amcast.swarm.cluster.load.book import Book
 from amcast.swarm.cluster.load.echo import Echo, EchoUser
@@ -53,7 +53,7 @@ EXCUSES: Final[dict[str, tuple[Excuse, ...]]] = {  # for which a node may end, b
     "full": (Excuse(StorageFailure), Excuse(OSError, errno.ENOSPC)),
     "failing": (Excuse(StorageFailure), Excuse(OSError, errno.EIO)),
 }
-OLDER: Final = {"older", "older than others heard"}
+OLDER: Final = {"older", OLDER_THAN_HEARD}
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class Trial:
             return
         complaint = shadow.judge(seat.member.data, 2**62)
         if complaint and "older" in seat.reasons:  # nothing on this disk can tell; others have to be asked
-            if "older than others heard" in seat.reasons:  # they will tell it, and it stops
+            if OLDER_THAN_HEARD in seat.reasons:  # they will tell it, and it stops
                 life.forgot = complaint
         else:
             self._guarded(judge.check_start, seat.name, complaint)
@@ -273,11 +273,6 @@ class Trial:
     def _needed(self) -> list[Seat]:
         return [seat for seat in self.world.seats.values() if not seat.left_alone]
 
-    def _lost_some_of(self, seat: Seat) -> bool:
-        """Return whether a member of its group never comes back."""
-        group = [other for other in self.world.seats.values() if other.member.group == seat.member.group]
-        return any(other.left_alone and not other.removed for other in group)
-
     def _settled(self) -> bool:
         if not all(self.clients.values()) or any(map(unanswered, self.gateways.values())) or self.operators.busy:
             return False
@@ -286,7 +281,7 @@ class Trial:
             life = seat.life
             if life is None or not life.ready or life.node is None:
                 return False
-            if not is_idle(life.node, self._lost_some_of(seat)):
+            if not is_idle(life.node, self.world.lost_some_of(seat.member.group)):
                 return False
             if ends.setdefault(seat.member.group, life.node.history.end) != life.node.history.end:
                 return False
@@ -308,7 +303,7 @@ class Trial:
         for name, gateway in self.gateways.items():
             if unanswered(gateway):
                 raise Alarm("no answer in the calm", f"{name} went on sending {unanswered(gateway)} multicasts")
-        needed = [(seat.node, self._lost_some_of(seat)) for seat in self._needed()]
+        needed = [(seat.node, world.lost_some_of(seat.member.group)) for seat in self._needed()]
         judge.check_settled(judge.replica_of(node, lost_some) for node, lost_some in needed if node is not None)
         judge.check_acknowledged(journal, self.book.acknowledged)
         judge.check_refused(journal, self.book.refused_payloads)

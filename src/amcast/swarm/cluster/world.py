@@ -358,6 +358,11 @@ class World:
         files.close(fd)
         files.replace(new, path)
 
+    def lost_some_of(self, group: int) -> bool:
+        """Return whether a member of a group never comes back."""
+        seats = [seat for seat in self.seats.values() if seat.member.group == group]
+        return any(seat.left_alone and not seat.removed for seat in seats)
+
     def leave(self, seat: Seat) -> None:
         """Stop a replica for good that is no member any more."""
         self.kill(seat)

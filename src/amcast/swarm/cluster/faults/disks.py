@@ -10,6 +10,7 @@ from amcast.swarm.cluster.faults.shapes import Damage, Fault, Spell, end_hard, l
 from amcast.swarm.cluster.world import Seat, World
 
 LOOK_EVERY: Final = 10  # ms, for whether the folder has become newer than its copy
+OLDER_THAN_HEARD: Final = "older than others heard"
 SLACK: Final = 200 * MILLISECOND  # after which others have surely heard of what was synced, if they hear anything
 
 
@@ -168,6 +169,7 @@ class OldFolder(Damage, frozen=True, tag=True):
         except OSError:  # there is none yet
             return
         void = takes_no_part_yet(seat)
+        was_older = OLDER_THAN_HEARD in seat.reasons
         synced = disk.shadow.promised(folder)
         promised = promised_by(seat)  # in the copy, so far as that can be told
         newer_at = -1  # when the replica had promised, and synced, something that the copy lacks
@@ -180,6 +182,8 @@ class OldFolder(Damage, frozen=True, tag=True):
             promised = now_promised if promised < 0 else promised
             if newer_at < 0 and now_promised > promised and disk.shadow.promised(folder) > synced:
                 newer_at = world.calendar.now
+            elif newer_at >= 0 and (probation := probation_of(seat)) is not None and probation.active:
+                newer_at = world.calendar.now  # it asks others what they remember, and tells them nothing to remember
             if newer_at >= 0 and now_promised >= 0:
                 heard = max(world.network.heard_at(seat.host.address, s.host.address) for s in world.seats.values())
                 told = told or newer_at < heard - SLACK
@@ -193,8 +197,9 @@ class OldFolder(Damage, frozen=True, tag=True):
             world.write_down(seat.name, f"data folder of {self.age} ms ago put back")
             disk.put_back(copy)
             seat.reasons |= {"harmed", "older"}
-            if not void and told:
-                seat.reasons.add("older than others heard")
+            seat.reasons.discard(OLDER_THAN_HEARD)  # what counts is the folder that is there now
+            if not void and (told or was_older):
+                seat.reasons.add(OLDER_THAN_HEARD)
             seat.must_rejoin = seat.must_rejoin or self.told
             restart(world, seat, self.down)
 
