@@ -111,6 +111,7 @@ def test_short_storm(name: str, tmp_path: Path) -> None:
     assert len(outcomes.acknowledged) > 100
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_paused_server_of_a_ledger_comes_back(tmp_path: Path) -> None:
     """One of five stands still until the others have removed it: they go on, it joins again, and all chains agree."""

@@ -61,6 +61,7 @@ def put_back(copy: Path, data: Path) -> None:
     shutil.copytree(copy, data)
 
 
+@pytest.mark.slow
 def test_an_older_copy_waits_for_all_who_may_know_better(tmp_path: Path) -> None:
     """A majority that heard nothing newer is not enough: the one who counted on what is missing may be away."""
     config = cluster(tmp_path / "c")

@@ -161,6 +161,7 @@ def test_a_sweep_and_its_verdicts_are_the_same_wherever_they_are(
     assert plain[0][0] and plain[0][1] and all(other == plain for other in others)
 
 
+@pytest.mark.slow
 def test_tables_reports_and_verdicts_of_spark_are_the_same_in_a_store(
     spark: SparkSession, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -279,6 +280,7 @@ def a_batch_is_not_done_without(folder: str, bucket: str, tmp_path: Path, monkey
         assert read_runs(out).num_rows == len(rows)
 
 
+@pytest.mark.slow
 def test_an_executor_that_dies_in_the_middle_changes_nothing(
     spark: SparkSession, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

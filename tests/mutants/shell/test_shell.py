@@ -15,7 +15,7 @@ QUICK = (0, 3, 6)  # of twelve parts
 # Their tests fail only when a time limit has passed.
 LATE = {
     "a_broken_certificate_ends_a_node", "a_new_leader_tells_nobody", "a_refusal_tells_the_protocol_nothing",
-    "a_disk_with_room_again_stays_full", "a_first_start_is_believed",
+    "a_disk_with_room_again_stays_full", "a_first_start_is_believed", "a_leader_with_a_full_disk_stays",
     "a_full_disk_is_not_said", "a_process_that_is_gone_is_spoken_to",
     "a_restart_stops_first_and_looks_then", "a_snapshot_is_taken_wherever_the_disk_is_free",
     "calls_to_dead_groups_wait_for_their_deadline", "clients_are_not_told", "links_to_those_who_left_stay",
