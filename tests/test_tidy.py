@@ -711,6 +711,14 @@ def test_every_decision_is_a_dated_record_that_the_architecture_names() -> None:
         assert [line[2:5] for line in rest if line.startswith("**")] == ["Why", "Wha", "So."], record
 
 
+def test_the_architecture_names_files_that_are_there() -> None:
+    architecture = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = architecture[architecture.index("## Where is") : architecture.index("## Decisions")]
+    named = re.findall(r"`([a-z_0-9]+/[a-z_/0-9.]*)`", table)
+    assert len(named) >= 25
+    assert not [name for name in named if not (ROOT / "src" / "amcast" / name).exists()]
+
+
 def test_the_lock_covers_all_extras_and_the_tools() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     asked = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
