@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -28,7 +30,7 @@ from amcast.core.wire import AppMessage
 from amcast.errors import AmcastError, AnswerGone, UsageError
 from amcast.local.backup import Taking, take_backup
 from amcast.local.files import create_cluster
-from amcast.local.restore import restore_cluster
+from amcast.local.restore import memory_of, restore_cluster
 from amcast.local.trial import Trial
 from amcast.protocols import protocol
 from amcast.runtime import frames
@@ -609,3 +611,16 @@ def test_a_trace_says_who_sent_a_mark(tmp_path: Path) -> None:
         take_backup(trial.config, protocol("white_box"), tmp_path / "b.amb", seconds=allow(20))
         assert trial.finish(tmp_path / "trace"), trial.not_level
     assert [verdict.property for verdict in check(tmp_path / "trace") if verdict.status != "ok"] == []
+
+
+def test_with_another_number_of_groups_all_remember_what_any_has_delivered() -> None:
+    def group(*memory: object) -> SimpleNamespace:
+        return SimpleNamespace(head=SimpleNamespace(memory=memory, results=["an answer"]))
+
+    one, other = group([(7, 5, (6, 9)), (8, 1, ())], [(9, 4)]), group([(7, 3, (4, 8)), (9, 2, (5,))], [])
+    memory, answers = memory_of(cast(Any, [one, other]), cast(Any, None), 3)
+    assert memory == ([(7, 5, (6, 8, 9)), (8, 1, ()), (9, 4, (5,))], []) and answers == []
+    assert memory_of(cast(Any, [one, other]), cast(Any, SimpleNamespace(group=1)), 2) == (
+        other.head.memory,
+        ["an answer"],
+    )

@@ -48,9 +48,11 @@ def backup_verify(file: BackupFile) -> int:
     with progress_bar() as bar:
         task = bar.add_task("reading", total=file.stat().st_size)
         found = Backup(file, lambda size: bar.advance(task, size))
-        positions = [f"g{state.head.group} at {state.head.position:,}" for state in found.groups(states=False)]
+        heads = [state.head for state in found.groups(states=False)]
     print(said_of(found))
-    print(f"whole: {', '.join(positions)}")
+    print(f"whole: {', '.join(f'g{head.group} at {head.position:,}' for head in heads)}")
+    if not any(head.position for head in heads):
+        print("nothing had been delivered when it was taken: is this the cluster that you meant?")
     return 0
 
 

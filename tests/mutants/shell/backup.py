@@ -8,6 +8,7 @@ TESTS = "tests/runtime/test_backup.py"
 TURN = f"{TESTS}::test_what_comes_in_the_same_turn_is_not_in_the_cut"
 RETRY = f"{TESTS}::test_a_retry_after_the_restore_gets_the_same_answer"
 MONEY = f"{TESTS}::test_money_is_neither_lost_nor_made"
+ALL_REMEMBER = f"{TESTS}::test_with_another_number_of_groups_all_remember_what_any_has_delivered"
 BYTES = f"{TESTS}::test_each_changed_byte_and_each_cut_is_noticed"
 ONE = f"{TESTS}::test_one_backup_at_a_time_and_none_of_an_earlier_life"
 MAY_NOT = f"{TESTS}::test_a_client_that_may_not_do_everything_takes_no_backup"
@@ -99,7 +100,7 @@ MUTANTS = [
             "done[sender] = max(before, low), more | set(above)",
             "done[sender] = low, set(above)",
         ),
-        caught_by=MONEY, slow=True,
+        caught_by=ALL_REMEMBER,
     ),
     shell_mutant(
         "states_are_not_tried", RESTORE, ("    executor.restore(state)\n", "    pass\n"),
