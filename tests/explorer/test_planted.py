@@ -48,12 +48,17 @@ PLANTED = {
         mutant("a_request_again_gets_a_new_timestamp", ("        if entry.phase == START:  # l.5",
                                                         "        if entry.phase <= PROPOSED:  # l.5")),
         mutant("acknowledged_twice", ("        if acks.members[i] & bit:\n            return\n", "")),
+        mutant("session_of_before_a_snapshot", (
+            "            entry.session = self.prefix.done.session(entry.m.mid)\n"
+            "            if entry.session.contains(seq_of(entry.m.mid)):\n",
+            "            if self.prefix.done.contains(entry.m.mid):\n")),
     ],
 }  # fmt: skip
 BROKEN = {f"{name}: {broken.name}": (name, broken) for name, mutants in PLANTED.items() for broken in mutants}
 QUICK = (
     "fifo: the_last_member_gets_no_ok",
     "allconcur_plus: complete_one_short",
+    "white_box: session_of_before_a_snapshot",
 )
 
 

@@ -81,6 +81,14 @@ KINDS: dict[str, list[tuple[str, Scope]]] = {
         ("white_box", Scope("either", "", (1, 1), BOTH[:1], crashes=("g0/0", "g1/0"), restarts=("g0/0", "g1/0"),
                             mute=("Reply",))),
     ],
+    "older": [
+        ("white_box", Scope("end", "", (2,), ONE, crashes=("g0/0",), restarts=("g0/0",), older=("g0/0",),
+                            mute=("Reply", "Heartbeat"))),
+    ],
+    "rejoin": [
+        ("white_box", Scope("all", "", (2,), ONE, crashes=("g0/1",), restarts=("g0/1",), lost=("g0/1",),
+                            mute=("Reply", "Heartbeat"))),
+    ],
     "snapshot": [
         ("white_box", Scope("kept", "", (1, 1), BOTH[:1], crashes=("g0/0",), restarts=("g0/0",),
                             snapshots=("g0/0", "g1/0"))),

@@ -35,7 +35,8 @@ class Setting:
 
     @classmethod
     def of(cls, protocol: Protocol, scope: Scope) -> "Setting":
-        params = Params(DELTA, checked=True, durable=bool(scope.restarts), spare=scope.spare)
+        durable = bool(scope.restarts)
+        params = Params(DELTA, checked=True, durable=durable, spare=scope.spare, tail_bytes=scope.tail_bytes)
         return cls(protocol, scope, scope.topology(), params)
 
     @property
@@ -55,6 +56,18 @@ class Setting:
 
 
 BUGS = (AmcastError, AssertionError, KeyError, IndexError, ValueError, TypeError, AttributeError, NotImplementedError)
+
+
+class Pull(Message):
+    """Asks a member for a snapshot of what it has delivered, as a driver does on a connection of its own."""
+
+
+class Snapshot(Message):
+    """Records that a member made of its state, and what it had delivered."""
+
+    def __init__(self, records: list[bytes], delivered: list[LogEntry]) -> None:
+        self.records = records
+        self.delivered = delivered
 
 
 # What can happen to a process: the first word says what. Messages are objects here, numbers in a search.
@@ -93,6 +106,9 @@ class Actor:
         self.inbox: deque[Message] = deque()  # from itself, if that is part of the step
         self.crashed = False
         self.durable: list[bytes] = []
+        self.whole = 0  # records of a snapshot, which the disk keeps together
+        self.had: list[LogEntry] = []  # what was delivered, in all lives …
+        self.place = 0  # … and how much of it this one has: a disk that lost its end has it deliver again
         self.unsynced: list[bytes] = []
         self.unsure: list[LogEntry] = []  # delivered, with a record that a crash would lose
         scope = setting.scope
@@ -100,6 +116,10 @@ class Actor:
         self.restarts = scope.restarts.count(name)
         self.may_restart = self.restarts > 0
         self.starts = 1
+        self.may_be_older, self.may_be_lost = name in scope.older, name in scope.lost
+        self.harmed = False  # its disk lost something
+        self.forgot = False  # and it must come back without it: it stopped, or has not taken part since it did
+        self.doubtful = False  # nobody has confirmed yet that it did not
         self.elections = scope.elections.count(name)
         self.refusals = [setting.topology.pid(other) for who, other in scope.refusals if who == name]
         self.timers = scope.timers.count(name)
@@ -134,7 +154,7 @@ class Actor:
         elif what == "receive":
             _, sender, msg = happening
             assert isinstance(sender, int) and isinstance(msg, Message)
-            process.receive(self.now, sender, msg)
+            self.hear(step, sender, msg)
         elif what == "timer":
             self.timers -= 1
             self.fire(str(happening[1]))
@@ -174,12 +194,16 @@ class Actor:
         elif what == "snapshot":
             self.snapshots -= 1
             self.sync(step)
-            assert isinstance(process, Durable), "a scope with snapshots"
-            self.durable = process.snapshot()
-        elif what == "restart":
+            self.keep_snapshot()
+        elif what == "restart" or what == "rejoin":
+            self.restart(step, rejoins=what == "rejoin")
+        elif what == "older":
+            del self.durable[len(self.durable) - int(str(happening[1])) :]
+            self.harmed = self.doubtful = True
             self.restart(step)
         self.drain(step)
         self.hear_oneself(step)
+        self.confirm(step)
         if not self.falters or self.crashed:
             return step
         self.unfinished = step
@@ -190,6 +214,10 @@ class Actor:
     def deaf(self) -> bool:
         """True if no message reaches this process: it crashed, or is about to inside a step."""
         return self.crashed or self.unfinished is not None
+
+    def stopped(self) -> bool:
+        """Return whether it stopped by itself, to come back without its disk."""
+        return self.crashed and self.forgot
 
     @property
     def falls(self) -> bool:
@@ -222,6 +250,30 @@ class Actor:
         assert isinstance(self.process, Detecting), "a scope of suspicions"
         self.process.detect(self.now, other, suspected)
 
+    def hear(self, step: Step, sender: int, msg: Message) -> None:
+        """Take a message, or do what a driver does when a snapshot is asked for, or comes."""
+        process = self.process
+        if not isinstance(msg, (Pull, Snapshot)):
+            process.receive(self.now, sender, msg)
+            return
+        assert isinstance(process, Durable)
+        self.sync(step)
+        if isinstance(msg, Pull):
+            step.sends.append((sender, Snapshot(process.snapshot(), self.had[: self.place])))
+            return
+        before = process.position()
+        process.install(self.now, msg.records)
+        if process.position() > before:
+            for entry in msg.delivered[before : process.position()]:
+                self.deliver(step, entry)
+            self.keep_snapshot()
+            self.out.records.clear()
+
+    def keep_snapshot(self) -> None:
+        assert isinstance(self.process, Durable), "a scope with snapshots"
+        self.durable = self.process.snapshot()
+        self.whole = len(self.durable)
+
     def hear_oneself(self, step: Step) -> None:
         while self.inbox:
             self.process.receive(self.now, self.pid, self.inbox.popleft())
@@ -248,24 +300,57 @@ class Actor:
         self.unsynced = []
         self.unsure = []
 
-    def restart(self, step: Step) -> None:
-        """Come back with what is durable."""
+    def older(self) -> list[int]:
+        """Return how many records may be missing from the end of the disk: one, half or all behind a snapshot."""
+        most = len(self.durable) - self.whole
+        return sorted({1, (most + 1) // 2, most}) if most > 0 else []
+
+    def confirm(self, step: Step) -> None:
+        """Let the next start believe what is on disk, once others have said that nothing is missing."""
+        process = self.process
+        if (self.doubtful or self.forgot) and not self.crashed:
+            assert isinstance(process, Durable)
+            if not process.rejoining():
+                if self.forgot:
+                    self.sync(step)
+                    self.keep_snapshot()
+                self.doubtful = self.forgot = False
+
+    def restart(self, step: Step, rejoins: bool = False) -> None:
+        """Come back with what is durable, or without it."""
         self.crashed = False
         self.restarts -= 1
         self.write(step, ("restart", NOBODY, None))
         self.process = self.made()
         assert isinstance(self.process, Durable), "a scope with restarts"
         self.starts += 1
-        self.process.recover(self.now, list(self.durable), self.starts, clean=True)
-        self.out.deliveries.clear()  # made before the crash, and written then
+        if rejoins:
+            self.harmed = self.forgot = True
+            self.durable, self.whole = [], 0
+            self.process.rejoin(self.now, self.starts)
+        else:
+            self.process.recover(self.now, list(self.durable), self.starts, not self.doubtful)
+            self.out.deliveries.clear()  # made before the crash, and written then
+        self.place = self.process.position()
 
     def sync(self, step: Step) -> None:
         """Make durable what was recorded."""
         self.durable += self.unsynced
         self.unsynced = []
         for entry in self.unsure:
-            self.write(step, entry)
+            self.deliver(step, entry)
         self.unsure = []
+
+    def deliver(self, step: Step, entry: LogEntry) -> None:
+        """Write down a delivery; what a disk forgot comes again, and must be the same."""
+        if self.place < len(self.had):
+            if self.had[self.place] != entry:
+                who = self.setting.topology.names[self.pid]
+                raise InvariantViolation(f"{who} delivers {entry} where it had delivered {self.had[self.place]}")
+        else:
+            self.had.append(entry)
+            self.write(step, entry)
+        self.place += 1
 
     def multicast(self, step: Step) -> None:
         """Multicast what is left to do, as far as it need not wait."""
@@ -293,6 +378,7 @@ class Actor:
                     step.sends.append((dest, msg))
         for msg in out.news if self.setting.scope.news else ():
             step.sends += [(client, msg) for client in self.setting.topology.clients]
+        step.sends += [(source, Pull()) for source in out.pulls]
         self.due += [(name, self.now + earliest, self.now + latest) for name, earliest, latest in out.timers]
         step.notes += out.notes
         for note in out.notes:
@@ -306,10 +392,11 @@ class Actor:
             if self.unsynced:
                 self.unsure.append(("deliver", m.mid, ts))
             else:
-                self.write(step, ("deliver", m.mid, ts))
+                self.deliver(step, ("deliver", m.mid, ts))
         for mid in out.refused:
             self.write(step, ("reconfigure", mid, REFUSED))
-        halted = out.halted or bool(out.forgot)
+        self.forgot = self.forgot or bool(out.forgot)
+        halted = out.halted or self.forgot
         completed = len(out.completed) + len([mid for mid in out.refused if sender_of(mid) == self.pid])
         out.clear()
         if halted:  # it must stop for good

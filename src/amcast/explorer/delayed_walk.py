@@ -18,6 +18,7 @@ from amcast.explorer.run import RealRun
 from amcast.explorer.search import Found, Limits
 
 DEPTH = 400  # moves: rounds may go on for ever
+SILENT = 0.3  # how likely a crash loses everything that the process had under way
 SPARED = 0.2  # how likely a kind of fault does not happen in a walk
 
 
@@ -29,6 +30,7 @@ class Delays:
         self.size, self.replicas = topology.size, topology.replicas
         self.own = 0  # moves so far that are no deliveries
         self.slow: set[Move] = set()  # deliveries that wait until nothing else is possible
+        self.silenced: set[object] = set()  # who crashed, and nothing that was under way from there arrives
         self.spared = {kind for kind in FAULTS if random.random() < SPARED}  # what does not go wrong in this walk
         # How likely a process does something of its own while messages are under way: in most walks never.
         self.haste = random.choice((0.0, 0.0, 0.05, 0.3))
@@ -62,6 +64,9 @@ class Delays:
     def choose(self, possible: list[Move]) -> Move:
         """Choose one of the moves; there is at least one that is not spared."""
         random = self.random
+        unheard = [move for move in possible if move[0] == "lose" and move[1] in self.silenced]
+        if unheard:
+            return unheard[0]
         fast = [move for move in possible if move[0] == "deliver" and move not in self.slow]
         own = [move for move in possible if move[0] != "deliver"]
         if fast and not (own and random.random() < self.haste):
@@ -72,7 +77,11 @@ class Delays:
         if own:
             self.own += 1
             self.freeze()
-            return random.choice(own)
+            move = random.choice(own)
+            self.silenced.discard(move[1])
+            if move[0] == "crash" and random.random() < SILENT:
+                self.silenced.add(move[1])
+            return move
         late = random.choice(possible)
         self.slow.discard(late)
         return late

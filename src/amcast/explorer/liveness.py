@@ -44,9 +44,13 @@ class Liveness:
                 actor.now = self.time
                 self.follow(actor, watched(actor, lambda actor=actor: actor.do(("reconfigure",))))  # type: ignore[misc]
         for actor in back:  # whoever may come back, does
-            actor.now = self.time
-            actor.restarts += 1
-            self.follow(actor, watched(actor, lambda actor=actor: actor.do(("restart",))))  # type: ignore[misc]
+            self.come_back(actor)
+
+    def come_back(self, actor: Actor) -> None:
+        actor.now = self.time
+        actor.restarts += 1
+        how = "rejoin" if actor.forgot else "restart"
+        self.follow(actor, watched(actor, lambda: actor.do((how,))))
 
     def follow(self, actor: Actor, step: Step, heard: tuple[int, Message] | None = None) -> None:
         """Put what a step led to under way."""
@@ -75,6 +79,8 @@ class Liveness:
             step = Step()
             actor.now = self.time
             self.follow(actor, step, self.handle(actor, what, step))
+            if actor.stopped():
+                self.come_back(actor)
             if len(actor.log) != before or actor.setting.protocol.guesses:
                 waiting = self.waiting()
         for actor in self.actors:
@@ -87,9 +93,10 @@ class Liveness:
             if heard is None:
                 actor.process.timer(actor.now, str(what))
             else:
-                actor.process.receive(actor.now, *heard)
+                actor.hear(step, *heard)
             actor.drain(step)
             actor.hear_oneself(step)
+            actor.confirm(step)
 
         watched(actor, act)
         return heard

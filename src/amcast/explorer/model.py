@@ -21,13 +21,14 @@ SPARE = 1000  # live processes that are kept for the next step from where they a
 class Local:
     """A state that one process can be in, and how it got there."""
 
-    __slots__ = ("before", "crashed", "deaf", "falls", "happening", "log", "moves", "pid")
+    __slots__ = ("before", "crashed", "deaf", "falls", "happening", "harmed", "log", "moves", "pid")
 
     def __init__(self, actor: Actor, before: int, happening: Happening, log: int, moves: int) -> None:
         self.pid = actor.pid
         self.crashed = actor.crashed
         self.deaf = actor.deaf
         self.falls = actor.falls
+        self.harmed = actor.harmed
         self.before = before
         self.happening = happening
         self.log = log
@@ -38,7 +39,7 @@ def own_moves(actor: Actor) -> list[Move]:
     """Return the moves of a process besides messages."""
     pid = actor.pid
     if actor.crashed:
-        return [("restart", pid)] if actor.restarts > 0 else []
+        return moves_back(actor) if actor.restarts > 0 else []
     if actor.unfinished is not None:
         return [("cut", pid, str(sends)) for sends in actor.unfinished.cuts()]
     found: list[Move] = [("timer", pid, name) for name in actor.ready()] if actor.timers > 0 else []
@@ -63,6 +64,26 @@ def own_moves(actor: Actor) -> list[Move]:
     return found
 
 
+def moves_back(actor: Actor) -> list[Move]:
+    """Return the ways in which a crashed process may come back, if nothing but its own state forbids them."""
+    pid = actor.pid
+    if actor.forgot:
+        return [("rejoin", pid)]
+    found: list[Move] = [("restart", pid)]
+    if not actor.harmed:
+        found += [("older", pid, str(lacks)) for lacks in actor.older()] if actor.may_be_older else []
+        found += [("rejoin", pid)] if actor.may_be_lost else []
+    return found
+
+
+def may_harm(pid: int, harmed: bool, others: Sequence["Local | Actor"]) -> bool:
+    """Return whether a disk may lose something: it is the only one, and the other replicas are up and remember.
+
+    One that was harmed before comes back without its disk whoever is up.
+    """
+    return harmed or all(other.pid == pid or not (other.harmed or other.crashed) for other in others)
+
+
 def may_detect(setting: Setting, crashed: bool, under_way: bool) -> bool:
     """Return whether a process may be suspected.
 
@@ -71,7 +92,8 @@ def may_detect(setting: Setting, crashed: bool, under_way: bool) -> bool:
     return not setting.accurate or (crashed and (setting.scope.early or not under_way))
 
 
-FAULTS = ("crash", "falter", "lose", "suspect", "refuse", "detect")
+FAULTS = ("crash", "falter", "lose", "suspect", "refuse", "detect", "older", "rejoin")
+BACK = {"restart", "older", "rejoin"}
 
 
 def places(move: Move) -> frozenset[int]:
@@ -116,6 +138,7 @@ class Model:
         self._longer: dict[tuple[int, int], int] = {}
         self._live: dict[int, Actor] = {}
         self.crash_bits = 0
+        self.harms: list[tuple[int, int]] = []  # move as a bit, whose disk loses something
         self.detections: list[tuple[int, int, int]] = []  # move as a bit, who suspects, whom
         for sender in range(self.size):
             for dest in range(self.size):
@@ -139,6 +162,8 @@ class Model:
             bit = 1 << found
             if move[0] == "crash" or move[0] == "falter":
                 self.crash_bits |= bit
+            elif move[0] == "older" or move[0] == "rejoin":
+                self.harms.append((bit, home))
             elif move[0] == "detect":
                 assert isinstance(move[2], int)
                 self.detections.append((bit, home, move[2]))
@@ -147,7 +172,7 @@ class Model:
             for other, there in enumerate(self.places):
                 kinds = {move[0], self.moves[other][0]}
                 # Only so many may crash. Who comes back may be sent to again, suspected no more, and others may crash.
-                if here & there or kinds <= {"crash", "falter"} or "restart" in kinds:
+                if here & there or kinds <= {"crash", "falter"} or kinds & BACK:
                     clash |= 1 << other
                     self.dependent[other] |= bit
             self.moves.append(move)
@@ -197,7 +222,10 @@ class Model:
 
     def known(self, actor: Actor) -> tuple[object, ...]:
         """Return all of an actor on which its next steps may depend, besides its log."""
-        disk = (actor.now, actor.restarts, actor.durable, actor.unsynced) if actor.may_restart else ()
+        disk: tuple[object, ...] = ()
+        if actor.may_restart:
+            harm = (actor.whole, actor.place, actor.harmed, actor.forgot, actor.doubtful)
+            disk = (actor.now, actor.restarts, actor.durable, actor.unsynced, harm)
         left = (actor.elections, actor.refusals, actor.timers, actor.changes, actor.falters, actor.snapshots)
         detector = (actor.detections, actor.suspects)
         if actor.crashed:
@@ -289,6 +317,11 @@ class Model:
                         bits |= 1 << self._lose[pid * n + dest]
         if crashed >= self.setting.scope.most_crashes:
             bits &= ~self.crash_bits
+        for bit, pid in self.harms:
+            if bits & bit:
+                replicas = [self.locals[local] for local in state[: self.setting.topology.replicas]]
+                if not may_harm(pid, self.locals[state[pid]].harmed, replicas):
+                    bits ^= bit
         for sender, dest in self._losses:  # also of a sender that crashed, whatever the protocol's links
             if state[n + sender * n + dest]:
                 bits |= 1 << self._lose[sender * n + dest]
@@ -323,7 +356,7 @@ class Model:
             pid = self.home[move]
             msg = -1
         new[pid], sends, grew = self.outcome(state[pid], move, msg)
-        if kind == "restart":
+        if kind in BACK:
             new[n + pid * n : n + pid * n + n] = [0] * n
         elif self.locals[new[pid]].deaf:
             for sender in range(n):

@@ -8,9 +8,21 @@ from amcast.core.trace import Recorder
 from amcast.core.tracer import Tracer
 from amcast.core.wire import Codec, Message
 from amcast.errors import UsageError
-from amcast.explorer.actor import DELTA, REFUSED, START, Actor, Happening, LogEntry, Setting, Step, watched
+from amcast.explorer.actor import (
+    DELTA,
+    REFUSED,
+    START,
+    Actor,
+    Happening,
+    LogEntry,
+    Pull,
+    Setting,
+    Snapshot,
+    Step,
+    watched,
+)
 from amcast.explorer.liveness import Liveness
-from amcast.explorer.model import Move, may_detect, own_moves
+from amcast.explorer.model import BACK, Move, may_detect, may_harm, own_moves
 
 
 class RealRun:
@@ -56,7 +68,7 @@ class RealRun:
                 self.tracer.record(self.now, pid, note.kind, detail=note.detail())
         if self.full:
             for dest, msg in step.sends:
-                if dest != pid:
+                if dest != pid and is_said(msg):
                     self.tracer.message(self.now, pid, "send", dest, msg)
 
     def possible(self) -> list[Move]:
@@ -71,6 +83,10 @@ class RealRun:
         for sender, dest in [(pid(sender), pid(dest)) for sender, dest in self.setting.scope.losses]:
             if self.channels.get((sender, dest)) and ("lose", sender, dest) not in found:
                 found.append(("lose", sender, dest))
+        replicas = self.actors[: self.topology.replicas]
+        for actor in replicas:
+            if actor.crashed and actor.restarts > 0 and not may_harm(actor.pid, actor.harmed, replicas):
+                found = [move for move in found if move[0] not in ("older", "rejoin") or move[1] != actor.pid]
         if crashed >= self.setting.scope.most_crashes:
             found = [move for move in found if move[0] not in ("crash", "falter")]
         return [move for move in found if move[0] != "detect" or self.may_detect(move)]
@@ -100,10 +116,10 @@ class RealRun:
                 channel.clear()
                 return Step()
             msg = channel.popleft()
-            if self.full and self.tracer is not None and at != dest:
+            if self.full and self.tracer is not None and at != dest and is_said(msg):
                 self.tracer.message(self.now, dest, "receive", at, msg)
             return self.act(self.actors[dest], ("receive", at, msg))
-        if kind == "restart":  # what it sent in its former life is lost
+        if kind in BACK:  # what it sent in its former life is lost
             for ends, channel in self.channels.items():
                 if ends[0] == at:
                     channel.clear()
@@ -117,7 +133,7 @@ class RealRun:
 
     def note_calm(self, passed: int, pid: int, heard: tuple[int, Message] | None, step: Step) -> None:
         self.now = (len(self.moves) + 1) * DELTA + passed
-        if heard is not None and self.full and self.tracer is not None and heard[0] != pid:
+        if heard is not None and self.full and self.tracer is not None and heard[0] != pid and is_said(heard[1]):
             self.tracer.message(self.now, pid, "receive", heard[0], heard[1])
         self.write(pid, step)
 
@@ -135,6 +151,11 @@ class RealRun:
         return channel[0] if channel else None
 
 
+def is_said(msg: Message) -> bool:
+    """Return whether a message is one of the protocol's own: a driver moves snapshots, and traces do not have them."""
+    return not isinstance(msg, (Pull, Snapshot))
+
+
 def spell(setting: Setting, move: Move) -> str:
     """Write a move as it stands in a replay file."""
     return " ".join(setting.topology.names[part] if isinstance(part, int) else str(part) for part in move)
@@ -144,16 +165,20 @@ def parse_move(setting: Setting, text: str) -> Move:
     """Read a move as `spell` writes it."""
     words = text.split()
     shapes = {"deliver": 2, "lose": 2, "refuse": 2, "detect": 2, "trust": 2, "timer": 2, "cut": 2, "reconfigure": 3}
-    shapes.update(dict.fromkeys(("multicast", "suspect", "crash", "falter", "sync", "snapshot", "restart"), 1))
+    shapes.update(
+        dict.fromkeys(("multicast", "suspect", "crash", "falter", "sync", "snapshot", "restart", "rejoin"), 1)
+    )
+    shapes["older"] = 2
     kind = words[0] if words else ""
     if kind not in shapes or len(words) != shapes[kind] + 1:
         expected = (
             "deliver P Q, lose P Q, refuse P Q, detect P Q, trust P Q, timer P NAME, multicast P, suspect P, crash P, "
-            "falter P, cut P SENDS, sync P, snapshot P, restart P or reconfigure P join|leave|members G"
+            "falter P, cut P SENDS, sync P, snapshot P, restart P, older P RECORDS, rejoin P or "
+            "reconfigure P join|leave|members G"
         )
         raise UsageError(f"move {text!r}: expected {expected}")
     pid = setting.topology.pid
-    if kind in ("timer", "cut", "reconfigure"):
+    if kind in ("timer", "cut", "older", "reconfigure"):
         return (kind, pid(words[1]), *words[2:])
     return (kind, *[pid(word) for word in words[1:]])
 

@@ -28,6 +28,9 @@ class Scope:
     falters: tuple[str, ...] = ()  # who may crash in the middle of a step; counts as a crash
     restarts: tuple[str, ...] = ()  # who may come back from what it made durable
     snapshots: tuple[str, ...] = ()  # who may make a snapshot of what it must not forget
+    older: tuple[str, ...] = ()  # whose disk may lose its end while it is down …
+    lost: tuple[str, ...] = ()  # … or everything: one disk in a run, and all others are up, for they remember
+    tail_bytes: int = 0  # of deliveries that a replica keeps for others; 0: all that a scope has
     losses: tuple[tuple[str, str], ...] = ()  # what is under way from one to the other may be lost: a new connection
     detections: tuple[tuple[str, str], ...] = ()  # who may suspect whom: with ◇P anybody, else one that crashed …
     refusals: tuple[tuple[str, str], ...] = ()  # who may find that nobody listens where somebody of its group did
@@ -56,7 +59,7 @@ def scope_from(fields: object) -> Scope:
             raise UsageError(f"scope: groups of {list(scope.groups)} and clients: expected at most {MOST} processes")
         topology = scope.topology()
         named = [who for who, _ in scope.multicasts] + list(scope.elections + scope.timers)
-        named += scope.crashes + scope.falters + scope.restarts + scope.snapshots
+        named += scope.crashes + scope.falters + scope.restarts + scope.snapshots + scope.older + scope.lost
         named += [who for pair in scope.losses + scope.detections + scope.refusals for who in pair]
         named += [who for who, _, _ in scope.reconfigurations]
         for who in named:

@@ -174,6 +174,7 @@ class DurableLogOwner(LogOwner, Durable):
     def on_hello(self, sender: int, msg: Hello) -> None:
         """Say what is remembered of a replica that came back, before anything else of it is heard."""
         probation = self.probation
+        probation.is_back(sender)
         starts = probation.known_starts.get(sender, 0)
         mark = probation.known_marks.get(sender, 0)
         rows: list[tuple[AppMessage, int, int, int]] = []

@@ -833,6 +833,7 @@ class PrimCast(Process, Durable, Electing, Observed):
         """Say what is remembered of a replica that came back, before anything else of it is heard."""
         probation = self.probation
         candidate = self.candidate
+        probation.is_back(sender)
         starts = probation.known_starts.get(sender, 0)
         mark = probation.known_marks.get(sender, 0)
         rows: list[tuple[AppMessage, int, int, int]] = []

@@ -158,6 +158,11 @@ class Probation:
     def ask(self) -> None:
         self.process.send(tuple(self.unanswered), Hello(self.starts, self.asked_mark, self.void))
 
+    def is_back(self, pid: int) -> None:
+        """Ask a member again that came back: what it said that it had delivered may not have been on its disk."""
+        if self.active and self.positions.pop(pid, None) is not None:
+            self.unanswered[pid] = True
+
     def answered(self, sender: int, msg: Welcome) -> str:
         """Take an answer; return why this replica must have forgotten something, if it has."""
         if not self.active or msg.starts != self.starts:
