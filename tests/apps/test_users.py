@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,13 @@ from amcast.apps.kv.users import User, Users
 from amcast.apps.kv.users_file import hashed, is_right, read_users, write_users
 from amcast.cli import run
 from amcast.errors import UsageError
-from amcast.runtime.certificates import HERE, make_certificates
-from amcast.runtime.config import ClusterConfig, load_config
+from amcast.runtime.certificates import HERE, make_certificates, read_certificates
+from amcast.runtime.config import ClusterConfig, Grant, load_config
 from amcast.runtime.machine import REAL, Limits, Machine
 from amcast.runtime.tls import store_context
 from tests.apps.in_process import InProcess, gateway, gateway_in_thread
 from tests.apps.test_gateway import talk
-from tests.pace import allow
+from tests.pace import allow, until
 
 CHEAP = (4, 1, 1)
 ALL = frozenset(("read", "write", "admin"))
@@ -364,6 +365,33 @@ def test_clients_may_be_asked_for_a_certificate(config: ClusterConfig) -> None:
         for other in (None, "g0-0"):
             with secure(found, config, other) as client, pytest.raises(redis.ConnectionError):
                 client.ping()
+
+
+def test_a_certificate_that_is_no_good_any_more_is_hung_up_on(config: ClusterConfig, tmp_path: Path) -> None:
+    """At once: when its CA is dropped, and when cluster.toml has its client no more."""
+    make_certificates(tmp_path, "one", [])
+    options = {"users": USERS, "context": store_context(config, True), "members": config, "log": io.StringIO()}
+    with gateway_in_thread(1, **options) as found:
+
+        def look_again(clients: dict[str, Grant], ca: Path) -> bool:
+            with secure(found, config, "client-alice") as client:
+                assert client.ping() is True
+                (task,) = [connection.task for connection in found.connections]
+                assert task is not None
+                members, authorities = replace(config, clients=clients), read_certificates(ca)
+                task.get_loop().call_soon_threadsafe(found.look_again, members, authorities)
+                if until(lambda: not found.connections, 0.5):
+                    return False
+                assert client.ping() is True
+            assert until(lambda: not found.connections, 20)
+            return True
+
+        assert config.tls is not None
+        assert look_again(config.clients, config.tls.ca)
+        assert not look_again(config.clients, tmp_path / "ca.crt")
+        assert not look_again({}, config.tls.ca)
+        with secure(found, config, "client-alice") as client, pytest.raises(redis.ConnectionError):
+            client.ping()
 
 
 def test_a_store_is_no_replica_and_a_client_no_store(config: ClusterConfig) -> None:

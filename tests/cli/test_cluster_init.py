@@ -71,6 +71,22 @@ def test_certificates_are_kept_renewed_and_added(amcast: Amcast, tmp_path: Path)
     client_context(load_config(tmp_path / "cluster.toml"), "client/bob")
 
 
+def test_the_steps_to_a_new_ca_say_what_comes_next(amcast: Amcast, tmp_path: Path) -> None:
+    amcast("cluster", "init", tmp_path, "--groups", 1)
+    done = amcast("certs", tmp_path, "--new-ca", "use")
+    assert done.code == 2 and "1 CA is trusted, expected the old and the new; 'trust' comes first" in done.err
+    done = amcast("certs", tmp_path, "--new-ca", "trust", "--renew")
+    assert done.code == 2 and "--new-ca with --renew, --client or --kv: expected it alone" in done.err
+    for step, made, then in (
+        ("trust", 0, "then --new-ca use"), ("use", 4, "then --new-ca drop"), ("drop", 0, "then it is done"),
+    ):  # fmt: skip
+        done = amcast("certs", tmp_path, "--new-ca", step)
+        assert done.code == 0 and f"{made} made" in done.out and then in done.out
+    config = load_config(tmp_path / "cluster.toml")
+    for name in names_of(config):
+        client_context(config, name)
+
+
 MISTAKES = {
     # what is typed: what the line must say
     "init": "Missing argument 'DIR'",

@@ -8,6 +8,7 @@ also has the hosts by which those clients reach it, for that is what they look a
 
 import os
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -29,6 +30,7 @@ LEAF_DAYS: Final = 365
 CLOCKS_DIFFER: Final = timedelta(hours=1)
 STORE: Final = "kv"  # whose certificate Redis clients are shown
 HERE: Final = ("localhost", "127.0.0.1", "::1")
+NEXT: Final = "ca-next"  # the key of a CA that is trusted, and signs nothing yet
 
 
 def identity_uri(cluster: str, name: str) -> str:
@@ -59,6 +61,21 @@ def read_key(path: Path) -> PrivateKeyTypes:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); 'amcast certs' makes the keys") from error
     except (ValueError, TypeError) as error:
         raise UsageError(f"{path}: is not a private key in PEM without password; 'amcast certs' makes one") from error
+
+
+def written(files: list[Path]) -> list[tuple[int, int]]:
+    """Return what tells these files from others, or from none, in their places."""
+    found: list[tuple[int, int]] = []
+    for path in files:
+        with suppress(OSError):
+            status = path.stat()
+            found.append((status.st_ino, status.st_mtime_ns))
+    return found
+
+
+def public_of(path: Path) -> object:
+    """Return what a certificate of this private key has."""
+    return read_key(path).public_key()
 
 
 def refuse_open_key(path: Path, status: os.stat_result) -> None:
@@ -164,11 +181,18 @@ def ready_ca(folder: Path, cluster: str) -> tuple[x509.Certificate, ec.EllipticC
         ca = root(cluster, key)
         write_pair(folder, "ca", ca, key)
         return ca, key
+    return whole_ca(folder, cluster)
+
+
+def whole_ca(folder: Path, cluster: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """Return the CA that signs: of those in ca.crt, the one whose key is ca.key. Raises UsageError."""
+    crt, key_path = folder / "ca.crt", folder / "ca.key"
     for path in (crt, key_path):
         if not path.exists():
             raise UsageError(f"{path}: is missing; certificates are made where the CA is whole, ca.crt and ca.key")
-    ca, found = read_certificates(crt)[0], read_key(key_path)
-    if not isinstance(found, ec.EllipticCurvePrivateKey) or ca.public_key() != found.public_key():
+    found, public = read_key(key_path), public_of(key_path)
+    ca = next((one for one in read_certificates(crt) if one.public_key() == public), None)
+    if not isinstance(found, ec.EllipticCurvePrivateKey) or ca is None:
         raise UsageError(f"{key_path}: is not the key of the CA in {crt}; expected the two that were made together")
     if ca.subject != ca_name(cluster):
         raise UsageError(f"{crt}: CA {ca.subject.rfc4514_string()}, expected {ca_name(cluster).rfc4514_string()}")
@@ -177,12 +201,60 @@ def ready_ca(folder: Path, cluster: str) -> tuple[x509.Certificate, ec.EllipticC
     return ca, found
 
 
+def replace_ca(folder: Path, cluster: str, step: str) -> None:
+    """Go a step from one CA to the next; before another one, all who are part of the cluster get the new files.
+
+    trust   make the next CA, and trust both; the old one still signs
+    use     have the new one sign; all certificates are to be made anew
+    drop    trust the new one only
+
+    A step that was interrupted can be given again. Raises UsageError if another one is due.
+    """
+    ca, _ = whole_ca(folder, cluster)
+    trusted, upcoming = read_certificates(folder / "ca.crt"), folder / f"{NEXT}.key"
+    if step == "trust":
+        if len(trusted) > 1:
+            raise UsageError(
+                f"{folder / 'ca.crt'}: {len(trusted)} CAs are trusted already, expected 1; {after(ca, trusted)}"
+            )
+        key = ec.generate_private_key(ec.SECP256R1())
+        write_whole(upcoming, pem_of(key), 0o600)
+        write_authorities(folder, [ca, root(cluster, key)])
+        return
+    if len(trusted) < 2:
+        raise UsageError(f"{folder / 'ca.crt'}: 1 CA is trusted, expected the old and the new; 'trust' comes first")
+    if step == "use":
+        if ca == trusted[0]:
+            if not upcoming.exists() or public_of(upcoming) != trusted[-1].public_key():
+                raise UsageError(
+                    f"{upcoming}: is not the key of the last CA in ca.crt; put it back where 'trust' made it"
+                )
+            os.replace(upcoming, folder / "ca.key")
+        return
+    if ca == trusted[0]:
+        raise UsageError(f"{folder / 'ca.crt'}: the old CA still signs, expected the new one; 'use' comes first")
+    for path in sorted(folder.glob("*.crt")):
+        if path.name != "ca.crt" and not is_issued_by(read_certificates(path)[-1], [ca]):
+            raise UsageError(f"{path}: is from the old CA, expected one of the new; 'use' makes it, or remove it")
+    write_authorities(folder, [ca])
+
+
+def after(ca: x509.Certificate, trusted: list[x509.Certificate]) -> str:
+    return f"'{'use' if ca == trusted[0] else 'drop'}' comes next"
+
+
+def write_authorities(folder: Path, authorities: list[x509.Certificate]) -> None:
+    write_whole(folder / "ca.crt", b"".join([one.public_bytes(Encoding.PEM) for one in authorities]), 0o644)
+
+
 def is_good(folder: Path, cluster: str, name: str, ca: x509.Certificate) -> bool:
     try:
         crt, _ = check_certificate(folder, folder / "ca.crt", cluster, name)
     except UsageError:
         return False
     own = read_certificates(crt)[0]
+    if not is_issued_by(own, [ca]):  # but by the one before it
+        return False
     end = own.not_valid_after_utc
     return (end - datetime.now(UTC)) * 3 > end - own.not_valid_before_utc or end == ca.not_valid_after_utc
 
@@ -273,9 +345,12 @@ def general_name(host: str) -> x509.GeneralName:
 
 def write_pair(folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
     """Write the key first: a certificate without its key would look finished."""
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    write_whole(folder / f"{name}.key", pem, 0o600)
+    write_whole(folder / f"{name}.key", pem_of(key), 0o600)
     write_whole(folder / f"{name}.crt", certificate.public_bytes(Encoding.PEM), 0o644)
+
+
+def pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def write_whole(path: Path, data: bytes, mode: int) -> None:

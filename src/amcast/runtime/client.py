@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from ssl import SSLContext
 from typing import Any, Final, Self, TypeVar, cast
 
 import msgspec
@@ -38,7 +37,7 @@ from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.rows import unpack_rows
 from amcast.runtime.seats import FILE, agreed_on, lists_of, read_agreed, seated
 from amcast.runtime.serving import CLIENT, SESSION_BITS, session_of
-from amcast.runtime.tls import client_context, renew
+from amcast.runtime.tls import Renewable, trusted
 from amcast.runtime.tracing import TraceWriter
 
 DEADLINE: Final = 30.0
@@ -111,7 +110,7 @@ class Client:
         self._protocol = protocol
         alone = session is not None  # the same numbers whenever the program runs again
         self._engine = ClientEngine(protocol, self.session, config.topology, config.params(), alone, first)
-        self._context: SSLContext | None = client_context(config, self.name) if config.tls is not None else None
+        self._context = Renewable.of_client(config, self.name) if config.tls is not None else None
         self._connections: dict[int, Connection] = {}
         self._scheduled = False
         self._reads = itertools.count()
@@ -383,9 +382,15 @@ class Client:
             self._schedule()
 
     def renew_certificate(self) -> None:
-        """Read the certificate again, for new connections. Raises UsageError and keeps the old one if it is broken."""
+        """Read certificate and CAs again, as new connections do once they have changed; hang up on who is not trusted.
+
+        Raises UsageError and keeps the old ones if they are broken.
+        """
         if self._context is not None:
-            renew(self._context, self.config, self.name)
+            authorities = self._context.read_again()
+            for connection in self._connections.values():
+                if not trusted(connection.transport, authorities) and connection.transport is not None:
+                    connection.transport.abort()
 
     async def conditions(self, seconds: float) -> dict[str, Condition]:
         """Ask every replica how it is; return what those say, by name, that answer within so many seconds."""

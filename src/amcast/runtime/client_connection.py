@@ -3,17 +3,17 @@
 import asyncio
 import os
 from contextlib import suppress
-from ssl import SSLContext
 from typing import TYPE_CHECKING, Final, cast
 
 from amcast.core.topology import Mid
-from amcast.errors import AmcastError, HistoryGone, PeerError, Refused, WireError
+from amcast.errors import AmcastError, HistoryGone, PeerError, Refused, UsageError, WireError
 from amcast.runtime import frames
 from amcast.runtime.admission import fail
 from amcast.runtime.config import Member
 from amcast.runtime.frames import Condition, FrameReader, Hello, Rows, frame
 from amcast.runtime.greeting import abort_unless, dial, say_hello
 from amcast.runtime.seats import lists_decoder
+from amcast.runtime.tls import Renewable
 
 if TYPE_CHECKING:
     from amcast.runtime.client import Client
@@ -27,7 +27,7 @@ class Connection(asyncio.Protocol):
 
     transport: asyncio.Transport | None
 
-    def __init__(self, client: "Client", member: Member, context: SSLContext | None) -> None:
+    def __init__(self, client: "Client", member: Member, context: Renewable | None) -> None:
         self.client = client
         self.member = member
         self.context = context
@@ -77,6 +77,9 @@ class Connection(asyncio.Protocol):
         try:
             while not self.client._closed:
                 self.reader = FrameReader(frames.LARGEST_HELLO)
+                if self.context is not None and self.context.outdated():  # this may be why we were hung up on
+                    with suppress(UsageError):  # they may be half written: the old ones are as good as before
+                        self.client.renew_certificate()
                 try:
                     await dial(self.member.client, self.context, self, self.limits.seconds_to_greet)
                     return

@@ -46,6 +46,11 @@ class Door:
         if self._places:
             self._drop_oldest(max(self._places, key=lambda known: len(self._places[known])))
 
+    def drop_all(self) -> None:
+        """Have all strangers come again."""
+        while self._places:
+            self._drop_oldest(next(iter(self._places)))
+
     def _drop_oldest(self, address: str) -> None:
         place = next(iter(self._places[address]))
         self.dropped += 1

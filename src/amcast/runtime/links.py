@@ -306,6 +306,7 @@ class Incoming:
         self.host = host
         self.expects: dict[int, tuple[int, int]] = {}  # pid -> boot, number of the next batch
         self.current: dict[int, _Member] = {}
+        self.here: set[_Member] = set()  # all that were let in; also those who want snapshots
         limits = host.machine.limits
         hosts = [member.peer.host for member in host.config.members]
         self.door = Door(limits.most_strangers, limits.most_of_one_address, limits.seconds_to_greet, hosts)
@@ -341,6 +342,7 @@ class _Member(AcceptedConnection):
             raise WireError(reason)
         self.pid = member.pid
         self.boot = hello.boot
+        self.incoming.here.add(self)
         if hello.pulls:
             self.supply = self.host.supplying(member.pid, self.transport)
             return 0
@@ -402,6 +404,7 @@ class _Member(AcceptedConnection):
             self.transport.write(frame(frames.ACK, b"", self.next - 1))
 
     def left(self) -> None:
+        self.incoming.here.discard(self)
         if self.ack_at is not None:
             self.ack_at.cancel()
             self.ack_at = None

@@ -60,7 +60,7 @@ from amcast.runtime.starting import How, refuse_unfit, start
 from amcast.runtime.status import status_of
 from amcast.runtime.storage import forgot_text
 from amcast.runtime.supply import Supplied, Supply
-from amcast.runtime.tls import Listener, client_context, listen, server_context
+from amcast.runtime.tls import Listener, Renewable, client_context, listen, server_context
 from amcast.runtime.tracing import ReplicaTrace
 from amcast.runtime.versions import SENDER, Versions, change_in
 
@@ -141,7 +141,7 @@ class Node:
         self._scheduled = False  # a flush, for the end of this turn
         self._holding: asyncio.TimerHandle | None = None  # until what may wait is sent after all
         self._held_long_enough = False
-        self._contexts: list[SSLContext] = []  # with the certificates of this node
+        self._contexts: list[Renewable] = []  # with the certificates of this node
         self.outside: SSLContext | None = None  # that which it dials with
         self._stopping: asyncio.Event
         self._error: BaseException | None = None
@@ -178,8 +178,8 @@ class Node:
                 self._loop.add_signal_handler(number, act)
         try:
             secure = self.config.tls is not None
-            inside = server_context(self.config, self.me.name) if secure else None
-            outside = client_context(self.config, self.me.name) if secure else None
+            inside = Renewable(lambda: server_context(self.config, self.me.name)) if secure else None
+            outside = Renewable(lambda: client_context(self.config, self.me.name)) if secure else None
             self._contexts = [context for context in (inside, outside) if context is not None]
             self.outside = outside
             start(self, self.how)  # before anybody can reach this node: it must not speak of what it forgot
@@ -246,7 +246,7 @@ class Node:
             self._schedule()
 
     def renew(self) -> None:
-        """Read the certificates again, for new connections, and what clients may do, for all from now on."""
+        """Read certificates, CAs and what clients may do again, and go by that from now on."""
         read_again(self, self._contexts)
 
     async def _say_goodbye(self) -> None:

@@ -10,12 +10,23 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from socket import AI_PASSIVE, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY
-from typing import Any, cast
+from typing import Any, Self, cast
+
+from cryptography import x509
 
 from amcast.errors import IdentityRefused, UsageError
-from amcast.runtime.certificates import STORE, check_certificate, hosts_of, identity_uri
-from amcast.runtime.config import ClusterConfig
+from amcast.runtime.certificates import (
+    STORE,
+    check_certificate,
+    hosts_of,
+    identity_uri,
+    is_issued_by,
+    read_certificates,
+    written,
+)
+from amcast.runtime.config import ClusterConfig, file_name
 from amcast.runtime.doors import Door, Place
 from amcast.runtime.machine import REAL, Machine, Socket
 
@@ -54,28 +65,76 @@ def prepared(context: ssl.SSLContext, config: ClusterConfig, name: str) -> ssl.S
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_STRICT
-    read(context, config, name)
-    return context
-
-
-def renew(context: ssl.SSLContext, config: ClusterConfig, name: str) -> None:
-    """Let new connections use the certificates that are in the files now.
-
-    Raises UsageError, and changes nothing, if these cannot be used. A CA that is no longer in its file is trusted until
-    the process ends.
-    """
-    read(ssl.SSLContext(context.protocol), config, name)  # all of it, before any of it is used
-    read(context, config, name)
-
-
-def read(context: ssl.SSLContext, config: ClusterConfig, name: str) -> None:
-    assert config.tls is not None
     crt, key = check_certificate(config.tls.folder, config.tls.ca, config.name, name)
     try:
         context.load_cert_chain(crt, key)
         context.load_verify_locations(config.tls.ca)
     except ssl.SSLError as error:
         raise UsageError(f"certificate of {name}: {crt} cannot be used ({error.reason or error})") from error
+    return context
+
+
+class Renewable(ssl.SSLContext):
+    """What a process connects or listens with: each new connection goes by the files as they were read last.
+
+    A context cannot forget a CA that it trusts. So to read the files again is to `make` another one, and `take` it in
+    the place of the one before, here, where all who connect have it.
+    """
+
+    made: ssl.SSLContext
+    make: Callable[[], ssl.SSLContext]
+    files: list[Path]
+    written: list[tuple[int, int]]
+
+    def __new__(cls, make: Callable[[], ssl.SSLContext]) -> Self:
+        """Make the first one. Raises UsageError, as `make` does."""
+        made = make()
+        new = super().__new__(cls, made.protocol)
+        new.made, new.make = made, make
+        return new
+
+    @classmethod
+    def of_client(cls, config: ClusterConfig, name: str) -> Self:
+        """Return one that knows when it is `outdated`: nobody tells a client."""
+        assert config.tls is not None
+        ends = [config.tls.folder / f"{file_name(name)}.{end}" for end in ("crt", "key")]
+        files = [config.tls.ca, *ends]
+        before = written(files)
+        new = cls(lambda: client_context(config, name))
+        new.files, new.written = files, before
+        return new
+
+    def outdated(self) -> bool:
+        """Return whether the files were written since they were read."""
+        return written(self.files) != self.written
+
+    def read_again(self) -> list[x509.Certificate]:
+        """Go by the files as they are now; return the CAs in them, which come first. Raises UsageError."""
+        before, authorities = written(self.files), read_certificates(self.files[0])
+        self.take(self.make())
+        self.written = before
+        return authorities
+
+    def take(self, made: ssl.SSLContext) -> bool:
+        """Go by this one from now on; return whether a CA is no longer trusted."""
+        before, self.made = self.made, made
+        return bool({*before.get_ca_certs(binary_form=True)} - {*made.get_ca_certs(binary_form=True)})
+
+    def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
+        return self.made.wrap_bio(*arguments, **named)
+
+    def wrap_socket(self, *arguments: Any, **named: Any) -> ssl.SSLSocket:
+        return self.made.wrap_socket(*arguments, **named)
+
+
+def trusted(transport: asyncio.BaseTransport | None, authorities: list[x509.Certificate]) -> bool:
+    """Return whether whoever is at the other end has its certificate from one of these.
+
+    One that has it from somebody in between has to come again, to be judged by a whole handshake.
+    """
+    connection = transport.get_extra_info("ssl_object") if transport is not None else None
+    shown = connection.getpeercert(binary_form=True) if connection is not None else None
+    return shown is None or is_issued_by(x509.load_der_x509_certificate(shown), authorities)
 
 
 def names_of(config: ClusterConfig) -> list[str]:

@@ -7,10 +7,12 @@ import signal
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from ssl import SSLContext
 from typing import cast
+
+from cryptography import x509
 
 from amcast.apps.kv.batching import Batcher, ClusterClient
 from amcast.apps.kv.lookout import Lookout
@@ -21,14 +23,14 @@ from amcast.apps.kv.strings import Command
 from amcast.apps.kv.users import Users
 from amcast.apps.kv.users_file import FILE, is_right, read_users
 from amcast.errors import IdentityRefused, UsageError
-from amcast.runtime.certificates import STORE, check_certificate
+from amcast.runtime.certificates import read_certificates
 from amcast.runtime.client import Client
-from amcast.runtime.config import Address, ClusterConfig
+from amcast.runtime.config import Address, ClusterConfig, load_config
 from amcast.runtime.doors import Door, Place
 from amcast.runtime.log import Log
 from amcast.runtime.loop import new_event_loop
 from amcast.runtime.serving import CLIENT
-from amcast.runtime.tls import Listener, identity_of, listen, store_context
+from amcast.runtime.tls import Listener, Renewable, identity_of, listen, store_context, trusted
 
 
 class Connection(asyncio.Protocol):
@@ -75,6 +77,18 @@ class Connection(asyncio.Protocol):
         name = identity_of(self._transport.get_extra_info("ssl_object"), config)
         if not name.startswith(CLIENT):
             raise IdentityRefused(f"{name} is a replica; expected a client")
+
+    def look_again(self, members: ClusterConfig, authorities: list[x509.Certificate]) -> None:
+        """Hang up if the certificate at the other end is none of these clients' any more."""
+        try:
+            self._refuse_others(members)
+            if trusted(self._transport, authorities):
+                return
+            reason = "a certificate of a CA that is trusted no more"
+        except IdentityRefused as refused:
+            reason = str(refused)
+        self.gateway.server.log.warning("connection refused", peer=self._peer(), reason=reason)
+        self._transport.abort()
 
     def _peer(self) -> str:
         return str(self._transport.get_extra_info("peername"))
@@ -200,6 +214,13 @@ class Gateway:
         self.server.port = self._listener.port
         return self.server.port
 
+    def look_again(self, members: ClusterConfig, authorities: list[x509.Certificate]) -> None:
+        """Hang up on whoever has shown a certificate, and could not come with it any more."""
+        if self.members is not None:
+            self.members = members
+            for connection in list(self.connections):
+                connection.look_again(members, authorities)
+
     async def close(self) -> None:
         if self._listener is not None:
             self._listener.close()
@@ -243,7 +264,7 @@ def run(client: Client, where: Port, ready: Callable[[int], None]) -> None:
     file = config.path.parent / FILE
     by_name = read_users(file)
     refuse_open_port(where, by_name is not None, config)
-    context = store_context(config, where.client_certificates) if where.tls else None
+    context = Renewable(lambda: store_context(config, where.client_certificates)) if where.tls else None
     log = Log("kv")
 
     def reload(gateway: Gateway) -> None:
@@ -252,11 +273,15 @@ def run(client: Client, where: Port, ready: Callable[[int], None]) -> None:
             found = read_users(file)
             if (found is None) != (gateway.server.users is None):
                 raise UsageError(f"{file}: it came or went; restart to serve with it or without it")
-            if context is not None and config.tls is not None:
-                context.load_cert_chain(*check_certificate(config.tls.folder, config.tls.ca, config.name, STORE))
+            members = replace(config, clients=load_config(config.path).clients)
+            authorities = read_certificates(config.tls.ca) if config.tls is not None else []
+            made = context.make() if context is not None else None
             client.renew_certificate()
             if found is not None and gateway.server.users is not None:
                 gateway.server.users.replace(found)
+            if context is not None and made is not None:
+                context.take(made)
+                gateway.look_again(members, authorities)
             log.info("users and certificates read again")
         except (UsageError, OSError) as error:
             log.warning("not read again", reason=str(error))
