@@ -19,7 +19,7 @@ from amcast.core.capabilities import (
 from amcast.core.process import Effects, Params, Process
 from amcast.core.requests import REQUESTS
 from amcast.core.topology import Mid, Topology
-from amcast.core.wire import Message
+from amcast.core.wire import Codec, Layout, Message
 from amcast.errors import UsageError
 
 Order = Literal["total", "fifo", "causal"]
@@ -38,7 +38,8 @@ class Protocol:
     title: str
     replica: type[Process]
     client: type[Process]
-    messages: tuple[type[Message], ...]
+    messages: tuple[type[Message] | Layout, ...]
+    records: Codec | None = None  # of what its replicas keep on disk, for those with other layouts before (`Layout`)
     orders: tuple[Order, ...] = ("total",)  # what it promises of the order of deliveries
     tolerates: str = ""  # for people, as is …
     latency: str = ""  # … this one, in message delays

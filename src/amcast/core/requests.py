@@ -7,7 +7,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
 
 from amcast.core.topology import Mid
-from amcast.core.wire import AppMessage, Codec, Message, Reader, pack_app, pack_long, pack_mid, pack_short
+from amcast.core.wire import AppMessage, Codec, Layout, Message, Reader, pack_app, pack_long, pack_mid, pack_short
 
 CHANGE: Final = b"\x00amcast members\x00"  # how a payload begins that changes the members of its group
 
@@ -100,6 +100,6 @@ REQUESTS: Final[tuple[type[Message], ...]] = (Multicast,)  # what a replica take
 ANSWERS: Final[tuple[type[Message], ...]] = (Reply, Hint)  # what a client takes from a replica
 
 
-def replica_codec(messages: tuple[type[Message], ...], groups: int) -> Codec:
+def replica_codec(messages: tuple[type[Message] | Layout, ...], groups: int) -> Codec:
     """Return the codec between replicas, where answers are rare and travel as msgpack."""
     return Codec(messages, groups, ANSWERS)

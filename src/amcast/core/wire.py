@@ -10,6 +10,7 @@ the few messages that carry the load are plain classes, with an `__init__` of th
 behind the same tag.
 """
 
+from collections.abc import Callable
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from typing import Any, ClassVar, Final, final, get_args, get_origin, get_type_hints
@@ -323,25 +324,71 @@ def _from_builtin(kind: type, value: object) -> object:
 
 
 @final
-class Codec:
-    """Messages of one protocol to bytes and back. Classes with a `pack` use it in batches, but for those in `plain`."""
+class Layout:
+    """How messages of a class are packed where a certain format is in use, other than the class itself does it.
+
+    It has a place of its own in a table, so that whoever reads need not know what was in use. Bytes that were written
+    once keep their place for as long as they may be read: where a class changes, its old layout stays there, `until`
+    the format in which it changed, and the class gets a new place at the end.
+    """
 
     def __init__(
-        self, messages: tuple[type[Message], ...], groups: int = 0, plain: tuple[type[Message], ...] = ()
+        self,
+        cls: type[Message],
+        pack: Callable[[Message, BytesWriter], None],
+        unpack: Callable[[Reader], Message],
+        since: int = 0,
+        until: int = 1 << 30,
     ) -> None:
+        self.cls = cls
+        self.pack = pack
+        self.unpack = unpack
+        self.since = since
+        self.until = until
+
+
+@final
+class Codec:
+    """Messages of one protocol to bytes and back. Classes with a `pack` use it in batches, but for those in `plain`.
+
+    It reads all that is in its table, and writes the layouts of one `format`; without one, those of the classes.
+    """
+
+    def __init__(
+        self,
+        table: tuple[type[Message] | Layout, ...],
+        groups: int = 0,
+        plain: tuple[type[Message], ...] = (),
+        format: int = 0,
+    ) -> None:
+        messages: list[type[Message]] = [entry.cls if isinstance(entry, Layout) else entry for entry in table]
+        self.table = table
         self._messages = messages
-        self._groups = groups
+        self.groups = groups
+        self._plain = plain
+        self._layouts: list[Layout | None] = [entry if isinstance(entry, Layout) else None for entry in table]
+        self.has_layouts = len([layout for layout in self._layouts if layout is not None]) > 0
         self._packed: list[Message | None] = [None] * len(messages)  # one of each class that packs itself
+        self._tags: dict[type[Message], int] = {}
         for tag, cls in enumerate(messages):
-            if getattr(cls, "pack", None) is not getattr(Message, "pack", None) and cls not in plain:
-                self._packed[tag] = cls(*[_empty(kind) for kind in wire_of(cls).values()])  # for its `unpack`
-        self._tags: dict[type[Message], int] = {cls: tag for tag, cls in enumerate(messages)}
+            layout = self._layouts[tag]
+            if layout is None:
+                self._tags[cls] = tag
+                if getattr(cls, "pack", None) is not getattr(Message, "pack", None) and cls not in plain:
+                    self._packed[tag] = cls(*[_empty(kind) for kind in wire_of(cls).values()])  # for its `unpack`
+        for tag, layout in enumerate(self._layouts):
+            if layout is not None and layout.since <= format < layout.until and format:
+                self._tags[layout.cls] = tag
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_to_builtin)
         self._head = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
         self._bodies = [
             msgspec.msgpack.Decoder(tuple[tuple(wire_of(cls).values())], dec_hook=_from_builtin)  # type: ignore[misc]
             for cls in messages
         ]
+
+    def at(self, format: int) -> "Codec":
+        """Return a codec that writes what whoever knows this format can read."""
+        return Codec(self.table, self.groups, self._plain, format) if self.has_layouts else self
 
     def encode(self, msg: Message) -> bytes:
         return self._encoder.encode((self._tags[type(msg)], msg.fields()))
@@ -364,14 +411,24 @@ class Codec:
         """Append one message to a batch."""
         tag = self._tags[type(msg)]
         w.append(tag)
-        if self._packed[tag] is not None:
+        layout = self._layouts[tag]
+        if layout is not None:
+            layout.pack(msg, w)
+        elif self._packed[tag] is not None:
             msg.pack(w)
         else:
             pack_blob(w, self._encoder.encode(msg.fields()))
 
+    def written(self, messages: list[Message]) -> bytes:
+        """Return a batch of these."""
+        w = BytesWriter()
+        for msg in messages:
+            self.write(w, msg)
+        return w.getvalue()
+
     def read(self, data: bytes) -> list[Message]:
         """Return all messages of a batch. Raises WireError if it is not well-formed to its last byte."""
-        r = Reader(data, self._groups)
+        r = Reader(data, self.groups)
         found: list[Message] = []
         while r.at < r.size:
             found.append(self.read_one(r))
@@ -384,6 +441,9 @@ class Codec:
             r.at += 1
             if tag >= len(self._packed):
                 raise WireError(f"message type {tag}: expected 0 to {len(self._packed) - 1}")
+            layout = self._layouts[tag]
+            if layout is not None:
+                return layout.unpack(r)
             prototype = self._packed[tag]
             if prototype is not None:
                 return prototype.unpack(r)

@@ -40,7 +40,7 @@ from amcast.core.requests import NOTHING, Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Message, Reader, pack_long, pack_mid, pack_short
 from amcast.protocols.black_box.durable_log import MESSAGES as RECOVERY_MESSAGES
-from amcast.protocols.black_box.durable_log import DurableLogOwner
+from amcast.protocols.black_box.durable_log import RECORDS, DurableLogOwner
 from amcast.protocols.black_box.invariants import LogMonitor
 from amcast.protocols.black_box.replicated_log import MESSAGES as LOG_MESSAGES
 from amcast.protocols.black_box.replicated_log import Entry, GroupLog
@@ -522,6 +522,7 @@ ROW: Final[Protocol] = Protocol(
     tolerates="crash of a minority in each group, any client",
     latency="6δ / 7δ, worst 12δ / 13δ",
     messages=MESSAGES,
+    records=RECORDS,
     monitor=LogMonitor,
     least_delivered=94,
 )

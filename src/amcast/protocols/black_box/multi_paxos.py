@@ -26,7 +26,7 @@ from amcast.core.requests import Hint, Multicast, Reply
 from amcast.core.topology import Mid, Topology, sender_of
 from amcast.core.wire import AppMessage, Background, Message
 from amcast.protocols.black_box.durable_log import MESSAGES as RECOVERY_MESSAGES
-from amcast.protocols.black_box.durable_log import DurableLogOwner
+from amcast.protocols.black_box.durable_log import RECORDS, DurableLogOwner
 from amcast.protocols.black_box.invariants import LogMonitor
 from amcast.protocols.black_box.log_records import Forgotten
 from amcast.protocols.black_box.replicated_log import MESSAGES as LOG_MESSAGES
@@ -328,6 +328,7 @@ ROW: Final[Protocol] = Protocol(
     tolerates="crash of two of five acceptors, any client",
     latency="3δ",
     messages=MESSAGES,
+    records=RECORDS,
     single_group=True,
     monitor=LogMonitor,
     least_delivered=92,

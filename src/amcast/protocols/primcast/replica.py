@@ -1168,6 +1168,7 @@ ROW: Final[Protocol] = Protocol(
     tolerates="crash of a minority in each group, any client",
     latency="3δ, worst 5δ",
     messages=MESSAGES,
+    records=RECORDS,
     monitor=Monitor,
     least_delivered=94,
 )

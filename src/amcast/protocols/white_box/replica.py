@@ -1313,6 +1313,7 @@ ROW: Final[Protocol] = Protocol(
     tolerates="crash of a minority in each group, any client",
     latency="3δ / 4δ, worst 5δ / 6δ",
     messages=MESSAGES,
+    records=RECORDS,
     monitor=Monitor,
     change=change_payload,
     least_delivered=94,

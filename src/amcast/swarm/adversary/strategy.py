@@ -132,7 +132,7 @@ class Strategy:
             groups = self.machine.topology.groups
             senders, receivers = groups[choices.below(len(groups))], groups[choices.below(len(groups))]
             return [p * n + q for p in senders for q in receivers if p != q], ""
-        types = list(self.machine.types) or list(self.setup.table.messages)
+        types = list(self.machine.types) or [cls for cls in self.setup.table.messages if isinstance(cls, type)]
         name = types[choices.below(len(types))].__name__
         return (incoming, outgoing, list(range(n * n)))[kind - 7], name
 
