@@ -16,14 +16,16 @@ from amcast.core.application import StateMachine
 from amcast.local.files import create_cluster
 from amcast.protocols import protocol
 from amcast.runtime import frames
+from amcast.runtime.client import Client
 from amcast.runtime.config import Address, ClusterConfig
-from amcast.runtime.frames import FrameReader, Hello, frame
+from amcast.runtime.frames import OURS, FrameReader, Hello, frame
 from amcast.runtime.log import Log
 from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.node import Node
 from amcast.runtime.serving import session_of
 from amcast.runtime.tls import client_context
 from amcast.service import connect_sync
+from amcast.swarm.cluster.next_release import NEXT, next_release
 
 SECONDS = 20.0  # for anything that is waited for
 SESSION = session_of("client/dev", 2**40)
@@ -46,11 +48,15 @@ def running(
     names: Sequence[str] = (),
     app: Callable[[int, int], StateMachine] | None = None,
     machine: Machine = REAL,
+    coming: bool = False,
 ) -> Iterator[dict[str, Node]]:
-    """These nodes, or all; whatever one of them stopped with is raised at the end."""
+    """These nodes, or all, of the release to come or of this one; what one stopped with is raised at the end."""
     loop = asyncio.new_event_loop()
+    row, knows = protocol(config.protocol), OURS
+    if coming:
+        row, knows = next_release(row), NEXT
     nodes = {
-        name: Node(config, name, protocol(config.protocol), app, log=Log(name, "info", io.StringIO()), machine=machine)
+        name: Node(config, name, row, app, log=Log(name, "info", io.StringIO()), machine=machine, knows=knows)
         for name in names or [member.name for member in config.members]
     }
     ready = threading.Semaphore(0)
@@ -75,6 +81,37 @@ def running(
         for end in ends:
             if end is not None:
                 raise end
+
+
+class Load:
+    """Multicasts all the while, several at a time; every one has to succeed."""
+
+    def __init__(self, client: Client, groups: list[str]) -> None:
+        self.done = 0
+        self.longest = 0.0  # seconds
+        self._client, self._groups, self._stop = client, groups, False
+        self._tasks = [asyncio.create_task(self._call()) for _ in range(4)]
+
+    async def _call(self) -> None:
+        while not self._stop:
+            began = asyncio.get_running_loop().time()
+            await self._client.multicast(self._groups, b"x")
+            self.longest = max(self.longest, asyncio.get_running_loop().time() - began)
+            self.done += 1
+
+    async def more(self, calls: int = 50) -> None:
+        """Wait until so many more calls have succeeded."""
+        before = self.done
+        while self.done < before + calls:
+            for task in self._tasks:
+                if task.done():
+                    task.result()
+            await asyncio.sleep(0.01)
+
+    async def stop(self) -> int:
+        self._stop = True
+        await asyncio.gather(*self._tasks)
+        return self.done
 
 
 def logged(node: Node) -> str:

@@ -27,6 +27,8 @@ from amcast.service import connect
 
 Amcast = Callable[..., tuple[int, str]]
 
+FOLLOW = "run releases that follow on each other, or the same"
+
 
 @pytest.fixture
 def node(capsys: pytest.CaptureFixture[str]) -> Amcast:
@@ -243,28 +245,30 @@ def test_a_client_of_another_version_or_cluster(live: Live, monkeypatch: pytest.
     line = asyncio.run(failure(client, ["g0"]))
     assert line.endswith(f"refused client/dev: greeting of cluster 'another', expected {config.name!r}")
 
-    def hello(version: int, *rest: object) -> frames.Hello:
-        return frames.Hello(version + 1, *rest)  # type: ignore[arg-type]
+    def hello(*rest: object, **more: object) -> frames.Hello:
+        return frames.Hello(*rest, **{**more, "formats": frames.Spoken(5, 6)})  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
         patch.setattr("amcast.runtime.client_connection.Hello", hello)
         line = asyncio.run(failure(connect(config.path, deadline=allow(SECONDS)), ["g0"]))
-    assert line.endswith("refused client/dev: protocol version 4, expected 3; run the same amcast everywhere")
-    assert "protocol version 4" in logged(nodes["g0/0"])
+    assert "refused client/dev: client/dev knows formats 5 to 6, g0/" in line and line.endswith(f"3 to 3; {FOLLOW}")
+    assert any("client/dev knows formats 5 to 6" in logged(node) for node in nodes.values())
 
 
 def test_a_member_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The two others say so, once, and serve on; it says so too and does not give up."""
     config = cluster(tmp_path, groups=1, replicas=3)
 
-    def hello(version: int, cluster: str, name: str, *rest: object, **more: object) -> frames.Hello:
-        return frames.Hello(version + (name == "g0/2"), cluster, name, *rest, **more)  # type: ignore[arg-type]
+    def hello(version: int, cluster: str, name: str, *rest: object) -> frames.Hello:
+        *others, formats = rest
+        formats = frames.Spoken(5, 6) if name == "g0/2" else formats
+        return frames.Hello(version, cluster, name, *others, formats)  # type: ignore[arg-type]
 
     monkeypatch.setattr("amcast.runtime.links.Hello", hello)
     with running(config) as nodes:
         assert multicast_works(config)
-        assert until(lambda: "protocol version 4, expected 3" in logged(nodes["g0/0"]))
-        assert until(lambda: logged(nodes["g0/2"]).count("run the same amcast everywhere") == 2), "once for each"
+        assert until(lambda: "g0/2 knows formats 5 to 6, g0/0 3 to 3" in logged(nodes["g0/0"]))
+        assert until(lambda: logged(nodes["g0/2"]).count(FOLLOW) == 2), "once for each"
         assert multicast_works(config)
 
 

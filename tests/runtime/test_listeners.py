@@ -51,7 +51,10 @@ SAYINGS: dict[str, tuple[Callable[[ClusterConfig, str], bytes], str]] = {
     "no greeting": (lambda config, name: frame(frames.REQUESTS, SOUND), "a frame of kind 7, expected a greeting"),
     "malformed": (lambda config, name: frame(frames.HELLO, b"\x91" * 3000), "malformed frame"),
     "not text": (lambda config, name: frame(frames.HELLO, b"\x95\x01\xa1\xff\xa1a\x01\x01"), "malformed frame"),
-    "version": (lambda config, name: greeting(config, name, SESSION, 99), "protocol version 99, expected 3; run the"),
+    "version": (
+        lambda config, name: greeting(config, name, SESSION, 99),
+        " knows formats 99 to 99, g0/0 3 to 3; run",
+    ),
     "cluster": (
         lambda config, name: greeting(config, name, SESSION).replace(b"amcast-", b"amcust-"),
         "wrong checksum",

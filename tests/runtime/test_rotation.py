@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from nodes import SESSION, Raw, greeting
+from nodes import SESSION, Load, Raw, greeting
 from tests.pace import allow, until
 
 from amcast.errors import UsageError
 from amcast.local.trial import Trial
 from amcast.runtime import frames
 from amcast.runtime.certificates import is_issued_by, make_certificates, read_certificates, replace_ca
-from amcast.runtime.client import Client
 from amcast.runtime.config import load_config
 from amcast.runtime.serving import session_of
 from amcast.runtime.tls import client_context, names_of
@@ -54,34 +53,6 @@ def test_the_steps_to_a_new_ca(tmp_path: Path) -> None:
     assert new != old and is_issued_by(read_certificates(tmp_path / "g0-0.crt")[0], [new])
     assert make_certificates(tmp_path, "one", [*NAMES, "client/bob"]) == []
     assert not (tmp_path / "ca-next.key").exists()
-
-
-class Load:
-    """Multicasts all the while, several at a time; every one has to succeed."""
-
-    def __init__(self, client: Client, groups: list[str]) -> None:
-        self.done = 0
-        self._client, self._groups, self._stop = client, groups, False
-        self._tasks = [asyncio.create_task(self._call()) for _ in range(4)]
-
-    async def _call(self) -> None:
-        while not self._stop:
-            await self._client.multicast(self._groups, b"x")
-            self.done += 1
-
-    async def more(self, calls: int = 50) -> None:
-        """Wait until so many more calls have succeeded."""
-        before = self.done
-        while self.done < before + calls:
-            for task in self._tasks:
-                if task.done():
-                    task.result()
-            await asyncio.sleep(0.01)
-
-    async def stop(self) -> int:
-        self._stop = True
-        await asyncio.gather(*self._tasks)
-        return self.done
 
 
 def test_the_ca_is_replaced_under_load(tmp_path: Path) -> None:

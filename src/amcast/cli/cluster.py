@@ -328,7 +328,7 @@ def status(
 ) -> int:
     """Show what every node says of itself; exit code 1 if one does not serve."""
     from amcast.local.membership import lines_about
-    from amcast.local.status import states_of
+    from amcast.local.status import line_about_formats, states_of
 
     processes = processes_of(cluster)
     rows = states_of(processes)
@@ -340,7 +340,7 @@ def status(
         for row in rows:
             table.add_row(*(shown(heading, row.get(heading)) for heading in headings))
         report_console().print(table)
-        for line in lines_about(processes.config):
+        for line in [*lines_about(processes.config), *filter(None, [line_about_formats(rows)])]:
             print(line)
     return 0 if all(row["state"] in ("ready", "spare") for row in rows) else 1
 

@@ -19,7 +19,7 @@ from amcast.runtime import frames
 from amcast.runtime.backup import NUMBER, Backup, Manifest, backup_pieces
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.cuts import why_no_backup
-from amcast.runtime.frames import FrameReader, Hello, Made, frame
+from amcast.runtime.frames import OURS, FrameReader, Hello, Made, frame
 from amcast.runtime.greeting import say_hello
 from amcast.runtime.machine import REAL
 from amcast.runtime.seats import current
@@ -62,7 +62,7 @@ class Source:
                 member.client.host, member.client.port, ssl=context, server_hostname=name
             )
         session = session_of(self._client, secrets.randbits(SESSION_BITS))
-        hello = Hello(frames.VERSION, config.name, self._client, 0, session, member.name, config.identity)
+        hello = Hello(frames.VERSION, config.name, self._client, 0, session, member.name, config.identity, formats=OURS)
         say_hello(self._writer.transport, config, member.name, hello)
         _, body = await self.receive(frames.WELCOME, REAL.limits.seconds_to_greet)
         return frames.decode(frames.welcome_decoder, body).refusals

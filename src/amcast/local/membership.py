@@ -24,7 +24,7 @@ from amcast.local.processes import POLL, Processes
 from amcast.runtime.client import Client
 from amcast.runtime.config import ADDRESSES, Address, ClusterConfig, Member, refuse_addresses
 from amcast.runtime.frames import Change
-from amcast.runtime.identity import Described
+from amcast.runtime.identity import OLDEST, Described
 from amcast.runtime.machine import Files
 from amcast.runtime.membership import NEAR
 from amcast.runtime.seats import (
@@ -197,7 +197,8 @@ class Changing:
     def _prepare(self, member: Member, instead: str) -> None:
         """Make its certificate and its data folder; what another replica left there is refused."""
         config = self.config
-        began = max([began_of(status_of(config, other)) for other in self.members])
+        said = [status_of(config, other) for other in self.members]
+        began, format = max(map(began_of, said)), max([OLDEST, *map(format_of, said)])
         if config.tls is not None:
             from amcast.runtime.certificates import check_certificate, make_certificates
 
@@ -207,7 +208,7 @@ class Changing:
         storage = Storage(member.data, f"{config.name} {member.name}")
         try:
             if not storage.description:
-                storage.describe(Described(cluster=config.identity, app_version=began).encoded())
+                storage.describe(Described(cluster=config.identity, app_version=began, format=format).encoded())
         finally:
             storage.close()
         write(member.data / FILE, written(agreed_of(config, config.lists, place_of(member), instead)))
@@ -376,6 +377,13 @@ def began_of(said: dict[str, object] | str) -> int:
     app = said.get("app") if not isinstance(said, str) else None
     began = app.get("began") if isinstance(app, dict) else None
     return began if isinstance(began, int) else 0
+
+
+def format_of(said: dict[str, object] | str) -> int:
+    """Return the format that is in use, so far as a node knows; 0 if it does not say."""
+    format = said.get("format") if not isinstance(said, str) else None
+    used = format.get("used") if isinstance(format, dict) else None
+    return used if isinstance(used, int) else 0
 
 
 def write(path: Path, data: bytes) -> None:

@@ -25,6 +25,8 @@ from amcast.runtime.config import ClusterConfig, Member, load_config
 from amcast.runtime.cuts import why_no_backup
 from amcast.runtime.durability import NodeSnapshot
 from amcast.runtime.execution import Executor
+from amcast.runtime.formats import rewritten
+from amcast.runtime.identity import OLDEST
 from amcast.runtime.machine import REAL
 from amcast.runtime.seats import seated
 from amcast.runtime.storage import Storage
@@ -182,6 +184,8 @@ def found_member(
     try:
         storage.recover()
         pieces = [app] if app else []
-        storage.snapshot(NodeSnapshot(0, process.snapshot(), pieces, results, None, version).pieces())
+        records = protocol.records
+        oldest = rewritten(process.snapshot(), records, records.at(OLDEST) if records is not None else None)
+        storage.snapshot(NodeSnapshot(0, oldest, pieces, results, None, version).pieces())
     finally:
         storage.close()

@@ -27,6 +27,26 @@ def state_of(processes: Processes, member: Member) -> dict[str, object]:
     return {**row, "state": said}
 
 
+def line_about_formats(rows: list[dict[str, object]]) -> str:
+    """Say which format is in use, and who knows which; nothing if nobody says it."""
+    said = {str(row["id"]): row["format"] for row in rows if isinstance(row.get("format"), dict)}
+    used: dict[str, list[str]] = {}
+    knows: dict[str, list[str]] = {}
+    for name, one in said.items():
+        assert isinstance(one, dict)
+        oldest, newest = one["knows"]
+        used.setdefault(str(one["used"] or "none yet"), []).append(name)
+        knows.setdefault(f"{oldest} to {newest}" if oldest < newest else str(newest), []).append(name)
+    return f"format in use: {by_name(used)}; known: {by_name(knows)}" if said else ""
+
+
+def by_name(found: dict[str, list[str]]) -> str:
+    """Return what is so, and where, unless it is so everywhere."""
+    if len(found) == 1:
+        return next(iter(found))
+    return ", ".join(f"{what} ({' '.join(names)})" for what, names in sorted(found.items()))
+
+
 def add_lag(rows: list[dict[str, object]]) -> None:
     """Add how many deliveries each replica is behind the first of its group."""
     first: dict[str, int] = {}

@@ -10,7 +10,7 @@ from amcast.errors import AmcastError, HistoryGone, PeerError, Refused, UsageErr
 from amcast.runtime import frames
 from amcast.runtime.admission import fail
 from amcast.runtime.config import Member
-from amcast.runtime.frames import Condition, FrameReader, Hello, Rows, frame
+from amcast.runtime.frames import OURS, Condition, FrameReader, Hello, Rows, frame
 from amcast.runtime.greeting import abort_unless, dial, say_hello
 from amcast.runtime.seats import lists_decoder
 from amcast.runtime.tls import Renewable
@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
         made = self.transport = cast(asyncio.Transport, transport)
         config = self.client.config
         client, to = self.client, self.member.name
-        hello = Hello(frames.VERSION, config.name, client.name, 0, client.session, to, config.identity)
+        hello = Hello(frames.VERSION, config.name, client.name, 0, client.session, to, config.identity, formats=OURS)
         try:
             say_hello(transport, config, self.member.name, hello)
         except PeerError as error:

@@ -32,8 +32,9 @@ from amcast.errors import UsageError, WireError
 from amcast.runtime.chain import Link
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.engine import Tick
+from amcast.runtime.frames import Spoken
 from amcast.runtime.history import History
-from amcast.runtime.identity import Described, described
+from amcast.runtime.identity import FORMAT, OLDEST, Described, described
 from amcast.runtime.leading import Leading
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine
@@ -42,11 +43,12 @@ from amcast.runtime.snapshots import SnapshotWriter
 from amcast.runtime.space import Space
 from amcast.runtime.storage import Storage
 
-FORMAT: Final = b"amn3"
 CUT: Final = "cut-"  # the state at a mark, for a backup, and its number
 OFFERED: Final = "offered-"  # a snapshot for others of a node that keeps none for itself, and its position
 PULLED: Final = "pulled.new"  # a copy of another member's snapshot
-PREFIX: Final = Struct("<4sQ")  # the format, and the length of what stands before the state of the application
+PREFIX: Final = Struct(
+    "<4sQ"
+)  # "amn" and the format, and the length of what stands before the state of the application
 
 T = TypeVar("T")
 Deliveries = list[tuple[AppMessage, int]]  # messages with their timestamps
@@ -72,29 +74,32 @@ class NodeSnapshot:
     results: list[tuple[int, int, bytes]]  # sender, seq, answer
     chain: Link | None = None  # of what was applied; 0.1.0 wrote none
     app_version: int = 1  # of the application's state
+    format: int = OLDEST  # in use at this position, and that in which it is written
 
     def pieces(self) -> Iterator[bytes]:
         """Return what is written to disk, and sent to a member without one."""
         head = msgspec.msgpack.encode(_Head(self.position, self.protocol, self.results, self.chain, self.app_version))
-        yield PREFIX.pack(FORMAT, len(head))
+        yield PREFIX.pack(b"amn%d" % self.format, len(head))
         yield head
         yield from self.app
 
 
-def read_snapshot(pieces: list[bytes]) -> NodeSnapshot:
+def read_snapshot(pieces: list[bytes], oldest: int = OLDEST, newest: int = FORMAT) -> NodeSnapshot:
     """Return the snapshot that was written in these pieces."""
     rest = deque(pieces)
     start = b""
     while rest and len(start) < PREFIX.size:
         start += rest.popleft()
-    if not start.startswith(FORMAT):
-        raise UsageError(f"a snapshot of format {start[:4]!r}, expected {FORMAT!r}; run the amcast that wrote it")
+    format = next((n for n in range(oldest, newest + 1) if start.startswith(b"amn%d" % n)), 0)
+    if not format:
+        wanted = " or ".join(f"{b'amn%d' % n!r}" for n in range(oldest, newest + 1))
+        raise UsageError(f"a snapshot of format {start[:4]!r}, expected {wanted}; run the amcast that wrote it")
     end = PREFIX.size + PREFIX.unpack_from(start)[1]
     while rest and len(start) < end:
         start += rest.popleft()
     head = msgspec.msgpack.decode(memoryview(start)[PREFIX.size : end], type=_Head)
     pieces = [start[end:], *rest]
-    return NodeSnapshot(head.position, head.protocol, pieces, head.results, head.chain, head.app_version)
+    return NodeSnapshot(head.position, head.protocol, pieces, head.results, head.chain, head.app_version, format)
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,15 @@ class Saved:
     path: Path
 
 
+class Known(Protocol):
+    """Which formats this node knows and writes (`formats.py`)."""
+
+    knows: Spoken
+
+    @property
+    def level(self) -> int: ...
+
+
 class DiskHost(Protocol):
     """The node, as its disk sees it."""
 
@@ -115,6 +129,9 @@ class DiskHost(Protocol):
     machine: Machine
     metrics: Metrics
     leading: Leading
+
+    @property
+    def formats(self) -> "Known": ...
 
     def release(self, tick: Tick) -> None:
         """Send what a step wants sent: its records are durable, or it has none that anybody depends on."""
@@ -170,8 +187,9 @@ class Durability:
         """Lock the data folder; return how often a process has started in it, this time included."""
         config, me = self._host.config, self._host.me
         self.storage = Storage(me.data, f"{config.name} {me.name}", self._host.machine, new=new, rejoin=rejoin)
+        knows = self._host.formats.knows
         try:
-            self.described = described(me.data, self.storage.description, config.identity)
+            self.described = described(me.data, self.storage.description, config.identity, knows.oldest, knows.newest)
         except UsageError:
             self.keep_no_records()
             raise
@@ -193,8 +211,15 @@ class Durability:
     def describe(self, app_version: int) -> None:
         """Write down whose data this is, unless the folder says so already."""
         if self.described is None and self.storage is not None:
-            self.described = Described(cluster=self._host.config.identity, app_version=app_version)
+            format = self._host.formats.level
+            self.described = Described(cluster=self._host.config.identity, app_version=app_version, format=format)
             self.storage.describe(self.described.encoded())
+
+    def describe_format(self, format: int) -> None:
+        """Write down that this format is in use, before anything is written in it."""
+        if self.described is not None and self.storage is not None and self.described.format < format:
+            self.described = msgspec.structs.replace(self.described, format=format)
+            self.in_thread(self.storage.describe, self.described.encoded()).add_done_callback(self._confirmed)
 
     def open_history(self, position: int = 0, *, on_disk: bool = True) -> None:
         """Go on with the ordered log at this position."""

@@ -52,7 +52,7 @@ class Engine:
     def __init__(self, protocol: Protocol, pid: int, topology: Topology, params: Params) -> None:
         self.out = Effects()
         self.process = protocol.make(pid, topology, params, self.out)
-        self.codec = replica_codec(protocol.messages, len(topology.groups))
+        self.codec = self._codec = replica_codec(protocol.messages, len(topology.groups))
         self.pid = pid
         self._members = topology.replicas
         self._used = 0  # no writer from this one on has ever had anything: most of those who may come later never do
@@ -63,6 +63,10 @@ class Engine:
         self._groups = len(topology.groups)
         self._requests = Codec(protocol.requests, self._groups)
         self._answers = Codec(ANSWERS, self._groups)
+
+    def speak(self, format: int) -> None:
+        """Write to members in this format from now on."""
+        self.codec = self._codec.at(format)
 
     def receive(self, now: int, sender: int, batch: bytes) -> int:
         """Handle a batch of another member; return how many messages it had. Raises WireError before any is handled."""

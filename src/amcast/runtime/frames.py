@@ -1,6 +1,9 @@
 """What travels on a connection: frames, each with its length, a checksum, a kind and a number.
 
 A frame is refused by its header alone when it is too long, so that nobody makes us allocate more than the limit.
+
+Members and clients of different releases read each other's frames: a frame gets a new field at its end only, with a
+default, and a frame of a new kind is sent only to who knows the format in which it came (`Spoken`, `formats.py`).
 """
 
 import zlib
@@ -10,9 +13,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from amcast.errors import WireError
-from amcast.runtime.identity import ClusterIdentity
+from amcast.runtime.identity import FORMAT, OLDEST, ClusterIdentity
 
-VERSION: Final = 3
+VERSION: Final = OLDEST  # what a greeting begins with; the rest of what is spoken is in `Spoken`
 HEADER: Final = Struct("<IIBQ")  # length of the body, checksum of the body, kind, number
 LARGEST_HELLO: Final = 4096
 LARGEST_PEER: Final = 2**30  # of protocols that cannot ask again: the state of a group in a recovery is one message
@@ -77,10 +80,21 @@ class AppVersions(msgspec.Struct, array_like=True, frozen=True):
     began: int = 0
 
 
+class Spoken(msgspec.Struct, array_like=True, frozen=True):
+    """The formats that a process knows, and the one that is in use, so far as it knows: 0 if it does not."""
+
+    oldest: int
+    newest: int
+    used: int = 0
+
+
+OURS: Final = Spoken(OLDEST, FORMAT)
+
+
 class Hello(msgspec.Struct, array_like=True):
     """Who dials whom. `boot` is drawn at each start of a member; `session` is drawn by a client.
 
-    What follows the first field may differ from version to version: who speaks another one must be told so.
+    What follows the first field differed until 0.2: who speaks another version must be told so.
     """
 
     version: int
@@ -93,6 +107,7 @@ class Hello(msgspec.Struct, array_like=True):
     versions: AppVersions = AppVersions()  # of a member
     pulls: bool = False  # of a member: this is no channel; it wants a snapshot, or rows
     at: str = ""  # of a member: where it listens for others, which may not know it yet
+    formats: Spoken | None = None
 
 
 class Welcome(msgspec.Struct, array_like=True):
@@ -105,6 +120,7 @@ class Welcome(msgspec.Struct, array_like=True):
     boot: int
     expects: int
     refusals: tuple[str, ...] = ()
+    formats: Spoken | None = None
 
 
 class Pulse(msgspec.Struct, array_like=True):

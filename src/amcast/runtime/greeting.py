@@ -1,7 +1,7 @@
 """How two processes come to know each other: HELLO from the one that dials, WELCOME or REFUSED from the other.
 
-Members and clients greet alike. Nothing else that arrives is looked at before: whoever dials says the version that it
-speaks, its name, whom it expects to find and what its cluster is, and where there is TLS its certificate must say the
+Members and clients greet alike. Nothing else that arrives is looked at before: whoever dials says which formats it
+knows, its name, whom it expects to find and what its cluster is, and where there is TLS its certificate must say the
 same name. Whoever dials checks the certificate that it finds as well.
 """
 
@@ -14,7 +14,7 @@ from amcast.errors import PeerError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import Address, ClusterConfig, Member
 from amcast.runtime.doors import Place
-from amcast.runtime.frames import FrameReader, Hello, Welcome, frame
+from amcast.runtime.frames import FrameReader, Hello, Spoken, Welcome, frame
 from amcast.runtime.identity import refusal_of
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine
@@ -46,6 +46,14 @@ def abort_unless(answered: Callable[[], bool], transport: asyncio.WriteTransport
     asyncio.get_running_loop().call_later(seconds, look)
 
 
+class Understood(Protocol):
+    """Knows what is spoken here (`formats.py`)."""
+
+    def ours(self) -> Spoken: ...
+
+    def greeted(self, name: str, theirs: Spoken) -> str | None: ...
+
+
 class GreetingHost(Protocol):
     """The node, as whoever greets it sees it."""
 
@@ -54,6 +62,9 @@ class GreetingHost(Protocol):
     boot: int
     log: Log
     machine: Machine
+
+    @property
+    def formats(self) -> "Understood": ...
 
     def fail(self, error: BaseException) -> None: ...
 
@@ -71,7 +82,7 @@ class AcceptedConnection(asyncio.Protocol):
 
     # What a listener for members and one for clients do in their own ways
 
-    def welcome(self, hello: Hello) -> int:
+    def welcome(self, hello: Hello, theirs: Spoken) -> int:
         """Let this one in: return the number of the batch that is expected from it. Raises WireError."""
         raise NotImplementedError
 
@@ -112,9 +123,9 @@ class AcceptedConnection(asyncio.Protocol):
             raise WireError(f"a frame of kind {kind}, expected a greeting")
         hello = frames.decode(frames.hello_decoder, body)
         config = self.host.config
-        if hello.version != frames.VERSION:
-            wanted = f"expected {frames.VERSION}; run the same amcast everywhere"
-            raise WireError(f"protocol version {hello.version}, {wanted}")
+        theirs = hello.formats or Spoken(hello.version, hello.version)
+        if reason := self.host.formats.greeted(hello.name, theirs):
+            raise WireError(reason)
         if hello.cluster != config.name:
             raise WireError(f"greeting of cluster {hello.cluster!r}, expected {config.name!r}")
         if hello.to != self.host.me.name:
@@ -125,10 +136,10 @@ class AcceptedConnection(asyncio.Protocol):
             name = identity_of(self.transport.get_extra_info("ssl_object"), config)
             if name != hello.name:
                 raise WireError(f"{name} says that it is {hello.name}")
-        expects = self.welcome(hello)
+        expects = self.welcome(hello, theirs)
         self._stranger = False
         self._place.leave()
-        welcome = Welcome(self.host.me.name, self.host.boot, expects, self.refusals())
+        welcome = Welcome(self.host.me.name, self.host.boot, expects, self.refusals(), self.host.formats.ours())
         self.transport.write(frame(frames.WELCOME, frames.encode(welcome)))
         self.welcomed()
 

@@ -24,7 +24,8 @@ import msgspec
 from amcast.core.plural import count
 from amcast.errors import StorageCorrupt, UsageError
 
-FORMAT: Final = 3  # of the description and of all that a folder holds; folders of 0.1.0 have none
+FORMAT: Final = 3  # of all that a folder holds and that members write to each other; folders of 0.1.0 have none
+OLDEST: Final = 3  # that is read and, until all members know the newer one, written (`formats.py`)
 LONGEST: Final = 200  # characters of what is said of groups: with many different ones the digest says the rest
 
 
@@ -54,7 +55,7 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
 class Described(msgspec.Struct, frozen=True, kw_only=True):
     """What a data folder says of itself."""
 
-    format: int = FORMAT
+    format: int = OLDEST  # that is in use: a cluster begins with what the release before knows, too
     cluster: ClusterIdentity
     app_version: int  # of the application when this replica began; 0: it began with a state of the others
 
@@ -105,14 +106,17 @@ def description_in(folder: Path, who: str, data: bytes) -> bytes:
     return description
 
 
-def described(folder: Path, text: bytes, expected: ClusterIdentity) -> Described | None:
+def described(
+    folder: Path, text: bytes, expected: ClusterIdentity, oldest: int = OLDEST, newest: int = FORMAT
+) -> Described | None:
     """Return what a folder says of itself; None if nothing, as those of 0.1.0. Raises UsageError if it is another's."""
     if not text:
         return None
     try:
         form = msgspec.json.decode(text, type=_Written).format
-        if form != FORMAT:
-            raise UsageError(f"{folder}: identity of format {form}, expected {FORMAT}; run the amcast that wrote it")
+        if not oldest <= form <= newest:
+            wanted = f"{oldest} to {newest}" if oldest < newest else str(newest)
+            raise UsageError(f"{folder}: identity of format {form}, expected {wanted}; run the amcast that wrote it")
         found = msgspec.json.decode(text, type=Described)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise UsageError(

@@ -17,8 +17,8 @@ from amcast.errors import LostMessages, PeerError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import Member
 from amcast.runtime.doors import Door, Place
-from amcast.runtime.frames import AppVersions, FrameReader, Hello, Pulse, Welcome, frame
-from amcast.runtime.greeting import AcceptedConnection, GreetingHost, abort_unless, dial, say_hello
+from amcast.runtime.frames import AppVersions, FrameReader, Hello, Pulse, Spoken, Welcome, frame
+from amcast.runtime.greeting import AcceptedConnection, GreetingHost, Understood, abort_unless, dial, say_hello
 
 BURST: Final = 4  # times what is kept for a member that is away
 
@@ -59,6 +59,9 @@ class LinkHost(GreetingHost, Protocol):
     @property
     def versions(self) -> "KnownVersions": ...
 
+    @property
+    def formats(self) -> "KnownFormats": ...
+
 
 class Peers(Protocol):
     """Knows the other replicas (`membership.py`)."""
@@ -94,6 +97,16 @@ class KnownVersions(Protocol):
     def ours(self) -> AppVersions: ...
 
     def greeted(self, pid: int, hello: Hello) -> str | None: ...
+
+    def left(self, pid: int) -> None: ...
+
+
+class KnownFormats(Understood, Protocol):
+    """What members know of formats, and which one is in use (`formats.py`)."""
+
+    def member_greeted(self, pid: int, name: str, theirs: Spoken) -> str | None: ...
+
+    def heard(self, theirs: Spoken) -> None: ...
 
     def left(self, pid: int) -> None: ...
 
@@ -177,6 +190,8 @@ class Outgoing:
         if self.boot not in (0, welcome.boot):
             self.forget()
         self.boot = welcome.boot
+        if welcome.formats is not None:
+            self.host.formats.heard(welcome.formats)
         self.acknowledged(welcome.expects - 1)
         first = self.kept[0][0] if self.kept else self.next
         connection.transport.write(frame(frames.START, b"", first))
@@ -336,8 +351,10 @@ class _Member(AcceptedConnection):
         self.ack_at: asyncio.TimerHandle | None = None
         self._limits = incoming.host.machine.limits
 
-    def welcome(self, hello: Hello) -> int:
+    def welcome(self, hello: Hello, theirs: Spoken) -> int:
         member = self.host.membership.greeted(hello)
+        if reason := self.host.formats.member_greeted(member.pid, member.name, theirs):
+            raise WireError(reason)
         if reason := self.host.versions.greeted(member.pid, hello):
             raise WireError(reason)
         self.pid = member.pid
@@ -413,6 +430,7 @@ class _Member(AcceptedConnection):
         if self.incoming.current.get(self.pid) is self:
             del self.incoming.current[self.pid]
             self.host.versions.left(self.pid)
+            self.host.formats.left(self.pid)
             self.host.membership.left(self.pid)
 
 
@@ -429,7 +447,7 @@ def hello_of(host: LinkHost, peer: Member, *, pulls: bool = False) -> Hello:
     config, me = host.config, host.me
     return Hello(
         frames.VERSION, config.name, me.name, host.boot, 0, peer.name, config.identity, host.versions.ours(), pulls,
-        str(me.peer),
+        str(me.peer), host.formats.ours(),
     )  # fmt: skip
 
 

@@ -35,13 +35,14 @@ from amcast.runtime.admin import Admin
 from amcast.runtime.chain import Chain
 from amcast.runtime.config import Address, ClusterConfig, Member
 from amcast.runtime.cuts import Cuts, is_mark
-from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, read_snapshot
+from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot
 from amcast.runtime.engine import Engine, Tick
 from amcast.runtime.exchange import Exchange
 from amcast.runtime.execution import REJECTION, Executor, certain
 from amcast.runtime.filling import Filling
 from amcast.runtime.fingerprints import Fingerprints
-from amcast.runtime.frames import Pulse
+from amcast.runtime.formats import RAISER, Formats, raise_in
+from amcast.runtime.frames import OURS, Pulse, Spoken
 from amcast.runtime.history import History
 from amcast.runtime.leading import Leading
 from amcast.runtime.links import Incoming, Outgoing
@@ -84,6 +85,7 @@ class Node:
         rejoin: bool = False,
         accept_loss: bool = False,
         machine: Machine = REAL,
+        knows: Spoken = OURS,
     ) -> None:
         """Prepare a replica that has not started.
 
@@ -112,6 +114,7 @@ class Node:
         params.part_bytes = min(params.part_bytes, machine.limits.most_kept // 16)  # many fit what a link keeps
         params.tail_bytes = min(TAIL_BYTES, machine.limits.most_kept // 2)
         self.engine = Engine(protocol, self.me.pid, config.topology, params)
+        self.formats = Formats(self, knows)
         # Each part owns its state and is called by the event loop alone; only the disk has a thread, inside durability.
         self.results = Results(machine.limits.answer_bytes)
         self.chain = Chain()  # of all that is applied, always as long as the history
@@ -124,10 +127,8 @@ class Node:
         self.serving = Serving(self)
         self.supply = Supply(self)
         self.cuts, self.queries = Cuts(self), Queries(self)
-        self.pulls = Pulls(self)
-        self.leading = Leading(self)
-        self.pulses = Pulses(self)
-        self.metrics = Metrics(self)
+        self.pulls, self.leading = Pulls(self), Leading(self)
+        self.pulses, self.metrics = Pulses(self), Metrics(self)
         self.started = machine.clock.monotonic_ns()
         self.ready = False
         self.now = machine.clock.monotonic_ns
@@ -291,11 +292,12 @@ class Node:
         if self.engine.out.deliveries or ends != (self.history.end, self.history.end):
             raise AmcastError(f"{self.me.name}: a snapshot at {self.history.end} would lack what was delivered")
         app = state_in_pieces(self.app) if self.app is not None else ()
+        protocol = self.formats.written(self.durable_process().snapshot())
         rows, version = self.results.rows(), self.versions.ours().active
-        return NodeSnapshot(self.history.end, self.durable_process().snapshot(), app, rows, self.chain.end, version)
+        return NodeSnapshot(self.history.end, protocol, app, rows, self.chain.end, version, self.formats.level)
 
     def restore(self, pieces: list[bytes]) -> NodeSnapshot:
-        snapshot = read_snapshot(pieces)
+        snapshot = self.formats.snapshot(pieces)
         if self.app is not None and self.executor is not None:
             self.executor.begin(snapshot.app_version)
             self.app.restore(b"".join(snapshot.app))
@@ -324,7 +326,7 @@ class Node:
         process, before = self.durable_process(), self.history.end
         if self._error is not None or self._ended or snapshot.position <= before:
             return
-        process.install(self.now(), snapshot.protocol)
+        process.install(self.now(), self.formats.taken(snapshot))
         if process.position() == before:
             self.log.info("snapshot not needed", peer=source.name, position=snapshot.position)
             self._schedule()
@@ -419,7 +421,10 @@ class Node:
         if self._error is not None or self._ended:
             return
         try:
-            self._change_version()
+            now = self.now()
+            for sender, change in ((SENDER, self.versions.proposal(now)), (RAISER, self.formats.proposal(now))):
+                if change is not None:  # it is time, and up to this replica
+                    self.engine.handle(now, sender, [change])
             self.queries.ask()
             tick = self.engine.drain(self.now(), may_wait=not self._held_long_enough)
             self._held_long_enough = False
@@ -453,6 +458,7 @@ class Node:
                 self.durability.save_first()
             if self.durability.doubted and self._takes_part():
                 self.durability.confirm()
+            tick.records = self.formats.written(tick.records)
             self.durability.take(tick)
             self.pulses.hold_back()  # in this turn, not when the disk is done: more would be read meanwhile
             if tick.halted:  # after its last messages were taken: the others count on them
@@ -475,17 +481,13 @@ class Node:
             self.durability.storage.forget(reason)
         self.fail(StorageCorrupt(forgot_text(self.me.data, reason)))
 
-    def _change_version(self) -> None:
-        """Have a newer version of the application take over, if it is time and up to this replica."""
-        if change := self.versions.proposal(self.now()):
-            self.engine.handle(self.now(), SENDER, [change])
-
     def deliver(self, deliveries: Deliveries, memories: dict[Mid, Memory]) -> None:
         before = self.history.end
         if self.app is not None:
             self._apply(self.app, deliveries, memories)  # first: positions are those that the history gives next
         else:
             for m, ts in deliveries:
+                self.formats.raised(raise_in(m.mid), self.chain.position)
                 self.cuts.reached(m.mid, self.chain.position, memories)
                 self.chain.add(m, ts, b"")
                 if self.fingerprints.wanted:
@@ -515,10 +517,11 @@ class Node:
                 self.chain.add(m, ts, b"%d" % version)
                 position += 1
                 continue
-            if is_mark(m.mid) or is_change(m.mid):
+            if is_mark(m.mid) or is_change(m.mid) or raise_in(m.mid):
                 if is_mark(m.mid):
                     self.cuts.reached(m.mid, position, memories)
-                else:  # the protocol acts on it
+                else:  # of members: the protocol acts on it
+                    self.formats.raised(raise_in(m.mid), position)
                     self.membership.passed(position)
                 self.chain.add(m, ts, b"")
                 position += 1

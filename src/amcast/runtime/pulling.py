@@ -19,6 +19,7 @@ from amcast.runtime import frames
 from amcast.runtime.config import Member
 from amcast.runtime.durability import PULLED, Durability, NodeSnapshot, read_snapshot
 from amcast.runtime.execution import Executor
+from amcast.runtime.formats import Formats
 from amcast.runtime.frames import Offer, Pull
 from amcast.runtime.links import Asking, LinkHost
 from amcast.runtime.snapshots import SnapshotCopy
@@ -30,6 +31,7 @@ class PullHost(LinkHost, Protocol):
     """The node, as it takes over the state of another."""
 
     durability: Durability
+    formats: Formats
 
     def new_application(self) -> Executor | None:
         """Return an application in its first state, beside the one that runs; None if there is none."""
@@ -127,7 +129,8 @@ class Pulls:
 
     def _restored(self, copy: SnapshotCopy) -> tuple[NodeSnapshot, Executor | None]:
         """Make an application of what was copied, beside the one that runs. In the thread of this module."""
-        snapshot = read_snapshot(copy.parts())
+        knows = self._host.formats.knows
+        snapshot = read_snapshot(copy.parts(), knows.oldest, knows.newest)
         executor = self._host.new_application()
         if executor is not None:
             executor.begin(snapshot.app_version)

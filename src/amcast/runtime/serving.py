@@ -18,7 +18,7 @@ from amcast.runtime import frames
 from amcast.runtime.config import Grant
 from amcast.runtime.doors import Door, Place
 from amcast.runtime.engine import Engine
-from amcast.runtime.frames import Change, Condition, Hello, Read, Refusal, Rows, frame
+from amcast.runtime.frames import Change, Condition, Hello, Read, Refusal, Rows, Spoken, frame
 from amcast.runtime.greeting import AcceptedConnection, GreetingHost
 from amcast.runtime.history import History
 from amcast.runtime.pulse import Pulses
@@ -231,7 +231,7 @@ class _Served(AcceptedConnection):
         self.full = False  # it does not read what we write
         self.reads = 0  # that wait
 
-    def welcome(self, hello: Hello) -> int:
+    def welcome(self, hello: Hello, theirs: Spoken) -> int:
         config = self.host.config
         grant = config.clients.get(hello.name.removeprefix(CLIENT)) if hello.name.startswith(CLIENT) else None
         if grant is None:

@@ -64,6 +64,7 @@ def start(node: "Node", how: How) -> None:
         node.log.warning("rejoining again", reason="it was stopped before it had the state of another member")
     rejoins = durability.rejoining or (not config.durable and starts > 1)
     node.versions.begin(durability.described, new=how.new, rejoins=rejoins)
+    node.formats.begin(durability.described, rejoins=rejoins)
     if rejoins:
         start_from_nothing(node, starts)
     elif config.durable:
@@ -90,6 +91,7 @@ def start_from_disk(node: "Node", starts: int, how: How) -> None:
         position = snapshot.position
         node.durability.recovered(position)
         records = snapshot.protocol + records  # a snapshot of the protocol is records, too: one way to recover
+    records = node.formats.read(records)
     node.durability.open_history(position)  # rows behind it are dropped: they are written again below
     if node.trace is not None:
         node.trace.recovered(position)

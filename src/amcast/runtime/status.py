@@ -35,6 +35,7 @@ def status_of(node: "Node") -> dict[str, object]:
         "peers": {link.peer.name: link.connection is not None for link in node.links.values()},
         "durable": node.config.durable,
         "app": {"name": node.config.app, "version": versions.active, "knows": versions.newest, "began": versions.began},
+        "format": {"used": node.formats.used, "knows": [node.formats.knows.oldest, node.formats.knows.newest]},
         "disk": {"free": node.durability.space.free, "short": node.durability.short_of_space()},
         **({"rollbacks": node.app.rollbacks} if isinstance(node.app, Speculator) else {}),
     }

@@ -28,7 +28,7 @@ from amcast.runtime.serving import SESSION_BITS
 START_SHIFT: Final = 40  # of the count of starts in `seq`
 DELIVER: Final = b'"kind":"deliver"'
 MISSING: Final = "missing"  # in the detail of the last row of a trace with a hole
-OWN: Final = tuple([Topology((1,)).name((1 << SESSION_BITS) - n) for n in (1, 2, 4)])  # of the cluster itself
+OWN: Final = tuple([Topology((1,)).name((1 << SESSION_BITS) - n) for n in (1, 2, 4, 5)])  # of the cluster itself
 Row = tuple[AppMessage, int, int]  # with its timestamp, and its place among those with the same
 
 

@@ -24,7 +24,7 @@ CHAINS = [
     ),
     shell_mutant(
         "the_chain_is_not_in_snapshots", "amcast.runtime.node",
-        ("app, rows, self.chain.end, version)", "app, rows, None, version)"), caught_by=RESTARTS,
+        ("app, rows, self.chain.end, version, self", "app, rows, None, version, self"), caught_by=RESTARTS,
     ),
     shell_mutant(
         "a_chain_that_began_late_never_begins_anew", "amcast.runtime.chain",

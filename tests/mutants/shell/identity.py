@@ -33,7 +33,7 @@ DATA = [
         caught_by=f"{TESTS}::test_the_folders_of_two_replicas_exchanged",
     ),
     shell_mutant(
-        "a_later_format_is_read_as_this_one", IDENTITY, ("if form != FORMAT:", "if False:"),
+        "a_later_format_is_read_as_this_one", IDENTITY, ("if not oldest <= form <= newest:", "if False:"),
         caught_by=f"{TESTS}::test_an_identity_of_a_later_format_or_a_damaged_one",
     ),
     shell_mutant(
@@ -59,7 +59,7 @@ DATA = [
 GREETINGS = [
     shell_mutant(
         "whoever_has_another_file_is_let_in", GREETING,
-        ("            raise WireError(reason)\n", "            pass\n"), caught_by=NOT_LET_IN,
+        ("if reason := refusal_of(hello.name", "if False and refusal_of(hello.name"), caught_by=NOT_LET_IN,
     ),
     shell_mutant(
         "whoever_expects_another_is_let_in", GREETING, ("if hello.to != self.host.me.name:", "if False:"),

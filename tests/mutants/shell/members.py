@@ -51,7 +51,7 @@ MUTANTS = [
     ),
     shell_mutant(
         "a_change_is_given_to_the_application", "amcast.runtime.node",
-        (" or is_change(m.mid):", ":"),
+        (" or is_change(m.mid) or", " or"),
         caught_by=f"{MEMBERS}::test_the_application_sees_no_change",
     ),
     shell_mutant(
