@@ -17,6 +17,7 @@ from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
 from amcast.runtime.durability import Deliveries, Durability, NodeSnapshot, read_snapshot
 from amcast.runtime.engine import Tick
+from amcast.runtime.frames import OURS
 from amcast.runtime.identity import ClusterIdentity
 from amcast.runtime.log import Log
 from amcast.runtime.machine import REAL, Files, Limits, Machine
@@ -37,6 +38,7 @@ class Host:
         self.log = Log("g0/0", stream=self.said)
         self.metrics = cast(Any, SimpleNamespace(commits=SimpleNamespace(observe=lambda seconds: None)))
         self.leading = cast(Any, SimpleNamespace(give_up=lambda reason: None))
+        self.formats = cast(Any, SimpleNamespace(knows=OURS, level=OURS.oldest))
         self.seen: list[str] = []
         self.errors: list[BaseException] = []
         self.handled = False  # something that is not applied yet
