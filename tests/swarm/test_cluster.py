@@ -17,6 +17,7 @@ from amcast.swarm.cluster.faults.members import ChangeMembers
 from amcast.swarm.cluster.faults.plan import KINDS, as_json, from_json
 from amcast.swarm.cluster.faults.processes import Kill, Stop
 from amcast.swarm.cluster.faults.shapes import Fault
+from amcast.swarm.cluster.faults.upgrades import GoBack, Upgrade
 from amcast.swarm.cluster.judge import LIVENESS
 from amcast.swarm.cluster.seeds import keep, refuse_unsuited, run_setup, shortest
 from amcast.swarm.cluster.setup import LOADS, Setup, config_of, draw_setup
@@ -71,7 +72,7 @@ def test_without_faults_everything_is_answered(load: str) -> None:
 
 def test_a_plan_is_text_and_back() -> None:
     setups = [draw_setup("white_box", seed, load) for seed in range(60) for load in ("", "kv")]
-    assert {type(fault) for setup in setups for fault in setup.plan} == {*KINDS, ChangeMembers}
+    assert {type(fault) for setup in setups for fault in setup.plan} == {*KINDS, ChangeMembers, Upgrade, GoBack}
     for setup in setups:
         assert from_json(as_json(setup.plan)) == setup.plan
 

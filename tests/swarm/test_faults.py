@@ -19,6 +19,7 @@ from amcast.swarm.cluster.faults.plan import from_json
 from amcast.swarm.cluster.faults.processes import PowerCut, StopGateway
 from amcast.swarm.cluster.faults.shapes import Fault
 from amcast.swarm.cluster.faults.starts import OTHERS, OtherConfig
+from amcast.swarm.cluster.faults.upgrades import GoBack, Upgrade
 from amcast.swarm.cluster.setup import Setup, draw_setup
 from amcast.swarm.cluster.trial import Result, Trial
 from amcast.swarm.cluster.world import TRACES, Seat
@@ -177,6 +178,18 @@ def test_members_are_replaced_in_the_middle_of_a_power_cut() -> None:
         assert len(gone) == 3 and "g0/1" in gone, gone
     finally:
         one.close()
+
+
+def test_a_cluster_is_upgraded_in_the_middle_of_power_cuts() -> None:
+    """One goes back while it can; nobody does when the format has been raised."""
+    upgrades = [Upgrade(500 + 400 * n, f"g0/{n}", 50, n != 1) for n in range(3)]
+    cuts = [PowerCut(1000, "", 100), PowerCut(1500, "", 100)]
+    back = [GoBack(700, "g0/0", 50, True), Upgrade(1200, "g0/0", 50, True), GoBack(2500, "g0/1", 50, True)]
+    result, log = run(setup_with(*upgrades, *cuts, *back))
+    assert result.alarm is None
+    assert log.count("gets this release again") == 1 and "g0/0 gets this release again" in log
+    before_the_calm = log[: log.index("world calm")]
+    assert before_the_calm.count("format raised") >= 3
 
 
 def test_who_lost_its_disk_does_not_wait_for_members_that_are_gone() -> None:

@@ -11,7 +11,16 @@ NOTHING = f"{TESTS}::test_who_has_nothing_goes_by_what_others_say"
 REJOIN = f"{TESTS}::test_a_replica_without_its_disk_goes_by_what_is_in_use"
 LATE = f"{TESTS}::test_who_has_not_heard_of_the_raise_and_goes_back_is_refused"
 
+SWARM = "tests/swarm/test_faults.py::test_a_cluster_is_upgraded_in_the_middle_of_power_cuts"
+
 MUTANTS = [
+    shell_mutant("the_format_is_never_raised", FORMATS,
+                 ("        if format <= self.used:\n            return None\n", "        return None\n"),
+                 caught_by=SWARM, slow=True),
+    shell_mutant("simulated_operators_go_back_behind_the_raise", "amcast.swarm.cluster.faults.upgrades",
+                 ("        if any(other is not seat and not other.was_coming for other in world.seats.values()):\n",
+                  "        if True:\n"),
+                 caught_by=SWARM, slow=True),
     shell_mutant("releases_that_have_no_format_in_common", FORMATS,
                  ("        if ours.newest < theirs.oldest or theirs.newest < ours.oldest:\n", "        if False:\n"),
                  caught_by=PART),

@@ -13,6 +13,7 @@ from amcast.runtime.seats import Place
 from amcast.swarm.cluster.calendar import MICROSECOND, MILLISECOND
 from amcast.swarm.cluster.faults.drawing import Drawing
 from amcast.swarm.cluster.faults.plan import Plan, draw_changes, draw_plan
+from amcast.swarm.cluster.faults.upgrades import Upgrade, draw_upgrades
 from amcast.swarm.cluster.network import Weather
 
 ECHO, STORE, GATEWAY = LOADS = ("echo", "store", "kv")  # multicasts of many sizes; direct users of the store; Redis
@@ -70,6 +71,11 @@ class Setup:
     weather: Weather
     plan: Plan
     lost: tuple[str, ...]  # replicas that stay away when the faults end
+
+    @property
+    def upgrades(self) -> bool:
+        """Return whether all get the release to come, in the calm at the latest."""
+        return any(isinstance(fault, Upgrade) for fault in self.plan)
 
     def __str__(self) -> str:
         kinds = sorted({type(fault).__name__ for fault in self.plan})
@@ -132,6 +138,10 @@ def draw_setup(protocol: str, seed: int, load: str) -> Setup:
     changes: Plan = []
     if PROTOCOLS[protocol].change is not None:
         changes = draw_changes(Drawing(Random(f"{seed} members"), names, hosts, gates, calm_at))
+    upgrades: Plan = []
+    if PROTOCOLS[protocol].elects:
+        own_chance = Drawing(Random(f"{seed} upgrades"), names, hosts, gates, calm_at)
+        upgrades = [*draw_upgrades(own_chance, back=not changes)]
     return Setup(
         seed=seed,
         protocol=protocol,
@@ -154,7 +164,7 @@ def draw_setup(protocol: str, seed: int, load: str) -> Setup:
         calm_at=calm_at,
         limits=limits,
         weather=weather,
-        plan=draw_plan(drawing) + changes,
+        plan=draw_plan(drawing) + changes + upgrades,
         lost=drawing.lost() if random.random() < 0.2 else (),
     )
 

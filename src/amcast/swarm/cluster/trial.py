@@ -28,6 +28,7 @@ from amcast.runtime.tracing import as_one
 from amcast.swarm.cluster import judge
 from amcast.swarm.cluster.calendar import MILLISECOND, SECOND
 from amcast.swarm.cluster.faults.disks import OLDER_THAN_HEARD, doubt_of
+from amcast.swarm.cluster.faults.upgrades import change_release
 from amcast.swarm.cluster.judge import Excuse, Journal
 from amcast.swarm.cluster.load.book import Book
 from amcast.swarm.cluster.load.echo import Echo, EchoUser
@@ -35,6 +36,7 @@ from amcast.swarm.cluster.load.resp import RespUser
 from amcast.swarm.cluster.load.store import DirectUser, read_everything, use_store
 from amcast.swarm.cluster.load.wishes import Keys
 from amcast.swarm.cluster.loop import ProcessLoop
+from amcast.swarm.cluster.next_release import NEXT
 from amcast.swarm.cluster.operators import Operators
 from amcast.swarm.cluster.setup import ECHO, GATEWAY, RESP_PORT, Setup, config_of, other_config
 from amcast.swarm.cluster.world import Life, NodeLog, ProcessMachine, Program, Seat, World, trace_of
@@ -250,6 +252,8 @@ class Trial:
             if seat.name in self.setup.lost:
                 self.world.kill(seat)
                 seat.left_alone = True
+            if self.setup.upgrades and not seat.coming:
+                change_release(self.world, seat, in_order=True, down=0, coming=True)
             self.world.start(seat)
         for program in self.world.programs.values():
             self.world.start_program(program)
@@ -281,11 +285,16 @@ class Trial:
             life = seat.life
             if life is None or not life.ready or life.node is None:
                 return False
-            if not is_idle(life.node, self.world.lost_some_of(seat.member.group)):
+            idle = is_idle(life.node, self.world.lost_some_of(seat.member.group))
+            if not idle or self._to_raise(life.node):
                 return False
             if ends.setdefault(seat.member.group, life.node.history.end) != life.node.history.end:
                 return False
         return True
+
+    def _to_raise(self, node: Node) -> bool:
+        """Return whether the newer format is still to be raised: everybody knows it, who is a member."""
+        return self.setup.upgrades and not self.setup.lost and node.formats.used < NEXT.newest
 
     def _judge_the_end(self) -> None:
         world, journal = self.world, self.journal
@@ -295,6 +304,10 @@ class Trial:
         for seat in self._needed():
             if seat.life is not None and seat.life.forgot:
                 raise Alarm("older folder trusted", f"{seat.name}: {seat.life.forgot}, and others had heard of it")
+            if seat.node is not None and self._to_raise(seat.node):
+                raise Alarm(
+                    "format not raised", f"{seat.name} uses {seat.node.formats.used}, and all know {NEXT.newest}"
+                )
         late = [name for name, done in self.clients.items() if not done]
         if late:
             raise Alarm("no answer in the calm", f"{', '.join(late)} went on asking")

@@ -18,6 +18,7 @@ from amcast.core.application import StateMachine
 from amcast.core.protocol import Protocol
 from amcast.errors import Alarm
 from amcast.runtime.config import ClusterConfig, Member
+from amcast.runtime.frames import OURS
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Files, Limits, Machine, write_all
 from amcast.runtime.node import Node
@@ -27,6 +28,7 @@ from amcast.swarm.cluster.clocks import HostClock
 from amcast.swarm.cluster.disk import SimDisk, SimFiles
 from amcast.swarm.cluster.loop import ProcessLoop
 from amcast.swarm.cluster.network import Network, Weather
+from amcast.swarm.cluster.next_release import NEXT, next_release
 from amcast.swarm.cluster.shadow import checksum
 
 YEAR_2026 = 1_767_225_600 * SECOND
@@ -102,6 +104,8 @@ class Seat:
     removed: bool = False  # it is no member any more
     joins: bytes = b""  # what is in its folder when it begins as one that is to become a member
     fresh: bool = False  # it has not served yet
+    coming: bool = False  # it starts as the release to come …
+    was_coming: bool = False  # … or did so once
     down_until: int = 0  # who stops it in order wants it to stay so until then
     reasons: set[str] = field(default_factory=set)  # to end, that faults gave it: harmed, older, full, failing
 
@@ -238,6 +242,7 @@ class World:
         self.seed = seed
         self.config = config
         self.table = table
+        self.coming = next_release(table)
         self.app = app
         self.limits = limits
         self.traced = traced
@@ -273,7 +278,9 @@ class World:
 
     def add_seat(self, member: Member, joins: bytes = b"") -> Seat:
         host = self.add_host(member.name, member.peer.host)
-        seat = self.seats[member.name] = Seat(member, host, joins=joins, fresh=bool(joins))
+        coming = any(other.was_coming for other in self.seats.values())  # who comes gets the newest that is there
+        seat = Seat(member, host, joins=joins, fresh=bool(joins), coming=coming, was_coming=coming)
+        self.seats[member.name] = seat
         self.groups.setdefault(self.config.topology.group_name(member.group), []).append(seat)
         return seat
 
@@ -334,9 +341,10 @@ class World:
             log = Log(seat.name, stream=NodeLog(self, seat.name), machine=machine)
             app = self.app(seat, life)
             config = wrong or self.config
+            table, knows = (self.coming, NEXT) if seat.coming else (self.table, OURS)
             life.node = Node(
-                config, seat.name, self.table, app, trace, log, machine=machine, new=new or seat.fresh, rejoin=rejoin,
-                accept_loss=seat.accepts_loss,
+                config, seat.name, table, app, trace, log, machine=machine, new=new or seat.fresh, rejoin=rejoin,
+                accept_loss=seat.accepts_loss, knows=knows,
             )  # fmt: skip
             node = life.node
             node.membership.passed = lambda position: self.passed(node, position)

@@ -20,15 +20,18 @@ from amcast.swarm.cluster.faults.members import ChangeMembers
 from amcast.swarm.cluster.faults.processes import DieAtCall, JumpClock, Kill, Pause, PowerCut, Stop, StopGateway
 from amcast.swarm.cluster.faults.shapes import Fault
 from amcast.swarm.cluster.faults.starts import OtherConfig
+from amcast.swarm.cluster.faults.upgrades import GoBack, Upgrade
 from amcast.swarm.cluster.faults.ways import Cut, Reset, SlowWay
 
 Plan = list[Fault]
 AnyFault = (
     Stop | Kill | PowerCut | DieAtCall | Pause | JumpClock | StopGateway | Cut | SlowWay | Reset | SlowDisk | FullDisk
     | FailSync | Flip | LoseName | LoseDisk | BrokenRejoin | OldFolder | OtherConfig | BeforeTheSync | WhilePulling
-    | AgainAtOnce | LongAbsence | ChangeMembers
+    | AgainAtOnce | LongAbsence | ChangeMembers | Upgrade | GoBack
 )  # fmt: skip
-KINDS: Final[tuple[type[Fault], ...]] = tuple([kind for kind in AnyFault.__args__ if kind is not ChangeMembers])
+KINDS: Final[tuple[type[Fault], ...]] = tuple(
+    [kind for kind in AnyFault.__args__ if kind not in (ChangeMembers, Upgrade, GoBack)]
+)
 _decoder = msgspec.json.Decoder(list[AnyFault])
 
 
