@@ -17,11 +17,13 @@ from amcast.web.view import ShownTrace
 TRACES = Path(__file__).parent.parent / "traces"
 
 
-def simulated(messages: int = 40, network: str = "constant:1ms", full: bool = True, crash: str = "") -> list[Event]:
+def simulated(
+    messages: int = 40, network: str = "constant:1ms", full: bool = True, crash: str = "", clients: int = 4
+) -> list[Event]:
     """A run of White-Box."""
     recorder = ListRecorder(full=full)
     crashes = (Crash.parse(crash),) if crash else ()
-    run = Simulation("white_box", groups=3, clients=4, messages=messages, network=network, crashes=crashes)
+    run = Simulation("white_box", groups=3, clients=clients, messages=messages, network=network, crashes=crashes)
     run.world(recorder).run()
     return recorder.events
 

@@ -2,11 +2,14 @@
 
 import { niceStep } from "./chart.js";
 import { colour, fitted, onTheme } from "./screen.js";
+import { Summary } from "./summary.js";
 import { NONE } from "./trace.js";
 
-const AXIS = 26, GAP = 18, LOWEST = 16, HIGHEST = 90;
+const AXIS = 26, LOWEST = 16, HIGHEST = 90;
+const HEAD = 46, LOW_HEAD = 34; // of a band, above its lines; where the diagram is low
+const FEW_CLIENTS = 8, MANY_PROCESSES = 60; // that have a line each until somebody folds them
 const ARROWS_STILL = 9000, ARROWS_MOVING = 2500; // drawn at most; above that a sample that does not depend on the window
-const MARKS = 30000; // events drawn one by one at most; above that as density
+const PER_PIXEL = 8; // events drawn one by one at most; above that as density, without arrows
 const SETTLE = 140; // milliseconds after the last movement until everything is drawn
 export const SERIES = 8; // colours of message types
 
@@ -21,6 +24,9 @@ export class Diagram {
     this.hiddenGroups = new Set();
     this.hiddenTypes = new Set();
     this.allowed = null; // per message, or null for all
+    this.folded = new Set(); // groups that have one line
+    this.axis = AXIS;
+    this.summary = new Summary(this);
     this.moved = 0;
     this.#listen();
     new ResizeObserver(() => this.invalidate()).observe(canvas);
@@ -31,45 +37,75 @@ export class Diagram {
     this.typeColour = new Uint8Array(trace.arrowTypes.length); // the most frequent types get the first colours
     [...trace.arrowTypes.keys()].sort((a, b) => trace.typeCount[b] - trace.typeCount[a])
       .forEach((type, place) => { this.typeColour[type] = place % SERIES; });
+    const clients = trace.groupOf.filter((group) => group === NONE).length;
+    this.folded = new Set(trace.processes.length - clients > MANY_PROCESSES ? trace.groupOf : []);
+    if (clients > FEW_CLIENTS) this.folded.add(NONE); else this.folded.delete(NONE);
     this.layOut();
     this.fit();
   }
 
-  // Which processes have a line, and where; NaN for the others.
+  // Which processes have a line: those of a folded group share one.
   layOut() {
     const trace = this.trace;
     this.lanes = [...trace.processes.keys()].filter((p) => !this.hiddenGroups.has(trace.groupOf[p]));
     this.bands = [];
+    this.rowOf = new Int32Array(trace.processes.length).fill(-1);
+    let rows = 0;
     for (const p of this.lanes) {
-      const last = this.bands.at(-1);
-      if (last && last.group === trace.groupOf[p]) last.lanes.push(p);
-      else this.bands.push({ group: trace.groupOf[p], lanes: [p] });
+      let band = this.bands.at(-1);
+      if (band?.group !== trace.groupOf[p]) {
+        const group = trace.groupOf[p];
+        this.bands.push(band = { group, lanes: [], folded: this.folded.has(group) });
+      }
+      if (!band.folded || !band.lanes.length) rows++;
+      band.lanes.push(p);
+      this.rowOf[p] = rows - 1;
     }
+    this.rows = rows;
+    this.summary.layOut();
+    this.onHover(null);
     this.invalidate();
+  }
+
+  fold(groups, folded) {
+    for (const group of groups) if (folded) this.folded.add(group); else this.folded.delete(group);
+    this.layOut();
+  }
+
+  // Fold everything that can be, or unfold if all of it is.
+  foldAll() {
+    const groups = this.bands.filter((band) => band.lanes.length > 1);
+    this.fold(groups.map((band) => band.group), !groups.every((band) => band.folded));
   }
 
   #measure(context, width, height) {
     context.font = "12px system-ui, sans-serif";
     const longest = Math.max(20, ...this.lanes.slice(0, 400).map((p) => context.measureText(this.trace.processes[p]).width));
     context.font = "600 11px system-ui, sans-serif";
-    const widest = Math.max(...this.bands.slice(0, 200).map((band) => context.measureText(this.#bandName(band)).width), 0);
+    const widest = Math.max(...this.bands.slice(0, 200).map((band) => context.measureText(`▸ ${this.bandName(band)}`).width), 0);
     this.left = Math.min(Math.max(longest, widest) + 16, Math.max(64, width * 0.25));
-    const room = height - AXIS - GAP * this.bands.length - 8;
-    this.lane = Math.max(LOWEST, Math.min(HIGHEST, room / Math.max(1, this.lanes.length)));
-    this.total = this.lane * this.lanes.length + GAP * this.bands.length + 8;
+    const head = height < 500 ? LOW_HEAD : HEAD, room = height - AXIS - head * this.bands.length - 8;
+    this.lane = Math.max(LOWEST, Math.min(HIGHEST, room / Math.max(1, this.rows)));
+    this.total = this.lane * this.rows + head * this.bands.length + 8;
     this.scroll = Math.max(0, Math.min(this.scroll, this.total - (height - AXIS)));
     Object.assign(this, { width, height });
     this.y = new Float64Array(this.trace.processes.length).fill(NaN);
     let y = AXIS - this.scroll;
     for (const band of this.bands) {
-      band.top = y;
-      y += GAP;
-      for (const p of band.lanes) { this.y[p] = y + this.lane / 2; y += this.lane; }
+      Object.assign(band, { top: y, head });
+      y += head + (band.folded ? this.lane : 0);
+      for (const p of band.lanes) {
+        this.y[p] = band.folded ? y - this.lane / 2 : y + this.lane / 2;
+        if (!band.folded) y += this.lane;
+      }
       band.bottom = y;
     }
   }
 
-  #bandName(band) { return band.group === NONE ? "clients" : `group ${this.trace.groups[band.group]}`; }
+  bandName(band) {
+    if (band.group === NONE) return band.lanes.length === 1 ? "client" : band.folded ? `${band.lanes.length} clients` : "clients";
+    return `group ${this.trace.groups[band.group]}`;
+  }
 
   // ------------------------------------------------------------ the window
 
@@ -77,9 +113,12 @@ export class Diagram {
   x(time) { return this.left + (time - this.from) / this.span * (this.width - this.left); }
   timeAt(x) { return this.from + (x - this.left) / (this.width - this.left) * this.span; }
 
-  fit() {
+  fit() { this.look(...this.whole()); }
+
+  // The window that shows all, with a margin.
+  whole() {
     const { start, end } = this.trace, margin = Math.max((end - start) * 0.03, this.trace.steps ? 0.6 : 1000);
-    this.look(start - margin, end + margin);
+    return [start - margin, end + margin];
   }
 
   look(from, until) {
@@ -90,6 +129,7 @@ export class Diagram {
     else this.from = Math.min(Math.max(middle - span / 2, start - margin), end + margin - span);
     this.until = this.from + span;
     this.moved = performance.now();
+    this.onHover(null);
     this.invalidate();
     this.onView();
   }
@@ -101,7 +141,7 @@ export class Diagram {
     this.look(at - share * span, at + (1 - share) * span);
   }
 
-  scrollBy(pixels) { this.scroll += pixels; this.moved = performance.now(); this.invalidate(); }
+  scrollBy(pixels) { this.scroll += pixels; this.moved = performance.now(); this.onHover(null); this.invalidate(); }
 
   // Bring events into view, with some room around them.
   reveal(events) {
@@ -157,8 +197,15 @@ export class Diagram {
     context.clip();
     const first = Math.max(0, this.trace.firstEventFrom(this.from)), last = this.trace.firstEventFrom(this.until);
     this.visible = last - first;
-    this.#drawArrows(context, moving ? ARROWS_MOVING : ARROWS_STILL);
-    if (this.visible > MARKS) this.#drawDensity(context, first, last); else this.#drawEvents(context, first, last);
+    this.summarised = this.visible > PER_PIXEL * (width - this.left);
+    this.sampled = 1;
+    this.summary.drawStates(context);
+    if (this.summarised) this.summary.drawDensity(context);
+    else {
+      this.#drawArrows(context, moving ? ARROWS_MOVING : ARROWS_STILL);
+      this.#drawEvents(context, first, last);
+    }
+    this.summary.drawBands(context);
     this.#drawRare(context);
     this.#drawEmphasis(context);
     context.restore();
@@ -168,7 +215,7 @@ export class Diagram {
     this.drawTime = performance.now() - began;
     this.drawn = (this.drawn ?? 0) + 1;
     clearTimeout(this.settling);
-    if (moving) this.settling = setTimeout(() => this.invalidate(), SETTLE + 20);
+    if (moving) this.settling = setTimeout(() => this.invalidate(), SETTLE + 20); else this.#hoverAgain();
     this.canvas.dispatchEvent(new Event("drawn"));
   }
 
@@ -179,12 +226,16 @@ export class Diagram {
         context.fillStyle = this.palette.band;
         context.fillRect(0, band.top, this.width, band.bottom - band.top);
       }
-      for (const p of band.lanes) this.#drawLane(context, p);
+      for (const p of band.folded ? [] : band.lanes) this.#drawLane(context, p);
+      if (band.folded) this.#drawLine(context, this.y[band.lanes[0]], []);
     });
   }
 
-  #drawLane(context, p) {
-    const y = Math.round(this.y[p]) + 0.5;
+  #drawLane(context, p) { this.#drawLine(context, this.y[p], this.trace.downs[p]); }
+
+  // A line that is dotted between the first of these times and the second, the third and the fourth, …
+  #drawLine(context, at, downs) {
+    const y = Math.round(at) + 0.5;
     if (y < AXIS || y > this.height) return;
     const line = (from, until, dashed) => {
       context.setLineDash(dashed ? [2, 4] : []);
@@ -194,7 +245,6 @@ export class Diagram {
       context.stroke();
     };
     Object.assign(context, { strokeStyle: this.palette.lane, lineWidth: 1 });
-    const downs = this.trace.downs[p];
     let from = this.left;
     downs.forEach((time, turn) => { const x = this.x(time); line(from, x, turn % 2 === 1); from = x; });
     line(from, this.width, downs.length % 2 === 1);
@@ -250,7 +300,7 @@ export class Diagram {
       if (heads) addHead(tips[series], ends);
     });
     context.lineWidth = candidates > 600 ? 0.8 : 1.2;
-    context.globalAlpha = dimmed ? (candidates < 200 ? 0.45 : 0.16) : candidates > 6000 ? 0.5 : 0.9;
+    context.globalAlpha = dimmed ? (candidates < 200 ? 0.45 : 0.16) : Math.max(0.45, Math.min(0.9, this.width / candidates));
     if (trace.abstract && candidates < 600) context.setLineDash([5, 4]);
     for (let series = 0; series < SERIES; series++) {
       context.strokeStyle = context.fillStyle = this.palette.series[series];
@@ -259,31 +309,6 @@ export class Diagram {
     }
     context.setLineDash([]);
     context.globalAlpha = 1;
-  }
-
-  #drawDensity(context, first, last) {
-    const trace = this.trace, columns = Math.ceil((this.width - this.left) / 2);
-    const counts = new Uint16Array(this.lanes.length * columns), scale = columns / this.span;
-    const rowOf = new Int32Array(trace.processes.length).fill(-1);
-    this.lanes.forEach((p, place) => { rowOf[p] = place; });
-    let most = 1;
-    for (let i = first; i < last; i++) {
-      const place = rowOf[trace.process[i]];
-      if (place < 0 || (this.allowed && !this.#isAllowed(i))) continue;
-      const at = place * columns + Math.min(columns - 1, (trace.time[i] - this.from) * scale | 0);
-      if (++counts[at] > most) most = counts[at];
-    }
-    context.fillStyle = this.palette.deliver;
-    const tall = Math.min(this.lane * 0.7, 18);
-    this.lanes.forEach((p, place) => {
-      if (this.y[p] < AXIS || this.y[p] > this.height) return;
-      for (let column = 0; column < columns; column++) {
-        const count = counts[place * columns + column];
-        if (!count) continue;
-        const high = Math.max(2, tall * Math.sqrt(count / most));
-        context.fillRect(this.left + column * 2, this.y[p] - high / 2, 2, high);
-      }
-    });
   }
 
   #drawEvents(context, first, last) {
@@ -437,9 +462,12 @@ export class Diagram {
       context.fillStyle = place % 2 === 0 ? palette.band : palette.page;
       context.fillRect(0, band.top, this.left, band.bottom - band.top);
       Object.assign(context, { font: "600 11px system-ui, sans-serif", fillStyle: palette.muted });
-      context.fillText(this.#bandName(band), 8, band.top + 10, this.left - 12);
+      const sign = band.lanes.length < 2 ? "" : band.folded ? "▸ " : "▾ ";
+      context.fillText(sign + this.bandName(band), 8, band.top + band.head / 2 - 6, this.left - 12);
+      context.font = "10px system-ui, sans-serif";
+      context.fillText(band.scale ?? "", 8, band.top + band.head / 2 + 8, this.left - 12);
       Object.assign(context, { font: "12px system-ui, sans-serif", fillStyle: palette.ink });
-      for (const p of band.lanes) context.fillText(this.trace.processes[p], 8, this.y[p], this.left - 12);
+      for (const p of band.folded ? [] : band.lanes) context.fillText(this.trace.processes[p], 8, this.y[p], this.left - 12);
     });
     context.restore();
     context.fillStyle = palette.line;
@@ -462,7 +490,7 @@ export class Diagram {
     context.fillRect(0, 0, this.width, AXIS);
     Object.assign(context, { font: "11px system-ui, sans-serif", textBaseline: "middle", textAlign: "center", fillStyle: palette.muted });
     Object.assign(context, { strokeStyle: palette.line, lineWidth: 1 });
-    const nice = niceStep(this.span, Math.max(2, (this.width - this.left) / 110));
+    const nice = niceStep(this.span, Math.max(2, (this.width - this.left) / 75));
     const step = this.trace.steps ? Math.max(1, Math.round(nice)) : nice;
     context.beginPath();
     for (let tick = Math.ceil(this.from / step) * step; tick <= this.until; tick += step) {
@@ -482,21 +510,27 @@ export class Diagram {
   at(x, y) {
     if (x < this.left || y < AXIS) return null;
     const trace = this.trace, reach = 10, { send, receive } = trace.kindNumber;
-    let first = trace.firstEventFrom(this.timeAt(x - reach)), last = trace.firstEventFrom(this.timeAt(x + reach));
+    const first = trace.firstEventFrom(this.timeAt(x - reach)), last = trace.firstEventFrom(this.timeAt(x + reach));
     let best = null, least = reach;
-    for (let i = first; i < last && i < first + 20000; i++) {
+    const candidates = this.summarised ? trace.rare : Array.from({ length: Math.min(last - first, 20000) }, (_, n) => first + n);
+    for (const i of candidates) {
       const distance = Math.hypot(this.x(trace.time[i]) - x, this.y[trace.process[i]] - y);
       const minor = trace.kind[i] === send || trace.kind[i] === receive;
       if (distance + 4 * minor <= least && this.isShown(i) && !(minor && this.visible > 1500)) { best = i; least = distance + 4 * minor; }
     }
     if (best !== null) return { event: best };
     let arrow = null, near = 5;
-    trace.arrowsBetween(this.timeAt(x), this.timeAt(x), (a) => {
+    if (!this.summarised) trace.arrowsBetween(this.timeAt(x), this.timeAt(x), (a) => {
       const ends = this.#ends(a);
       const distance = ends ? distanceTo(ends, x, y) : near;
       if (distance < near) { near = distance; arrow = a; }
     });
     return arrow === null ? null : { arrow, event: trace.arrow_from[arrow] };
+  }
+
+  // The band whose name is at this place, if it can be folded.
+  #bandNamed(x, y) {
+    return x < this.left && y > AXIS ? this.bands.find((band) => y >= band.top && y < band.top + band.head && band.lanes.length > 1) : undefined;
   }
 
   #listen() {
@@ -529,11 +563,13 @@ export class Diagram {
     const release = (event) => {
       if (!pointers.delete(event.pointerId)) return;
       canvas.classList.remove("dragging");
-      if (event.type === "pointerup" && travelled <= 4) this.onPick(this.at(...place(event)));
+      if (event.type !== "pointerup" || travelled > 4) return;
+      const band = this.#bandNamed(...place(event));
+      if (band) this.fold([band.group], !band.folded); else this.onPick(this.at(...place(event)));
     };
     canvas.addEventListener("pointerup", release);
     canvas.addEventListener("pointercancel", release);
-    canvas.addEventListener("pointerleave", () => this.onHover(null));
+    canvas.addEventListener("pointerleave", () => { this.pointer = null; this.onHover(null); });
     canvas.addEventListener("dblclick", (event) => this.zoom(0.4, place(event)[0]));
     canvas.addEventListener("wheel", (event) => {
       event.preventDefault();
@@ -545,14 +581,22 @@ export class Diagram {
     }, { passive: false });
   }
 
-  #hover(x, y, event) {
+  #hover(x, y, { clientX, clientY }) {
+    this.pointer = { x, y, clientX, clientY };
     if (!this.trace || this.hovering) return;
     this.hovering = requestAnimationFrame(() => {
       this.hovering = 0;
-      const found = this.at(x, y);
-      this.canvas.classList.toggle("pointing", found !== null);
-      this.onHover(found, event.clientX, event.clientY);
+      this.#hoverAgain();
     });
+  }
+
+  // What is under the pointer may be another thing when the picture has moved.
+  #hoverAgain() {
+    if (!this.pointer || this.canvas.classList.contains("dragging")) return;
+    const { x, y, clientX, clientY } = this.pointer, found = this.at(x, y);
+    this.canvas.classList.toggle("pointing", found !== null || this.#bandNamed(x, y) !== undefined);
+    const text = found || x < this.left || y < AXIS ? "" : this.summary.textAt(x, y);
+    this.onHover(found ?? (text ? { text } : null), clientX, clientY);
   }
 }
 
@@ -607,7 +651,7 @@ onTheme(() => { palette = null; });
 export function readPalette() {
   if (palette) return palette;
   palette = { series: Array.from({ length: SERIES }, (_, n) => colour(`series-${n}`)) };
-  for (const name of ["page", "band", "raised", "line", "lane", "ink", "muted", "good", "bad", "unsure", "deliver", "focus"]) {
+  for (const name of ["page", "band", "raised", "line", "lane", "ink", "muted", "good", "bad", "unsure", "deliver", "counted", "activity", "focus"]) {
     palette[name] = colour(name);
   }
   return palette;

@@ -12,7 +12,7 @@ const SMALL = 300; // events that are shown all together
 const at = (id) => document.getElementById(id);
 let trace = null, matches = null, place = -1, verdictTurn = -1, chartsDrawn = null;
 
-const diagram = new Diagram(at("diagram"), { onPick: pick, onView: () => { overview.draw(); showStatus(); }, onHover: hover });
+const diagram = new Diagram(at("diagram"), { onPick: pick, onView: () => showStatus(), onHover: hover });
 const overview = new Overview(at("overview"), diagram);
 const details = new Details(at("details"), diagram, { choose, go, blame, letGo, showWholeLife });
 const figures = new Figures(at("charts-view"));
@@ -206,7 +206,7 @@ function filterMessages() {
   const only = at("only-selected").checked && diagram.selected !== null;
   diagram.allowed = !text && !only ? null : Uint8Array.from(trace.messages, (name, m) =>
     (!only || m === diagram.selected) && (!text || name.toLowerCase().includes(text)));
-  diagram.invalidate();
+  diagram.layOut();
   showStatus();
 }
 
@@ -233,8 +233,10 @@ function tab(name) {
 
 function showStatus() {
   if (!trace) return;
-  const parts = [`${tickLabel(diagram.from, diagram.span / 100, trace.steps)} to ${tickLabel(diagram.until, diagram.span / 100, trace.steps)}`];
+  const [from, until] = [Math.max(diagram.from, trace.start), Math.min(diagram.until, trace.end)];
+  const parts = [`${tickLabel(from, diagram.span / 100, trace.steps)} to ${tickLabel(until, diagram.span / 100, trace.steps)}`];
   if (diagram.visible !== undefined) parts.push(`${diagram.visible.toLocaleString("en")} events in view`);
+  if (diagram.summarised) parts.push("zoom in for single events and arrows");
   if (diagram.sampled > 1) parts.push(`1 of ${diagram.sampled} arrows drawn: zoom in for all`);
   if (diagram.allowed) parts.push("filtered by message");
   if (diagram.cursor !== null) parts.push(trace.describe(diagram.cursor));
@@ -245,9 +247,14 @@ function hover(found, x, y) {
   const tip = at("tip");
   tip.hidden = !found;
   if (!found) return;
+  if (found.text) { tip.textContent = found.text; placeTip(tip, x, y); return; }
   const to = found.arrow === undefined ? NONE : trace.arrow_to[found.arrow];
   const took = found.arrow === undefined ? "" : to === NONE ? ", never received" : `, takes ${duration(trace.time[to] - trace.time[found.event], trace.steps)}`;
   tip.textContent = `${duration(trace.time[found.event], trace.steps)}: ${trace.describe(found.event)}${took}`;
+  placeTip(tip, x, y);
+}
+
+function placeTip(tip, x, y) {
   tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - tip.offsetWidth - 8))}px`;
   tip.style.top = `${y + tip.offsetHeight + 24 > innerHeight ? y - tip.offsetHeight - 10 : y + 16}px`;
 }
@@ -257,7 +264,7 @@ function hover(found, x, y) {
 const KEYS = {
   "+": () => diagram.zoom(0.6), "=": () => diagram.zoom(0.6), "-": () => diagram.zoom(1 / 0.6), "0": () => diagram.fit(), "Home": () => diagram.fit(),
   "n": () => step(1), "p": () => step(-1), "]": () => stepMessage(1), "[": () => stepMessage(-1),
-  "v": nextViolation, "z": showWholeLife, "f": toggleFilters, "t": () => at("theme").click(), "?": () => at("help").showModal(),
+  "v": nextViolation, "z": showWholeLife, "g": () => diagram.foldAll(), "f": toggleFilters, "t": () => at("theme").click(), "?": () => at("help").showModal(),
   "c": () => tab(at("charts-view").hidden ? "charts" : "diagram"),
   "/": () => at("query").focus(), "Escape": letGo,
 };
@@ -305,7 +312,7 @@ at("help-button").addEventListener("click", () => at("help").showModal());
 at("zoom-in").addEventListener("click", () => diagram.zoom(0.5));
 at("zoom-out").addEventListener("click", () => diagram.zoom(2));
 at("zoom-fit").addEventListener("click", () => diagram.fit());
-at("diagram").addEventListener("drawn", showStatus);
+at("diagram").addEventListener("drawn", () => { overview.draw(); showStatus(); });
 onTheme(() => { diagram.invalidate(); overview.draw(); });
 themeButton(at("theme"));
 window.amcastView = { diagram, get trace() { return trace; } }; // for the browser's console and for tests

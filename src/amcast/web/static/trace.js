@@ -1,5 +1,7 @@
 // A run of a trace: the columns that the server sent, indexes over them, and what can be computed from them.
 
+import { firstFrom } from "./counts.js";
+
 export const NONE = 0xFFFFFFFF;
 const BLOCK = 256; // arrows per entry of the index
 const VIEWS = { f8: Float64Array, u4: Uint32Array, u1: Uint8Array };
@@ -73,18 +75,53 @@ export class Trace {
       if (this.kindName(i) === "crash" && down.length % 2 === 0) down.push(this.time[i]);
       if (this.kindName(i) === "restart" && down.length % 2 === 1) down.push(this.time[i]);
     }
+    this.#indexReigns();
+  }
+
+  // Who led a group when: a reign ends with the next one of the group, or when the leader crashes.
+  #indexReigns() {
+    const reigning = new Map();
+    this.reigns = this.groups.map(() => []);
+    const end = (group, time) => {
+      if (reigning.has(group)) reigning.get(group).until = time;
+      reigning.delete(group);
+    };
+    for (const i of this.rare) {
+      const process = this.process[i], group = this.groupOf[process], kind = this.kindName(i);
+      if (group === NONE || (kind === "crash" && reigning.get(group)?.process !== process)) continue;
+      if (kind !== "crash" && kind !== "leader") continue;
+      end(group, this.time[i]);
+      if (kind === "crash") continue;
+      const reign = { process, from: this.time[i], until: this.end };
+      this.reigns[group].push(reign);
+      reigning.set(group, reign);
+    }
+  }
+
+  // From crash to restart: [[process, from, until]], until the end of the trace for those that did not come back.
+  outages() {
+    return this.downs.flatMap((times, process) => times.flatMap((from, turn) =>
+      turn % 2 ? [] : [[process, from, times[turn + 1] ?? this.end]]));
+  }
+
+  // The first delivery of each message in each of its groups, in the order of time: [{event, group}].
+  firstDeliveries() {
+    if (this.first) return this.first;
+    const seen = new Set(), { deliver } = this.kindNumber;
+    this.first = [];
+    for (let i = 0; i < this.size; i++) {
+      if (this.kind[i] !== deliver) continue;
+      const group = this.groupOf[this.process[i]], key = this.about[this.about_start[i]] * this.groups.length + group;
+      if (group === NONE || seen.has(key)) continue;
+      seen.add(key);
+      this.first.push({ event: i, group });
+    }
+    return this.first;
   }
 
   // ------------------------------------------------------------ windows
 
-  firstEventFrom(time) {
-    let low = 0, high = this.size;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.time[middle] < time) low = middle + 1; else high = middle;
-    }
-    return low;
-  }
+  firstEventFrom(time) { return firstFrom(this.time, time); }
 
   // Calls visit(arrow) for every arrow of which a part may lie between two times.
   arrowsBetween(from, until, visit) {
@@ -172,23 +209,15 @@ export class Trace {
   // Per message that was multicast and delivered: when, and how long until the first delivery in every group.
   latencies() {
     if (this.latency) return this.latency;
-    const multicast = new Map(), first = new Map();
-    const { deliver, multicast: called } = this.kindNumber;
-    for (let i = 0; i < this.size; i++) {
-      if (this.kind[i] === called) multicast.set(this.about[this.about_start[i]], this.time[i]);
-      else if (this.kind[i] === deliver) {
-        const m = this.about[this.about_start[i]];
-        let groups = first.get(m);
-        if (!groups) first.set(m, groups = new Map());
-        const group = this.groupOf[this.process[i]];
-        if (!groups.has(group)) groups.set(group, this.time[i]);
-      }
+    const arrived = new Map(), rows = []; // message -> in how many groups, and when in the last of them
+    for (const { event } of this.firstDeliveries()) {
+      const m = this.about[this.about_start[event]];
+      arrived.set(m, { groups: (arrived.get(m)?.groups ?? 0) + 1, last: this.time[event] });
     }
-    const rows = [];
-    for (const [m, sent] of multicast) {
-      const groups = first.get(m), wanted = this.destOf(m).length;
-      if (!groups || groups.size < wanted) continue;
-      rows.push({ message: m, sent, latency: Math.max(...groups.values()) - sent, groups: wanted });
+    for (let i = 0; i < this.size; i++) {
+      if (this.kind[i] !== this.kindNumber.multicast) continue;
+      const m = this.about[this.about_start[i]], found = arrived.get(m), wanted = this.destOf(m).length;
+      if (found && found.groups >= wanted) rows.push({ message: m, sent: this.time[i], latency: found.last - this.time[i], groups: wanted });
     }
     return this.latency = rows.sort((a, b) => a.sent - b.sent);
   }
