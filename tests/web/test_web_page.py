@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -169,12 +169,12 @@ def test_the_overview_counts_what_the_events_say(browser: Browser) -> None:
 
         said = f"{diagram}.summary.textAt({diagram}.x({{}}), {diagram}.{{}})"
         head = "bands[1].top + 5"
-        assert "group g0" in browser.run(said.format(times[0] + 1e6, head)) and "g0/0 leads since 0 ns" in browser.run(
+        assert "group g0" in browser.run(
             said.format(times[0] + 1e6, head)
-        )
+        ) and "g0/0 leads since 0.000 ms" in browser.run(said.format(times[0] + 1e6, head))
         assert "nobody leads" in browser.run(said.format(times[1] + 1e6, head))
         down = "y[amcastView.trace.processes.indexOf('g0/0')]"
-        assert "g0/0 is down since 100 ms" in browser.run(said.format(times[1] + 1e6, down))
+        assert "g0/0 is down since 100.000 ms" in browser.run(said.format(times[1] + 1e6, down))
         browser.key("g")
         assert browser.run(f"{diagram}.rows") == 4, "every group has one line"
         browser.key("g")
@@ -295,6 +295,33 @@ def check_steps(browser: Browser, number: int, sent: Event, delivered: list[Even
         assert steps[0][1] == sent.time and steps[-1][2] == first
         assert all(before[2] == after[1] for before, after in pairwise(steps)), steps
         assert sum(kind == "message" for kind, _, _ in steps) >= 3, "multicast, accept and its acknowledgement"
+
+
+def test_a_wait_names_what_is_waited_for(browser: Browser) -> None:
+    events = simulated(60, "uniform:1ms,9ms")
+    base = min(event.time or 0 for event in events)
+    named = 0
+    with trace_page(rows_of(events)) as url:
+        opened(browser, url)
+        for sent in (event for event in events if event.kind == "multicast"):
+            browser.run(f"(() => {{ const q = document.querySelector('#query'); q.value = '{sent.message}'; "
+                        "q.form.requestSubmit(); })()")  # fmt: skip
+            last = int(browser.run("document.querySelector('#details select').value"))
+            process, seq = browser.run(f"[amcastView.trace.processName({last}), amcastView.trace.seq[{last}]]")
+            earlier = [event for event in events if event.process == process and event.seq < seq][::-1]
+            together = takewhile(lambda event: event.kind != "receive", earlier)  # with the delivery
+            first = next((event.message for event in together if event.kind == "deliver"), None)
+            steps = browser.text(".steps")
+            if first is None or "waits at" not in steps.splitlines()[-3]:
+                continue
+            named += 1
+            assert f"waits at {process} for {first}, delivered before it" in steps
+            moment = f"{((sent.time or 0) - base) / 1e6:,.3f} ms"
+            for place in ("#details p.muted", "#status", "#life li"):
+                assert moment in browser.text(place), "one origin of time: the start of the run"
+            browser.click_on(".steps .other")
+            assert f"Message {first}" in browser.text("#details")
+    assert named > 5
 
 
 def check_filters(browser: Browser, number: int, message: str) -> None:

@@ -2,7 +2,7 @@
 
 import { swatch } from "./chart.js";
 import { element } from "./screen.js";
-import { NONE, duration } from "./trace.js";
+import { NONE, duration, moment } from "./trace.js";
 
 const MOST_EVENTS = 400;
 
@@ -54,7 +54,7 @@ export class Details {
         element("li", {}, element("button", { onclick: () => this.actions.go(i) },
           element("span", {}, `${place + 1}.`),
           element("span", { class: "what" }, trace.describe(i)),
-          element("span", { class: "time" }, duration(trace.time[i], trace.steps)))))),
+          element("span", { class: "time" }, moment(trace.time[i], trace.steps)))))),
       element("h3", {}, "Messages"),
       element("p", {}, ...this.#messageButtons([...new Set(events.flatMap((i) => [...trace.aboutOf(i)]))])),
     );
@@ -82,7 +82,7 @@ export class Details {
 
   #facts(i) {
     const { trace } = this.diagram;
-    const rows = [["time", duration(trace.time[i], trace.steps)], ["process", trace.processName(i)], ["kind", trace.kindName(i)], ["seq", String(trace.seq[i])]];
+    const rows = [["time", moment(trace.time[i], trace.steps)], ["process", trace.processName(i)], ["kind", trace.kindName(i)], ["seq", String(trace.seq[i])]];
     if (trace.type[i] !== NONE) rows.push(["type", trace.typeName(i)], ["bytes", String(trace.bytes[i])]);
     if (trace.tie[i] !== NONE) rows.push(["timestamp", `${trace.ts[i]}, ${trace.ties[trace.tie[i]]}`]);
     if (trace.details[i]) rows.push(["detail", trace.details[i]]);
@@ -95,9 +95,9 @@ export class Details {
     const life = [...t.lifeOf(m)], sent = t.multicastOf(m), groups = t.deliveriesOf(m);
     const origin = sent === undefined ? t.time[life[0]] : t.time[sent];
     const to = [...t.destOf(m)].map((group) => t.groups[group]).join(", ");
-    const since = (i) => duration(t.time[i] - origin, t.steps);
+    const since = (i) => `+${duration(t.time[i] - origin, t.steps)}`;
     const parts = [this.#back("This run"), element("h2", {}, `Message ${t.messages[m]}`),
-      element("p", { class: "muted" }, sent === undefined ? "never multicast in this trace" : `from ${t.processName(sent)} to ${to} at ${duration(t.time[sent], t.steps)}`)];
+      element("p", { class: "muted" }, sent === undefined ? "never multicast in this trace" : `from ${t.processName(sent)} to ${to} at ${moment(t.time[sent], t.steps)}`)];
     const missing = [...t.destOf(m)].filter((group) => !groups.some((row) => row.group === group));
     if (missing.length) parts.push(element("p", { class: "status bad" }, `not delivered in ${missing.map((group) => t.groups[group]).join(", ")}`));
     if (groups.length) parts.push(element("table", {},
@@ -108,9 +108,11 @@ export class Details {
     if (groups.length && sent !== undefined) parts.push(...this.#breakdown(m, groups, target, origin));
     parts.push(element("p", {}, element("button", { id: "whole-life", onclick: () => this.actions.showWholeLife() }, "Show its whole life")));
     parts.push(element("h3", {}, `All ${life.length.toLocaleString("en")} events about it`),
+      element("p", { class: "muted" }, sent === undefined ? "In the time of the run." : "In the time of the run, and after the multicast."),
       element("ul", { class: "events", id: "life" }, ...life.slice(0, MOST_EVENTS).map((i) =>
         element("li", {}, element("button", { "data-event": i, onclick: () => this.actions.go(i) },
-          element("span", { class: "time" }, since(i)), element("span", { class: "what" }, t.describe(i).replace(/, about .*/, "")))))));
+          element("span", { class: "time" }, moment(t.time[i], t.steps)), element("span", { class: "time" }, sent === undefined ? "" : since(i)),
+          element("span", { class: "what" }, t.describe(i).replace(/, about .*/, "")))))));
     if (life.length > MOST_EVENTS) parts.push(element("p", { class: "muted" }, `and ${(life.length - MOST_EVENTS).toLocaleString("en")} more`));
     this.panel.replaceChildren(...parts);
     this.panel.scrollTop = 0;
@@ -124,7 +126,7 @@ export class Details {
     const total = t.time[wanted] - origin || 1;
     const choice = element("select", { "aria-label": "Which delivery", onchange: (event) => this.actions.choose(m, Number(event.target.value)) },
       ...groups.flatMap((row) => row.first === row.last ? [row.first] : [row.first, row.last])
-        .map((i) => element("option", { value: i, selected: i === wanted }, `${t.processName(i)}, ${duration(t.time[i] - origin, t.steps)}`)));
+        .map((i) => element("option", { value: i, selected: i === wanted }, `${t.processName(i)}, after ${duration(t.time[i] - origin, t.steps)}`)));
     const bar = element("div", { class: "bar", "aria-hidden": "true" });
     for (const step of steps) {
       const share = (t.time[step.to] - t.time[step.from]) / total, piece = element("span", { title: this.#stepText(step) });
@@ -133,10 +135,14 @@ export class Details {
       bar.append(piece);
     }
     return [element("h3", {}, "Where the time went, until delivery at"), choice, element("p"), bar,
-      element("ol", { class: "steps" }, ...steps.map((step) => element("li", {}, element("button", { onclick: () => this.actions.go(step.to) },
-        step.kind === "wait" ? swatch("lane") : swatch(this.#token(step)),
-        element("span", { class: "what" }, this.#stepText(step)),
-        element("span", { class: "time" }, duration(t.time[step.to] - t.time[step.from], t.steps))))))];
+      element("ol", { class: "steps" }, ...steps.map((step) => {
+        const waitsFor = step.kind === "wait" ? t.causeOf(step).message : undefined;
+        return element("li", {}, element("button", { onclick: () => this.actions.go(step.to) },
+          step.kind === "wait" ? swatch("lane") : swatch(this.#token(step)),
+          element("span", { class: "what" }, this.#stepText(step)),
+          element("span", { class: "time" }, duration(t.time[step.to] - t.time[step.from], t.steps))),
+        waitsFor === undefined || waitsFor === m ? null : element("button", { class: "other", onclick: () => this.actions.choose(waitsFor) }, `Show ${t.messages[waitsFor]}`));
+      }))];
   }
 
   #token(step) {
@@ -147,7 +153,13 @@ export class Details {
   #stepText(step) {
     const t = this.diagram.trace;
     if (step.kind === "message") return `${t.abstract ? "multicast" : t.typeName(step.from)} ${t.processName(step.from)} → ${t.processName(step.to)}`;
-    return `waits at ${t.processName(step.to)}`;
+    if (t.process[step.from] !== t.process[step.to]) return `from ${t.processName(step.from)} to ${t.processName(step.to)}: not recorded how`;
+    const { event, message } = t.causeOf(step), where = `waits at ${t.processName(step.to)}`;
+    if (event === undefined) return `${where}: nothing came in, it goes on by its own clock`;
+    const kind = t.kindName(event);
+    if (kind === "leader") return `${where} until it leads`;
+    if (kind === "deliver") return `${where} for ${t.messages[message]}, delivered before it`;
+    return `${where} for ${message === undefined ? "" : `${t.messages[message]}: `}${t.typeName(event)} from ${t.peerName(event)}`;
   }
 
   current(i) {

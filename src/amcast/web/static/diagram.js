@@ -438,6 +438,15 @@ export class Diagram {
       context.stroke(line);
       context.fill(tip);
     }
+    Object.assign(context, { strokeStyle: this.palette.activity, lineWidth: 4 });
+    for (const { kind, from, to } of this.path) {
+      const y = this.y[trace.process[to]];
+      if (kind !== "wait" || y !== this.y[trace.process[from]]) continue; // NaN where it is hidden
+      context.beginPath();
+      context.moveTo(this.x(trace.time[from]), y);
+      context.lineTo(this.x(trace.time[to]), y);
+      context.stroke();
+    }
     for (const i of life) {
       if (trace.kind[i] !== deliver && trace.kind[i] !== multicast) continue;
       const y = this.y[trace.process[i]];
@@ -447,6 +456,8 @@ export class Diagram {
       else shape.arc(this.x(trace.time[i]), y, 6, 0, 7);
       context.fillStyle = trace.kind[i] === deliver ? this.palette.deliver : this.palette.ink;
       context.fill(shape);
+      Object.assign(context, { font: "bold 11px system-ui, sans-serif", textAlign: "center", textBaseline: "alphabetic", fillStyle: this.palette.ink });
+      context.fillText(trace.messages[this.selected], this.x(trace.time[i]), y - 10);
     }
   }
 

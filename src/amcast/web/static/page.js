@@ -6,7 +6,7 @@ import { Diagram, tickLabel } from "./diagram.js";
 import { Figures } from "./figures.js";
 import { Overview } from "./overview.js";
 import { element, onTheme, themeButton } from "./screen.js";
-import { NONE, Trace, duration } from "./trace.js";
+import { NONE, Trace, duration, moment } from "./trace.js";
 
 const SMALL = 300; // events that are shown all together
 const at = (id) => document.getElementById(id);
@@ -83,7 +83,7 @@ function choose(message, target) {
   details.showMessage(message, target);
   if (at("only-selected").checked) filterMessages();
   const life = [...trace.lifeOf(message)];
-  if (life.every((i) => trace.time[i] < diagram.from || trace.time[i] > diagram.until)) diagram.reveal(life);
+  if (diagram.summarised || life.every((i) => trace.time[i] < diagram.from || trace.time[i] > diagram.until)) diagram.reveal(life);
   diagram.invalidate();
   overview.draw();
 }
@@ -239,7 +239,7 @@ function showStatus() {
   if (diagram.summarised) parts.push("zoom in for single events and arrows");
   if (diagram.sampled > 1) parts.push(`1 of ${diagram.sampled} arrows drawn: zoom in for all`);
   if (diagram.allowed) parts.push("filtered by message");
-  if (diagram.cursor !== null) parts.push(trace.describe(diagram.cursor));
+  if (diagram.cursor !== null) parts.push(`${moment(trace.time[diagram.cursor], trace.steps)}: ${trace.describe(diagram.cursor)}`);
   at("status").textContent = parts.join(" · ");
 }
 
@@ -250,7 +250,7 @@ function hover(found, x, y) {
   if (found.text) { tip.textContent = found.text; placeTip(tip, x, y); return; }
   const to = found.arrow === undefined ? NONE : trace.arrow_to[found.arrow];
   const took = found.arrow === undefined ? "" : to === NONE ? ", never received" : `, takes ${duration(trace.time[to] - trace.time[found.event], trace.steps)}`;
-  tip.textContent = `${duration(trace.time[found.event], trace.steps)}: ${trace.describe(found.event)}${took}`;
+  tip.textContent = `${moment(trace.time[found.event], trace.steps)}: ${trace.describe(found.event)}${took}`;
   placeTip(tip, x, y);
 }
 

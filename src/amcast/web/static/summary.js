@@ -3,7 +3,7 @@
 
 import { amount } from "./chart.js";
 import { Counts, binWidth } from "./counts.js";
-import { NONE, duration } from "./trace.js";
+import { NONE, duration, moment } from "./trace.js";
 
 const PIXELS = 3; // a bin is at least so wide
 const RIBBON = 15; // height of the line that says who leads
@@ -59,7 +59,7 @@ export class Summary {
         const high = Math.max(1, count / most * tall);
         context.fillRect(x, bottom - high, next - x, high);
       });
-      band.scale = summarised && !trace.steps ? `max ${amount(most / bins.width * 1e9)}/s` : `max ${most} per ${duration(bins.width, trace.steps)}`;
+      band.scale = summarised && !trace.steps ? `max ${amount(most / bins.width * 1e9)}/s` : `max ${most}`;
       this.#drawReigns(context, band);
     });
   }
@@ -126,19 +126,19 @@ export class Summary {
   textAt(x, y) {
     const { diagram } = this, { trace, bands, lanes, rowOf, lane } = diagram, time = diagram.timeAt(x);
     if (time < trace.start || time > trace.end) return "";
-    const place = bands.findIndex((each) => y >= each.top && y < each.top + each.head), when = duration(time, trace.steps);
+    const place = bands.findIndex((each) => y >= each.top && y < each.top + each.head), when = moment(time, trace.steps);
     if (place >= 0) {
       const band = bands[place], { count, width } = this.#countAt(this.messages, place, time);
       const rate = trace.steps ? `${count} in ${width} steps` : `${amount(count / width * 1e9)}/s`;
       const verb = band.group === NONE ? "multicasts" : "deliveries", reigns = this.#reigns(band);
       const reign = reigns.findLast((each) => each.from <= time && time <= each.until);
-      const leads = !reigns.length ? "" : reign ? `; ${trace.processes[reign.process]} leads since ${duration(reign.from, trace.steps)}` : "; nobody leads";
+      const leads = !reigns.length ? "" : reign ? `; ${trace.processes[reign.process]} leads since ${moment(reign.from, trace.steps)}` : "; nobody leads";
       return `${when}: ${diagram.bandName(band)}, ${rate} ${verb}${leads}`;
     }
     const process = lanes.find((each) => Math.abs(diagram.y[each] - y) <= lane / 2);
     if (process === undefined) return "";
     const down = this.outages.find(([who, from, until]) => who === process && from <= time && time <= until);
-    if (down) return `${when}: ${trace.processes[process]} is down since ${duration(down[1], trace.steps)}`;
+    if (down) return `${when}: ${trace.processes[process]} is down since ${moment(down[1], trace.steps)}`;
     if (!diagram.summarised) return "";
     const { count, width } = this.#countAt(this.activity, rowOf[process], time), band = bands.find((each) => each.lanes.includes(process));
     return `${when}: ${band.folded ? diagram.bandName(band) : trace.processes[process]}, ${count.toLocaleString("en")} events in ${duration(width, trace.steps)}${trace.steps ? " steps" : ""}`;

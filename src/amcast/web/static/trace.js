@@ -204,6 +204,21 @@ export class Trace {
     return steps;
   }
 
+  // What ended a wait: the message that had to be delivered first, or else the last thing that the process received or
+  // became. {message, event}, both undefined where nothing tells.
+  causeOf({ from, to }) {
+    const { deliver, receive, leader } = this.kindNumber, [before] = this.aboutOf(to);
+    let turn;
+    for (let i = to - 1; i > from; i--) {
+      if (this.process[i] !== this.process[to]) continue;
+      const about = this.aboutOf(i);
+      if (this.kind[i] === deliver && this.kind[to] === deliver && about[0] !== before) turn ??= i;
+      if (this.kind[i] !== receive && this.kind[i] !== leader) continue;
+      return turn === undefined ? { event: i, message: about[0] } : { event: turn, message: this.aboutOf(turn)[0] };
+    }
+    return turn === undefined ? {} : { event: turn, message: this.aboutOf(turn)[0] };
+  }
+
   // ------------------------------------------------------------ figures
 
   // Per message that was multicast and delivered: when, and how long until the first delivery in every group.
@@ -228,11 +243,17 @@ export function percentile(sorted, share) {
   return sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] : NaN;
 }
 
+// A point in time as nanoseconds since the run began: the same unit and as many digits everywhere.
+export function moment(ns, steps = false) {
+  return steps ? `step ${Math.round(ns)}` : `${(ns / 1e6).toLocaleString("en", { minimumFractionDigits: 3, maximumFractionDigits: 3 })} ms`;
+}
+
 // Nanoseconds as a person reads them, or steps where a trace has no times.
 export function duration(ns, steps = false) {
   if (Number.isNaN(ns)) return "–";
   if (steps) return `${Math.round(ns)}`;
   const size = Math.abs(ns);
+  if (!size) return "0 s";
   const [unit, scale] = size >= 1e9 ? ["s", 1e9] : size >= 1e6 ? ["ms", 1e6] : size >= 1e3 ? ["µs", 1e3] : ["ns", 1];
   const value = ns / scale;
   return `${+value.toPrecision(Math.abs(value) >= 1000 ? 5 : 4)} ${unit}`;
