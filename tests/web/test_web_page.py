@@ -367,6 +367,31 @@ def test_charts_say_what_the_events_say(browser: Browser) -> None:
         names = browser.run("amcastView.trace.messages")
         assert {names[number]: latency for number, latency in found.items()} == latencies(events)
         assert "median" in browser.text("#charts-view")
+        for size in ((1600, 900), (420, 800)):
+            browser.size(*size)
+            browser.frame()
+            check_charts_fill_the_page(browser, *size)
+
+
+def check_charts_fill_the_page(browser: Browser, width: int, height: int) -> None:
+    canvases = "[...document.querySelectorAll('#charts-view canvas')]"
+    places = browser.run(f"{canvases}.map((c) => c.getBoundingClientRect()).map((b) => [b.left, b.right, b.bottom])")
+    assert len(places) == 4
+    assert max(right for _, right, _ in places) > width * 0.95 and min(left for left, _, _ in places) < width * 0.05
+    assert max(bottom for _, _, bottom in places) > height * 0.9, "no empty half of a page"
+    assert browser.run("document.querySelector('#charts-view table').getBoundingClientRect().height") > 30
+    for number in range(4):  # and each picture its canvas, to the right and below
+        right, low = browser.run(
+            f"""(() => {{ const c = {canvases}[{number}], {{width, height}} = c;
+            const copy = new OffscreenCanvas(width, height).getContext("2d", {{ willReadFrequently: true }});
+            copy.drawImage(c, 0, 0);
+            const data = copy.getImageData(0, 0, width, height).data;
+            const inked = (x, y) => data[(y * width + x) * 4 + 3] > 0, of = [0, 0];
+            for (let y = 0; y < height; y++) for (let x = 0; x < width; x++) if (inked(x, y)) {{
+              of[0] = Math.max(of[0], x / width); of[1] = Math.max(of[1], y / height); }}
+            return of; }})()"""
+        )
+        assert right > 0.9 and low > 0.9, number
 
 
 def latencies(events: list[Event]) -> dict[str, int]:
