@@ -1,5 +1,6 @@
 """The page in a real browser: a large trace, the life of a message, a counter-example, a cluster without its leader."""
 
+import base64
 import json
 from collections.abc import Iterator
 from itertools import pairwise, takewhile
@@ -428,6 +429,33 @@ def test_light_dark_narrow_and_several_runs(browser: Browser) -> None:
                     "s.dispatchEvent(new Event('change')); })()")  # fmt: skip
         browser.until("amcastView.trace.run === 'second'")
         assert browser.run("amcastView.trace.abstract") is True
+
+
+def test_on_paper_it_is_light_and_as_wide_as_a_page(browser: Browser) -> None:
+    corners = """['#diagram', '#overview'].map((name) => {
+        const copy = new OffscreenCanvas(9, 9).getContext('2d');
+        copy.drawImage(document.querySelector(name), 0, 0);
+        return [...copy.getImageData(3, 3, 1, 1).data].slice(0, 3); })"""
+    shown = "getComputedStyle(document.querySelector('{}')).display"
+    with trace_page(rows_of(simulated(60, "uniform:1ms,9ms", clients=12))) as url:
+        browser.size(1900, 900, dark=True)
+        opened(browser, url)
+        dark = browser.run(corners)
+        assert max(map(max, dark)) < 80
+        on_paper = browser.run(f"window.dispatchEvent(new Event('beforeprint')), {corners}")  # no frame comes between
+        assert min(map(min, on_paper)) > 200, "whoever looks at a dark page prints a light one"
+        assert browser.run(shown.format(".tabs")) == browser.run(shown.format("#search")) == "none"
+        for canvas in ("#diagram", "#overview"):
+            width, height, sharp = browser.run(
+                f"(({{clientWidth, clientHeight, width}}) => [clientWidth, clientHeight, width / clientWidth])"
+                f"(document.querySelector('{canvas}'))"
+            )
+            assert 800 < width < 1000 and height > 40 and sharp == 1, "drawn anew, not stretched"
+        browser.run("window.dispatchEvent(new Event('afterprint'))")
+        browser.until("amcastView.diagram.width > 1000")
+        assert browser.run(corners) == dark and browser.run(shown.format(".tabs")) == "flex"
+        pdf = base64.b64decode(browser.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)["data"])
+        assert pdf.count(b"/Type /Page\n") == 2, "the diagram, and what is known of the run"
 
 
 def test_a_live_cluster_and_the_loss_of_its_leader(browser: Browser, tmp_path: Path) -> None:

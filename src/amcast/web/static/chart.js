@@ -20,7 +20,7 @@ export class Chart {
     });
     this.canvas.addEventListener("pointerleave", () => { this.pointer = null; this.invalidate(); });
     new ResizeObserver(() => this.invalidate()).observe(this.canvas);
-    onTheme(() => this.invalidate());
+    onTheme((isPrinting) => { if (isPrinting) this.draw(); else this.invalidate(); });
   }
 
   // `domain`: the first and the last x, where they are not those of the points.

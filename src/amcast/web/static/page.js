@@ -313,7 +313,7 @@ at("zoom-in").addEventListener("click", () => diagram.zoom(0.5));
 at("zoom-out").addEventListener("click", () => diagram.zoom(2));
 at("zoom-fit").addEventListener("click", () => diagram.fit());
 at("diagram").addEventListener("drawn", () => { overview.draw(); showStatus(); });
-onTheme(() => { diagram.invalidate(); overview.draw(); });
+onTheme((isPrinting) => { if (isPrinting && trace) diagram.draw(); else diagram.invalidate(); overview.draw(); });
 themeButton(at("theme"));
 window.amcastView = { diagram, get trace() { return trace; } }; // for the browser's console and for tests
 start().catch(complain);

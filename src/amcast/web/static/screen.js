@@ -1,12 +1,14 @@
-// Light or dark: what the system says, until somebody chooses. Canvases are told when it changes.
+// Light or dark: what the system says, until somebody chooses; on paper light, at the width of a page and without what can
+// only be clicked. Canvases are told when it changes; before a page is printed they have to draw at once.
 
 const ORDER = ["auto", "light", "dark"];
 const listeners = [];
 
-function apply(theme) {
-  if (theme === "auto") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme;
-  for (const listener of listeners) listener();
+function apply(theme, isPrinting = false) {
+  const { dataset } = document.documentElement;
+  if (theme === "auto") delete dataset.theme; else dataset.theme = theme;
+  if (isPrinting) dataset.printing = ""; else delete dataset.printing;
+  for (const listener of listeners) listener(isPrinting);
 }
 
 export function onTheme(listener) { listeners.push(listener); }
@@ -24,7 +26,11 @@ export function themeButton(button) {
     localStorage.setItem("theme", theme);
     show();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    if (!("printing" in document.documentElement.dataset)) show();
+  });
+  addEventListener("beforeprint", () => apply("light", true));
+  addEventListener("afterprint", show);
   show();
 }
 
