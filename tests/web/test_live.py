@@ -1,15 +1,19 @@
 """A running cluster seen from outside: leaders, lag, rates and commits, from nodes that only answer like nodes."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from amcast.errors import UsageError
 from amcast.local.files import create_cluster
 from amcast.protocols import protocol
 from amcast.runtime.admin import Admin
+from amcast.runtime.seats import FILE, Agreed, Listed, place_of, written
 from amcast.web.live import Watch, percentile
 
 
@@ -21,7 +25,16 @@ class StandIn:
         self.status |= {"position": 100, "peers": {"g0/1": True, "g0/2": False}, "clients": 2, "uptime": 5.0}
         self.commits = 0
         self.ready: str | None = None
-        self.admin = Admin(lambda: self.status, lambda: self.ready, self.metrics)
+        self.chain, self.state, self.asked = "aa", "ff", list[int | None]()
+        self.admin = Admin(lambda: self.status, lambda: self.ready, self.metrics, fingerprint=self.fingerprint)
+
+    async def fingerprint(self, at: int | None) -> dict[str, object]:
+        """As a node answers: it has a state at its end only."""
+        self.asked.append(at)
+        end = self.status["position"]
+        here = end if at is None else at
+        state = self.state if at == end else None
+        return {"position": end, "link": here, "since": 0, "chain": self.chain, "state": state}
 
     def metrics(self) -> bytes:
         return (
@@ -95,6 +108,70 @@ def test_changes_are_told_once(tmp_path: Path) -> None:
         await watch.look()
         assert [item["text"] for item in watch.news][2:] == ["g0/0 answers again"]
         assert rows(watch)[0]["deliveries"] is None, "a new process has no rate yet"
+
+    watched(tmp_path, scenario)
+
+
+def test_hashes_are_compared_where_all_have_been(tmp_path: Path) -> None:
+    async def scenario(watch: Watch, nodes: list[StandIn]) -> None:
+        nodes[1].status["position"] = 60
+        await watch.look()
+        agreed = {"position": 59, "agree": 3, "differ": ()}
+        assert watch.document()["groups"][0]["agreement"] == agreed  # type: ignore[index]
+        assert all(node.asked == [59] for node in nodes), "not at the end of any: there it would hash its state"
+        nodes[2].chain = "bb"
+        for _ in range(2):
+            await watch.look()
+        assert watch.document()["groups"][0]["agreement"] == {**agreed, "agree": 2, "differ": ("g0/2",)}  # type: ignore[index]
+        said = "g0: g0/2 did not apply the same as the others, up to position 59"
+        assert [item["text"] for item in watch.news] == [said], "told once"
+        for node in nodes[1:]:
+            await node.admin.stop()
+        await watch.look()
+        assert watch.document()["groups"][0]["agreement"] is None, "one alone says nothing"  # type: ignore[index]
+
+    watched(tmp_path, scenario)
+
+
+def test_states_are_compared_for_this_page_only(tmp_path: Path) -> None:
+    async def scenario(watch: Watch, nodes: list[StandIn]) -> None:
+        await watch.look()
+        assert json.loads((await watch.states({"token": watch.token}))[1]) == [
+            {"group": "g0", "of": 3, "position": 100, "agree": 3, "differ": []}
+        ]
+        nodes[0].state = "00"
+        ((found,),) = [json.loads((await watch.states({"token": watch.token}))[1])]
+        assert (found["agree"], found["differ"]) == (2, ["g0/0"])
+        for query in ({}, {"token": "0"}):
+            with pytest.raises(UsageError, match="token of this page"):
+                await watch.states(query)
+
+    watched(tmp_path, scenario)
+
+
+def test_who_led_when_and_who_became_a_member(tmp_path: Path) -> None:
+    async def scenario(watch: Watch, nodes: list[StandIn]) -> None:
+        await watch.look()
+        nodes[1].status |= {"guests": {"g0/3": 40}}
+        await nodes[0].admin.stop()
+        await watch.look()
+        nodes[1].status |= {"leads": True, "ballot": 2, "guests": {}}
+        began = watch.config.group(0)
+        places = (*map(place_of, began[1:]), msgspec.structs.replace(place_of(began[0]), seat=3))
+        agreed = Agreed(watch.config.name, (Listed(0, 1, True, places),))
+        (watch.config.path.parent / FILE).write_bytes(written(agreed))
+        await watch.look()
+        document = watch.document()
+        (group,) = document["groups"]  # type: ignore[misc]
+        assert group["led"] == ["g0/0", None, "g0/1"]
+        assert [row["id"] for row in document["nodes"]] == ["g0/1", "g0/2", "g0/3"]  # type: ignore[attr-defined]
+        assert [item["text"] for item in watch.news] == [
+            "g0/0 does not answer",
+            "g0/3 learns, to become a member of g0",
+            "g0/3 is a member now",
+            "g0/0 is no member any more",
+            "g0/1 leads g0 instead of g0/0, ballot 2",
+        ]
 
     watched(tmp_path, scenario)
 

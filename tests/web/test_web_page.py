@@ -459,7 +459,7 @@ def test_on_paper_it_is_light_and_as_wide_as_a_page(browser: Browser) -> None:
 
 
 def test_a_live_cluster_and_the_loss_of_its_leader(browser: Browser, tmp_path: Path) -> None:
-    config = create_cluster(tmp_path, protocol("white_box"), 1, 3, "log", secure=False, durable=True)
+    config = create_cluster(tmp_path, protocol("white_box"), 1, 3, "kv", secure=False, durable=True)
     processes = Processes(config)
     watch = Watch(config)
 
@@ -472,7 +472,10 @@ def test_a_live_cluster_and_the_loss_of_its_leader(browser: Browser, tmp_path: P
             for member in config.members:
                 processes.start(member)
         assert processes.wait_until_ready(config.members, 60) == {f"g0/{n}": None for n in range(3)}
-        with served(PageServer("live.html", {"/live": send})) as url, connect_sync(config.path) as client:
+        with (
+            served(PageServer("live.html", {"/live": send, "/states": watch.states})) as url,
+            connect_sync(config.path) as client,
+        ):
             browser.open(url)
             browser.until("document.querySelectorAll('#replicas tbody tr').length === 3")
             assert "3 of 3 replicas ready" in browser.text("#subtitle")
@@ -480,10 +483,15 @@ def test_a_live_cluster_and_the_loss_of_its_leader(browser: Browser, tmp_path: P
             for _ in range(5):
                 client.multicast(["g0"], b"x")
             browser.until("document.querySelector('#replicas').innerText.split('\\t5\\t').length > 2")
+            browser.until("document.querySelector('#groups').innerText.includes('hashes of 3 agree')")
+            assert browser.text("#reigns").split() == ["group", "g0", leader]
+            browser.click_on("#compare")
+            browser.until("document.querySelector('#states').innerText.includes('3 of 3 have the same state at 5')")
             processes.stop([config.member(leader)])
             browser.until(f"document.querySelector('#news').innerText.includes('instead of {leader}')")
             assert f"{leader} does not answer" in browser.text("#news")
             assert "2 of 3 ready" in browser.text("#groups")
+            browser.until("new Set([...document.querySelectorAll('.reigns span')].map((s) => s.innerText)).size > 1")
             assert inks(browser, "#charts canvas") > 1
     finally:
         processes.stop(config.members)

@@ -1,23 +1,27 @@
 """The page about a running cluster, from what every node says about itself on its admin listener, once a second.
 
-The page sends nothing else to the cluster. Only clients know how long a multicast takes; nodes know how long their
-disks take.
+Who is a member is read from the files beside `cluster.toml`, as commands do. What replicas applied is compared by the
+hashes that they keep of it; states are hashed and compared when somebody asks for it on the page, for that takes a
+node time. The page sends nothing else to the cluster.
 """
 
 import asyncio
 import json
+import secrets
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from amcast.errors import UsageError
 from amcast.protocols import PROTOCOLS
 from amcast.runtime.config import Address, ClusterConfig, Member, load_config
+from amcast.runtime.seats import current
 from amcast.web.server import PageServer, Query, as_json, serve
 
 EVERY: Final = 1.0  # seconds
@@ -26,6 +30,11 @@ LARGEST_ANSWER: Final = 2**20
 KEPT: Final = 300  # samples: five minutes
 RECENT: Final = 10  # samples that rates and percentiles are taken over
 MOST_NEWS: Final = 50
+LEADS: Final = (
+    0.0,
+    0.5,
+    1.5,
+)  # seconds ahead at which replicas that go on are asked for their states, one after another
 
 Buckets = dict[float, float]  # how many took at most so long
 
@@ -64,11 +73,22 @@ class SeenNode:
         return max(0.0, of(last) - of(first)) / (last.when - first.when)
 
 
+@dataclass(frozen=True)
+class Agreement:
+    """What the hashes of a group say: how many replicas applied the same up to a position, and who did not."""
+
+    position: int
+    agree: int
+    differ: tuple[str, ...] = ()
+
+
 class Watch:
     def __init__(self, config: ClusterConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self.config = config
+        self.protocol = PROTOCOLS[config.protocol]
+        self.config = current(config, self.protocol)
         self.clock = clock
-        self.nodes = [SeenNode(member) for member in config.members]
+        self.nodes = [SeenNode(member) for member in self.config.members]
+        self.token = secrets.token_hex(8)  # no other page can know it, and so ask for states
         self.groups = list(dict.fromkeys(node.group for node in self.nodes))
         self.leaders: dict[str, tuple[int, str]] = {}
         self.news: deque[dict[str, object]] = deque(maxlen=MOST_NEWS)
@@ -76,6 +96,9 @@ class Watch:
         self.history: dict[str, dict[str, deque[float | None]]] = {
             group: {name: deque(maxlen=KEPT) for name in ("rate", "lag", "up")} for group in self.groups
         }
+        self.led: dict[str, deque[str | None]] = {group: deque(maxlen=KEPT) for group in self.groups}
+        self.guests: dict[str, dict[str, int]] = {group: {} for group in self.groups}
+        self.agreements: dict[str, Agreement | None] = dict.fromkeys(self.groups)
 
     async def run(self) -> None:
         while True:
@@ -85,6 +108,7 @@ class Watch:
 
     async def look(self) -> None:
         """Ask every node once."""
+        self.follow_members()
         found = await asyncio.gather(*(sample_of(self.config, node.member, self.clock) for node in self.nodes))
         for node, sample in zip(self.nodes, found, strict=True):
             self.note_up(node, sample)
@@ -95,7 +119,77 @@ class Watch:
         self.times.append(time.time())
         for group in self.groups:
             self.note_leader(group)
+            self.note_guests(group)
             self.keep(group)
+        if "total" in self.protocol.orders and not self.protocol.joins:
+            await asyncio.gather(*map(self.compare, self.groups))
+
+    def members_of(self, group: str) -> list[SeenNode]:
+        return [node for node in self.nodes if node.group == group]
+
+    def follow_members(self) -> None:
+        """Take note of who became a member, and who is none any more."""
+        with suppress(UsageError):  # the next time
+            self.config = current(self.config, self.protocol)
+        seen, now = {node.member.name for node in self.nodes}, {member.name: member for member in self.config.members}
+        for name in sorted(now.keys() - seen):
+            self.tell(f"{name} is a member now", "good")
+        for name in sorted(seen - now.keys()):
+            self.tell(f"{name} is no member any more", "leader")
+        old = {node.member: node for node in self.nodes}
+        self.nodes = [old.get(member) or SeenNode(member) for member in self.config.members]
+
+    def note_guests(self, group: str) -> None:
+        """Note who learns, to become a member, and how far they are."""
+        samples = [sample for node in self.members_of(group) if (sample := node.latest()) is not None]
+        guests: dict[str, int] = {}
+        for sample in samples:
+            said = sample.status.get("guests")
+            for name, position in said.items() if isinstance(said, dict) else ():
+                guests[name] = max(position, guests.get(name, -1))
+        for name in sorted(guests.keys() - self.guests[group].keys()):
+            self.tell(f"{name} learns, to become a member of {group}", "leader")
+        self.guests[group] = guests
+
+    async def compare(self, group: str) -> None:
+        """Compare what the replicas of a group applied, where all of them have been."""
+        nodes = [(node.member, sample) for node in self.members_of(group) if (sample := node.latest()) is not None]
+        at = (
+            min((position_of(sample) for _, sample in nodes), default=0) - 1
+        )  # at the end itself, they hash their state
+        if len(nodes) < 2 or at < 0:
+            self.agreements[group] = None
+            return
+        said = await asyncio.gather(*(fingerprint_of(member, at) for member, _ in nodes))
+        pairs = zip(nodes, said, strict=True)
+        values = [(member.name, (one["link"], one["since"]), one["chain"]) for (member, _), one in pairs if one]
+        before, self.agreements[group] = self.agreements[group], agreement_of(values)
+        after = self.agreements[group]
+        if after is not None and after.differ and not (before and before.differ):
+            names = ", ".join(after.differ)
+            self.tell(f"{group}: {names} did not apply the same as the others, up to position {after.position}", "bad")
+
+    async def states(self, query: Query) -> tuple[str, bytes]:
+        """Compare the states of all replicas now."""
+        if query.get("token") != self.token:
+            raise UsageError("expected the token of this page")
+        return as_json(await asyncio.gather(*map(self.states_of, self.groups)))
+
+    async def states_of(self, group: str) -> dict[str, object]:
+        """Compare the states of a group at a position that all get to; ahead of them, if they go on."""
+        nodes = self.members_of(group)
+        rate = max((node.rate(position_of) or 0.0 for node in nodes), default=0.0)
+        found: Agreement | None = None
+        for lead in LEADS:
+            ends = [one for one in await asyncio.gather(*(fingerprint_of(node.member) for node in nodes)) if one]
+            at = max((one["position"] for one in ends), default=0) + int(lead * rate)
+            for _ in range(2):  # a node answers within a second, with what it has by then
+                said = await asyncio.gather(*(fingerprint_of(node.member, at) for node in nodes))
+            pairs = zip(nodes, said, strict=True)
+            found = agreement_of([(node.member.name, (one["link"], 0), one["state"]) for node, one in pairs if one])
+            if found is not None and (found.differ or found.agree == len(nodes)):
+                break
+        return {"group": group, "of": len(nodes), **(asdict(found) if found is not None else {"agree": 0})}
 
     def note_up(self, node: SeenNode, sample: Sample | None) -> None:
         up = sample is not None
@@ -129,6 +223,9 @@ class Watch:
         kept["rate"].append(max(rates, default=None))
         kept["lag"].append(max(positions) - min(positions) if positions else None)
         kept["up"].append(len(positions))
+        leader = self.leaders.get(group, (0, ""))[1]
+        leads = any(node.member.name == leader and node.latest() is not None for node in members)
+        self.led[group].append(leader if leads else None)
 
     async def send(self, query: Query) -> tuple[str, bytes]:
         return as_json(self.document())
@@ -140,6 +237,7 @@ class Watch:
             "app": self.config.app,
             "durable": self.config.durable,
             "now": time.time(),
+            "token": self.token,
             "times": list(self.times),
             "nodes": [self.row(node) for node in self.nodes],
             "groups": [
@@ -147,6 +245,9 @@ class Watch:
                     "name": group,
                     "leader": self.leaders.get(group, (0, None))[1],
                     "ballot": self.leaders.get(group, (None, ""))[0],
+                    "led": list(self.led[group]),
+                    "guests": self.guests[group],
+                    "agreement": asdict(agreed) if (agreed := self.agreements[group]) is not None else None,
                     **{name: list(values) for name, values in self.history[group].items()},
                 }
                 for group in self.groups
@@ -207,6 +308,29 @@ def percentile(buckets: Buckets, share: float) -> float | None:
     return start
 
 
+def agreement_of(values: Iterable[tuple[str, tuple[int, int], str | None]]) -> Agreement | None:
+    """Return what hashes say, each with who has it and the span that it is of. None if they say nothing."""
+    by_span: defaultdict[tuple[int, int], dict[str, str]] = defaultdict(dict)
+    for name, span, value in values:
+        if value is not None:
+            by_span[span][name] = value
+    span, of = max(by_span.items(), key=lambda found: len(found[1]), default=((0, 0), {}))
+    if len(of) < 2:
+        return None
+    most, agree = Counter(of.values()).most_common(1)[0]
+    return Agreement(span[0], agree, tuple(name for name, value in of.items() if value != most))
+
+
+async def fingerprint_of(member: Member, at: int | None = None) -> dict[str, Any] | None:
+    """Ask a node for its hashes at a position, or now. Return None if it does not answer, or knows of none."""
+    answer = await ask(member.admin, "/fingerprint" if at is None else f"/fingerprint?at={at}")
+    with suppress(ValueError):
+        said = json.loads(answer[1]) if answer is not None and answer[0] == 200 else None
+        if isinstance(said, dict) and {"position", "link", "since", "chain", "state"} <= said.keys():
+            return said
+    return None
+
+
 async def sample_of(config: ClusterConfig, member: Member, clock: Callable[[], float]) -> Sample | None:
     """Ask a node how it is. Return None if it does not answer, or if somebody else answers at its address."""
     status, ready, metrics = await asyncio.gather(
@@ -259,7 +383,7 @@ def view_cluster(config: Path, port: int = 0, *, ready: Callable[[str], None]) -
     async def main() -> None:
         looking = asyncio.create_task(watch.run())
         try:
-            await serve(PageServer("live.html", {"/live": watch.send}), port, ready)
+            await serve(PageServer("live.html", {"/live": watch.send, "/states": watch.states}), port, ready)
         finally:
             looking.cancel()
 

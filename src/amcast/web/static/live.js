@@ -10,7 +10,7 @@ const seconds = (value) => value === null || value === undefined ? "–" : value
 
 const rates = new Chart(at("charts"), "Deliveries per second, by group", { xText: ago, yText: amount, empty: "no rate yet" });
 const lags = new Chart(at("charts"), "Messages that the slowest replica is behind, by group", { xText: ago, yText: amount, empty: "nothing yet" });
-let paused = false;
+let paused = false, token = "";
 
 async function look() {
   if (!paused) {
@@ -33,6 +33,8 @@ function show(seen) {
   at("title").textContent = seen.cluster;
   at("subtitle").textContent = `${seen.protocol}, ${seen.app}, ${seen.durable ? "on disk" : "in memory"}: ${ready} of ${seen.nodes.length} replicas ready`;
   at("groups").replaceChildren(...seen.groups.map((group) => card(group, seen.nodes)));
+  token = seen.token;
+  at("reigns").replaceChildren(...seen.groups.map((group) => reigns(group, seen)));
   const line = (group, place, name) => ({ name: group.name, colour: `series-${place % 8}`, points: group[name].map((y, n) => [seen.times[n] - seen.now, y]) });
   const shown = seen.groups.slice(0, 8);
   const changes = seen.news.filter((item) => item.tone === "leader" && item.time > seen.times[0]).map((item) => ({ x: item.time - seen.now, colour: "unsure" }));
@@ -51,7 +53,50 @@ function card(group, nodes) {
     element("div", { class: "muted" }, `group ${group.name}`),
     element("strong", {}, group.leader ? `${group.leader} leads` : "no leader known"),
     element("div", {}, group.leader ? `ballot ${group.ballot}, ` : "", element("span", { class: up === members.length ? "good" : majority ? "unknown" : "bad" }, `${up} of ${members.length} ready`)),
-    element("div", {}, `${amount(group.rate.at(-1))} deliveries/s`));
+    element("div", {}, `${amount(group.rate.at(-1))} deliveries/s`),
+    agreement(group.agreement),
+    ...Object.entries(group.guests).map(([name, position]) => element("div", { class: "leader" },
+      `${name} learns${position < 0 ? "" : `: at ${position.toLocaleString("en")}`}`)));
+}
+
+function agreement(found) {
+  if (!found) return element("div", { class: "muted" }, "hashes not compared");
+  const where = `up to ${found.position.toLocaleString("en")}`;
+  return found.differ.length ? element("div", { class: "status bad" }, `hashes differ: ${found.differ.join(", ")}, ${where}`)
+    : element("div", { class: "good" }, `hashes of ${found.agree} agree ${where}`);
+}
+
+// One line per group: stretches of time, each with who led.
+function reigns(group, seen) {
+  const bar = element("div", { class: "reigns" }), stretches = [];
+  group.led.forEach((who, n) => {
+    if (stretches.at(-1)?.who !== who) stretches.push({ who, from: seen.times[n] });
+    stretches.at(-1).until = seen.times[n + 1] ?? seen.now;
+  });
+  for (const { who, from, until } of stretches) {
+    const rank = Number(who?.split("/")[1] ?? 0), said = who === null ? "nobody" : who;
+    const piece = element("span", { class: who === null ? "nobody" : "", title: `${said} led for ${seconds(until - from)}, from ${ago(from - seen.now)}` }, said);
+    piece.style.flexGrow = until - from;
+    if (who !== null) piece.style.setProperty("--of", `var(--series-${rank % 8})`);
+    bar.append(piece);
+  }
+  return element("div", { class: "reign" }, element("span", { class: "muted" }, `group ${group.name}`), bar);
+}
+
+async function compareStates() {
+  at("compare").disabled = true;
+  at("states").textContent = "being hashed…";
+  try {
+    const answer = await fetch(`states?token=${token}`);
+    if (!answer.ok) throw new Error(await answer.text());
+    at("states").replaceChildren(...(await answer.json()).map(({ group, agree, of, differ, position }) => {
+      const [tone, said] = differ?.length ? ["bad", `${differ.join(", ")} differ at ${position}`]
+        : agree ? [agree === of ? "good" : "unknown", `${agree} of ${of} have the same state at ${position.toLocaleString("en")}`]
+          : ["unknown", "not compared (no states, or no answers in time)"];
+      return element("span", { class: `status ${tone}` }, `${group}: ${said}. `);
+    }));
+  } catch (problem) { at("states").textContent = problem.message; }
+  at("compare").disabled = false;
 }
 
 const COLUMNS = [["replica"], ["state"], ["role"], ["ballot", 1], ["position", 1], ["behind", 1], ["deliveries/s", 1], ["requests/s", 1],
@@ -85,5 +130,6 @@ at("pause").addEventListener("click", () => {
   at("pause").setAttribute("aria-pressed", String(paused));
   at("pause").textContent = paused ? "Go on" : "Pause";
 });
+at("compare").addEventListener("click", compareStates);
 themeButton(at("theme"));
 look();
