@@ -353,7 +353,7 @@ def _tables(
     yield (
         "Configuration and totals of each run",
         _columns(
-            runs,
+            [row | {"seed": None if row["seed"] is None else str(row["seed"])} for row in runs],
             {"run": "run", **{name: CONFIG[name] for name in varying}, "seed": "seed", "outcome": "outcome",
              "multicasts": "messages", "delivered_messages": "delivered", "deliveries": "deliveries",
              "crashes": "crashes", "duration_ms": "duration, ms", "messages_per_second": "messages/s",

@@ -15,6 +15,7 @@ from amcast.report.plots import COLOURS, DARK_COLOURS, Picture
 GENERATOR: Final = "amcast report"
 MARK: Final = f'<meta name="generator" content="{GENERATOR}">'
 MOST_ROWS: Final = 60  # of a table
+MANY_COLUMNS: Final = 10  # of a table that takes less room for each
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 Cell = str | int | float | bool | None
@@ -59,7 +60,8 @@ def table(caption: str, columns: Mapping[str, str], rows: Sequence[Mapping[str, 
     note = f'<p class="note">and {text(more)}</p>' if more else ""
     return (
         f'<p class="caption" aria-hidden="true">{text(caption)}</p>'  # the real one would scroll away
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{text(caption)}">'
+        f'<div class="scroll{" wide" if len(columns) > MANY_COLUMNS else ""}" tabindex="0" role="region" '
+        f'aria-label="{text(caption)}">'
         f"<table><caption>{text(caption)}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{note}"
     )

@@ -529,6 +529,6 @@ def _runs(material: Material, pictures: list[Picture], folder: str) -> Iterator[
         "p50_ms": "p50, ms",
         "p99_ms": "p99, ms",
     }
-    runs = material.runs
+    runs = [row | {"seed": None if row["seed"] is None else str(row["seed"])} for row in material.runs]  # to be copied
     name = "runs" if "runs" in material.tables else "sweep"
     yield table("Configuration and totals of each run", _of_interest(columns, runs), runs, f"{folder}/{name}.csv")
