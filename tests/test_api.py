@@ -17,9 +17,10 @@ from amcast.sim.settings import SETTINGS
 
 SIGNATURES = {
     "connect": "(cluster: str | Path, name: str | None = None, *, deadline: float = 30.0, session: int | None = None, "
-    "trace: str | Path | None = None) -> Client",
+    "trace: str | Path | None = None, admin: str | None = None) -> Client",
     "connect_sync": "(cluster: str | Path, name: str | None = None, *, deadline: float = 30.0, "
-    "session: int | None = None, first: int = 0, trace: str | Path | None = None) -> SyncClient",
+    "session: int | None = None, first: int = 0, trace: str | Path | None = None, "
+    "admin: str | None = None) -> SyncClient",
     "run_node": "(cluster: str | Path, name: str, app: Callable[[int, int], StateMachine] | None = None, *, "
     "trace: str | Path | None = None, level: str = 'info', new: bool = False, rejoin: bool = False, "
     "accept_loss: bool = False) -> None",

@@ -10,7 +10,7 @@ from amcast.errors import UsageError
 from amcast.installed import build
 from amcast.protocols import PROTOCOLS, protocol
 from amcast.runtime.client import DEADLINE, Client, SyncClient
-from amcast.runtime.config import ClusterConfig, load_config
+from amcast.runtime.config import ClusterConfig, address_in, load_config
 from amcast.runtime.log import Log
 from amcast.runtime.node import Node, serve
 from amcast.runtime.seats import current
@@ -23,6 +23,7 @@ def connect(
     deadline: float = DEADLINE,
     session: int | None = None,
     trace: str | Path | None = None,
+    admin: str | None = None,
 ) -> Client:
     """Return a client of a cluster, to be used with `async with`.
 
@@ -32,9 +33,10 @@ def connect(
     `cluster` is its folder or its cluster.toml. `name` is one of the clients in that file, and may be left out if there
     is only one. Every call ends by its `deadline`, in seconds. A program that gives the same `session` again is the
     same sender, whose numbered messages are never delivered twice. What the client multicasts is recorded in the file
-    `trace`. Raises UsageError for an unknown cluster or client.
+    `trace`. At `admin`, such as 127.0.0.1:9300, it tells Prometheus and `amcast view --client` how long its multicasts
+    take. Raises UsageError for an unknown cluster or client.
     """
-    return _client(load(cluster), name, deadline, session, trace)
+    return _client(load(cluster), name, deadline, session, trace, admin)
 
 
 def connect_sync(
@@ -45,6 +47,7 @@ def connect_sync(
     session: int | None = None,
     first: int = 0,
     trace: str | Path | None = None,
+    admin: str | None = None,
 ) -> SyncClient:
     """Return a client of a cluster for programs without asyncio, to be used with `with`.
 
@@ -54,7 +57,7 @@ def connect_sync(
     The arguments are those of `connect`. `first` is the number of the first message of a `session` that goes on.
     """
     loaded = load(cluster)
-    return SyncClient(lambda: _client(loaded, name, deadline, session, trace, first))
+    return SyncClient(lambda: _client(loaded, name, deadline, session, trace, admin, first))
 
 
 def run_node(
@@ -107,6 +110,7 @@ def _client(
     deadline: float,
     session: int | None,
     trace: str | Path | None,
+    admin: str | None,
     first: int = 0,
 ) -> Client:
     if name is None:
@@ -114,4 +118,6 @@ def _client(
             known = ", ".join(config.clients) or "none"
             raise UsageError(f"{config.path} has these clients: {known}; say which one to be")
         name = next(iter(config.clients))
-    return Client(config, protocol(config.protocol), name, deadline, session, Path(trace) if trace else None, first)
+    place = address_in("admin", admin) if admin is not None else None
+    path = Path(trace) if trace else None
+    return Client(config, protocol(config.protocol), name, deadline, session, path, first, admin=place)

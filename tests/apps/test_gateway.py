@@ -305,6 +305,7 @@ def test_real_time_over_groups(two_rounds: bool) -> None:
         assert await talk(port, b"GET %b\n" % second) == (b"$3\r\nnew\r\n" if two_rounds else b"$-1\r\n")
         cluster.release()
         assert await write == b"+OK\r\n"
+        assert sum(found.latency.counts) == 3, "each command is measured"
         await found.close()
 
     asyncio.run(run())

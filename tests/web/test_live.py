@@ -13,8 +13,10 @@ from amcast.errors import UsageError
 from amcast.local.files import create_cluster
 from amcast.protocols import protocol
 from amcast.runtime.admin import Admin
+from amcast.runtime.config import Address
+from amcast.runtime.latency import ClientNumbers, Latency
 from amcast.runtime.seats import FILE, Agreed, Listed, place_of, written
-from amcast.web.live import Watch, percentile
+from amcast.web.live import SeenClient, Watch, percentile
 
 
 class StandIn:
@@ -172,6 +174,42 @@ def test_who_led_when_and_who_became_a_member(tmp_path: Path) -> None:
             "g0/0 is no member any more",
             "g0/1 leads g0 instead of g0/0, ballot 2",
         ]
+
+    watched(tmp_path, scenario)
+
+
+def test_clients_tell_how_long_things_take(tmp_path: Path) -> None:
+    async def scenario(watch: Watch, nodes: list[StandIn]) -> None:
+        clock = [10.0]
+        watch.clock = lambda: clock[0]
+        ours, other = (ClientNumbers(name, "dev", Address("127.0.0.1", 0)) for name in (watch.config.name, "other"))
+        commands = Latency("amcast_command_seconds", "…")
+        ours.latencies.append(commands)
+        for numbers in (ours, other):
+            numbers.multicasts.add(900_000_000, 1000)  # long before anybody looked
+            await numbers.start()
+            assert numbers.address is not None
+            watch.clients.append(SeenClient(numbers.address))
+        await watch.look()
+        assert [client.row()["multicast_p50"] for client in watch.clients] == [None, None]
+        ours.multicasts.add(15_000_000, 8)
+        clock[0] += 2
+        await watch.look()
+        row, stranger = (client.row() for client in watch.clients)
+        assert (row["multicasts"], row["multicast_p50"]) == (4, pytest.approx(0.015))
+        assert row["p99"] == [None, pytest.approx(0.0199)] and row["answers"] is True
+        assert stranger["answers"] is False and stranger["p99"] == [None, None], "a client of another cluster"
+        commands.add(3_000_000, 100)
+        clock[0] += 2
+        await watch.look()
+        assert watch.clients[0].row()["p50"] == [None, pytest.approx(0.015), pytest.approx(0.0035)], (
+            "what its users see"
+        )
+        await ours.stop()
+        clock[0] += 2
+        await watch.look()
+        assert watch.clients[0].row()["answers"] is False
+        await other.stop()
 
     watched(tmp_path, scenario)
 

@@ -20,7 +20,7 @@ def test_its_commands_do_what_it_says(tmp_path: Path, monkeypatch: pytest.Monkey
         if words[0] != "view":  # tests of its own
             assert run(words) == 0, command
             ran.append(words[0])
-    assert ran == ["sim", "verify", "export", "export", "export"] and len(commands) == len(ran) + 3
+    assert ran == ["sim", "verify", "export", "export", "export"] and len(commands) == len(ran) + 4
     files = {"found/verdicts.json", "run1.pftrace", "run1.shiviz", "m.svg"}
     assert all((tmp_path / file).stat().st_size > 0 for file in files)
     assert not (tmp_path / "found/violation.svg").exists()

@@ -16,8 +16,9 @@ from amcast.core.trace import Event
 from amcast.local.files import create_cluster
 from amcast.local.processes import Processes
 from amcast.protocols import protocol
-from amcast.service import connect_sync
-from amcast.web.live import Watch
+from amcast.runtime.client import Client, SyncClient
+from amcast.runtime.config import Address
+from amcast.web.live import SeenClient, Watch
 from amcast.web.server import PageServer
 
 pytestmark = pytest.mark.tool("chromium")
@@ -462,6 +463,7 @@ def test_a_live_cluster_and_the_loss_of_its_leader(browser: Browser, tmp_path: P
     config = create_cluster(tmp_path, protocol("white_box"), 1, 3, "kv", secure=False, durable=True)
     processes = Processes(config)
     watch = Watch(config)
+    made = Client(config, protocol("white_box"), "dev", admin=Address("127.0.0.1", 0))
 
     async def send(query: Any) -> tuple[str, bytes]:
         await watch.look()  # instead of once a second
@@ -474,14 +476,18 @@ def test_a_live_cluster_and_the_loss_of_its_leader(browser: Browser, tmp_path: P
         assert processes.wait_until_ready(config.members, 60) == {f"g0/{n}": None for n in range(3)}
         with (
             served(PageServer("live.html", {"/live": send, "/states": watch.states})) as url,
-            connect_sync(config.path) as client,
+            SyncClient(lambda: made) as client,
         ):
             browser.open(url)
             browser.until("document.querySelectorAll('#replicas tbody tr').length === 3")
             assert "3 of 3 replicas ready" in browser.text("#subtitle")
             leader = browser.until("document.querySelector('#groups strong')?.innerText.match(/(.*) leads/)?.[1]")
+            assert made.numbers.address is not None
+            watch.clients.append(SeenClient(made.numbers.address))
+            browser.until("document.querySelector('#clients').innerText.includes('answers')")
             for _ in range(5):
                 client.multicast(["g0"], b"x")
+            browser.until("document.querySelector('#clients tbody td:last-child').innerText.endsWith('s')")
             browser.until("document.querySelector('#replicas').innerText.split('\\t5\\t').length > 2")
             browser.until("document.querySelector('#groups').innerText.includes('hashes of 3 agree')")
             assert browser.text("#reigns").split() == ["group", "g0", leader]

@@ -87,6 +87,7 @@ def test_few_prepared_runs_are_kept() -> None:
         (("x.jsonl",), "x.jsonl: does not exist"),
         (("x.toml",), "x.toml"),
         ((TRACES / "good.jsonl", "--since", "soon"), "time 'soon'"),
+        ((TRACES / "good.jsonl", "--client", "127.0.0.1:9300"), "--client is for a cluster"),
         ((TRACES / "good.jsonl", "--verdicts", "x.json"), "x.json: cannot be read"),
         ((TRACES / "good.jsonl", "--verdicts", TRACES / "good.jsonl"), "good.jsonl: holds no verdicts"),
     ],

@@ -164,9 +164,9 @@ def seat_in(name: str) -> int:
 
 
 def address_in(text: str | None) -> "Address | None":
-    from amcast.runtime.config import Table
+    from amcast.runtime import config
 
-    return Table("command line", {"--address": text}, ("--address",)).address("--address") if text is not None else None
+    return config.address_in("--address", text) if text is not None else None
 
 
 @cluster_commands.command()

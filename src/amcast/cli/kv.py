@@ -28,19 +28,26 @@ def kv(
     client_certs: Annotated[
         bool, typer.Option("--client-certs", help="Ask who connects for a certificate of a client of the cluster.")
     ] = False,
+    admin: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Tell there how long commands take: see 'amcast view --client'."),
+    ] = None,
 ) -> None:
     """Serve a cluster's key-value store to any Redis client, until SIGTERM or Ctrl-C."""
     from amcast.apps.kv.gateway import Port, run
+    from amcast.runtime.config import address_in
     from amcast.service import connect
 
     config = store_at(cluster)
+    if admin is not None:
+        address_in("--admin", admin)
     where = Port(host, port, tls, client_certs, two_rounds=not one_round)
     flags = f" --tls --cacert {config.tls.ca}" if tls and config.tls is not None else ""
 
     def announce(port: int) -> None:
         print(f"redis-cli -h {host} -p {port}{flags}", flush=True)
 
-    run(connect(config.path, client), where, announce)
+    run(connect(config.path, client, admin=admin), where, announce)
 
 
 def kv_user(

@@ -30,9 +30,10 @@ from amcast.runtime.admission import Admission, Asked, fail
 from amcast.runtime.client_connection import Connection
 from amcast.runtime.client_detector import ClientDetector
 from amcast.runtime.client_engine import ClientBatch, ClientEngine
-from amcast.runtime.config import ClusterConfig, Member
+from amcast.runtime.config import Address, ClusterConfig, Member
 from amcast.runtime.execution import MARK, answer_or_reason
 from amcast.runtime.frames import Change, Condition, Read, Refusal, Rows, frame
+from amcast.runtime.latency import ClientNumbers
 from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.rows import unpack_rows
 from amcast.runtime.seats import FILE, agreed_on, lists_of, read_agreed, seated
@@ -89,6 +90,7 @@ class Client:
         trace: Path | None = None,
         first: int = 0,
         machine: Machine = REAL,
+        admin: Address | None = None,
     ) -> None:
         """Prepare a client; it begins with `async with`.
 
@@ -106,6 +108,7 @@ class Client:
         self.groups = len(config.topology.groups)
         self.reads = protocol.confirms  # whether `read` works
         self.deadline = deadline
+        self.numbers = ClientNumbers(config.name, name, admin)
         self._now = machine.clock.monotonic_ns
         self._protocol = protocol
         alone = session is not None  # the same numbers whenever the program runs again
@@ -128,6 +131,7 @@ class Client:
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
+        await self.numbers.start()
         self._engine.process.start(self._now())
         process: object = self._engine.process
         if isinstance(process, Listing) and self.config.lists:
@@ -141,6 +145,7 @@ class Client:
     async def close(self) -> None:
         """End the client. The outcome of what is still open is unknown."""
         self._closed = True
+        await self.numbers.stop()
         if self._sweep is not None:
             self._sweep.cancel()
         self._give_up(self._engine.waiting(), "the client was closed")
@@ -258,6 +263,7 @@ class Client:
                 connection.send(frame(frames.REQUESTS, batch), mids)
         for done in completed:
             self._admission.completed(done.dest)
+            self.numbers.multicasts.add(self._now() - done.begun, done.count)
             first = seq_of(done.mid)
             results: list[object] = [self._result(first + i, part) for i, part in enumerate(done.answers())]
             if done.whole:  # one waits for all: all were delivered, but it must not miss that some were rejected

@@ -27,6 +27,7 @@ class ClientBatch:
     def __init__(self, dest: tuple[int, ...]) -> None:
         self.mid = NOBODY  # of the first message, once it is sent
         self.dest = dest
+        self.begun = 0  # when it was sent first
         self.payloads: list[bytes] = []
         self.size = 0
         self.count = 0
@@ -132,6 +133,7 @@ class ClientEngine:
         for batch in batches:
             count = batch.count
             batch.mid = message_id(self._session, self._next)
+            batch.begun = now
             self._next += count
             self.open[batch.mid] = batch
             payload = batch.payloads[0] if count == 1 else joined(batch.payloads)

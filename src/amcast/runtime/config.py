@@ -307,6 +307,11 @@ class Table:
         return Address(host[1:-1] if v6 else host, int(port))
 
 
+def address_in(option: str, text: str) -> Address:
+    """Return the address that an option or argument names. Raises UsageError."""
+    return Table("command line", {option: text}, (option,)).address(option)
+
+
 def read_timing(table: Table) -> dict[str, float]:
     found: dict[str, float] = {}
     for key, default in TIMING.items():

@@ -82,8 +82,55 @@ class Agreement:
     differ: tuple[str, ...] = ()
 
 
+class SeenClient:
+    """A gateway, or a program, that tells at an address how long things take for it."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.name: str | None = None
+        self.samples: deque[tuple[float, dict[str, Buckets]]] = deque(maxlen=RECENT + 1)
+        self.history: dict[str, deque[float | None]] = {name: deque(maxlen=KEPT) for name in ("p50", "p99")}
+
+    async def look(self, cluster: str, clock: Callable[[], float]) -> None:
+        """Ask it once. Who does not answer, or is a client of another cluster, has no numbers."""
+        status, metrics = await asyncio.gather(ask(self.address, "/status"), ask(self.address, "/metrics"))
+        said: object = None
+        with suppress(ValueError):
+            said = json.loads(status[1]) if status is not None else None
+        if not isinstance(said, dict) or said.get("cluster") != cluster or metrics is None:
+            self.samples.clear()
+        else:
+            self.name = str(said.get("id"))
+            self.samples.append((clock(), buckets_in(metrics[1].decode(errors="replace"))))
+        for name, share in (("p50", 0.5), ("p99", 0.99)):
+            found = [percentile(self.recent(f"amcast_{what}_seconds"), share) for what in ("command", "multicast")]
+            self.history[name].append(found[1] if found[0] is None else found[0])  # what the users of a gateway see
+
+    def recent(self, name: str) -> Buckets:
+        """Return what was measured since the oldest sample."""
+        if not self.samples:
+            return {}
+        before, now = self.samples[0][1].get(name, {}), self.samples[-1][1].get(name, {})
+        return {bound: number - before.get(bound, 0.0) for bound, number in now.items()}
+
+    def row(self) -> dict[str, object]:
+        row: dict[str, object] = {"id": self.name or "?", "at": str(self.address), "answers": bool(self.samples)}
+        seconds = self.samples[-1][0] - self.samples[0][0] if self.samples else 0.0
+        for what in ("command", "multicast"):
+            found = self.recent(f"amcast_{what}_seconds")
+            row[f"{what}s"] = found[max(found)] / seconds if found and seconds else None
+            row |= {f"{what}_p50": percentile(found, 0.5), f"{what}_p99": percentile(found, 0.99)}
+        return {**row, **{name: list(values) for name, values in self.history.items()}}
+
+
 class Watch:
-    def __init__(self, config: ClusterConfig, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        config: ClusterConfig,
+        clock: Callable[[], float] = time.monotonic,
+        clients: Iterable[Address] = (),
+    ) -> None:
+        self.clients = [SeenClient(address) for address in clients]
         self.protocol = PROTOCOLS[config.protocol]
         self.config = current(config, self.protocol)
         self.clock = clock
@@ -121,6 +168,7 @@ class Watch:
             self.note_leader(group)
             self.note_guests(group)
             self.keep(group)
+        await asyncio.gather(*(client.look(self.config.name, self.clock) for client in self.clients))
         if "total" in self.protocol.orders and not self.protocol.joins:
             await asyncio.gather(*map(self.compare, self.groups))
 
@@ -252,6 +300,7 @@ class Watch:
                 }
                 for group in self.groups
             ],
+            "clients": [client.row() for client in self.clients],
             "news": list(self.news)[::-1],
         }
 
@@ -348,14 +397,20 @@ async def sample_of(config: ClusterConfig, member: Member, clock: Callable[[], f
 
 def numbers_of(metrics: str) -> tuple[float, Buckets]:
     """Return the requests so far, and the commits by how long they took."""
-    requests, commits = 0.0, {}
+    families = text_string_to_metric_families(metrics)
+    samples = (sample for family in families for sample in family.samples)
+    requests = next((sample.value for sample in samples if sample.name == "amcast_requests_total"), 0.0)
+    return requests, buckets_in(metrics).get("amcast_commit_seconds", {})
+
+
+def buckets_in(metrics: str) -> dict[str, Buckets]:
+    """Return all histograms, by their names."""
+    found: defaultdict[str, Buckets] = defaultdict(dict)
     for family in text_string_to_metric_families(metrics):
         for sample in family.samples:
-            if sample.name == "amcast_requests_total":
-                requests = sample.value
-            elif sample.name == "amcast_commit_seconds_bucket":
-                commits[float(sample.labels["le"])] = sample.value
-    return requests, commits
+            if sample.name.endswith("_bucket"):
+                found[sample.name.removesuffix("_bucket")][float(sample.labels["le"])] = sample.value
+    return found
 
 
 async def ask(address: Address, path: str) -> tuple[int, bytes] | None:
@@ -376,9 +431,9 @@ async def ask(address: Address, path: str) -> tuple[int, bytes] | None:
         return None
 
 
-def view_cluster(config: Path, port: int = 0, *, ready: Callable[[str], None]) -> None:
-    """Serve the page about a cluster until SIGTERM or SIGINT."""
-    watch = Watch(load_config(config, PROTOCOLS))
+def view_cluster(config: Path, port: int = 0, *, clients: Iterable[Address] = (), ready: Callable[[str], None]) -> None:
+    """Serve the page about a cluster until SIGTERM or SIGINT. `clients` tell at these addresses what they see."""
+    watch = Watch(load_config(config, PROTOCOLS), clients=clients)
 
     async def main() -> None:
         looking = asyncio.create_task(watch.run())

@@ -27,6 +27,7 @@ from amcast.runtime.certificates import read_certificates
 from amcast.runtime.client import Client
 from amcast.runtime.config import Address, ClusterConfig, load_config
 from amcast.runtime.doors import Door, Place
+from amcast.runtime.latency import Latency
 from amcast.runtime.log import Log
 from amcast.runtime.loop import new_event_loop
 from amcast.runtime.serving import CLIENT
@@ -158,7 +159,9 @@ class Connection(asyncio.Protocol):
                     self._more.clear()
                     await self._more.wait()
                     continue
+                began = self.gateway.server.machine.clock.monotonic_ns()
                 replies = await session.take(self._commands, together)
+                self.gateway.latency.add(self.gateway.server.machine.clock.monotonic_ns() - began, len(replies))
                 self.gateway.server.commands += len(replies)
                 self._watch(session)
                 out: list[bytes] = []
@@ -197,6 +200,7 @@ class Gateway:
             log=log if log is not None else Log("kv", machine=client.machine),
         )
         self.members = members
+        self.latency = Latency("amcast_command_seconds", "From when a command is taken up to its reply")
         self.lookout = Lookout(client, self.server.log)
         self.batcher = Batcher(client, self.lookout)
         self.connections: set[Connection] = set()
@@ -300,6 +304,7 @@ def run(client: Client, where: Port, ready: Callable[[int], None]) -> None:
             members=config if where.client_certificates else None,
             log=log,
         )
+        client.numbers.latencies.append(gateway.latency)
         loop.add_signal_handler(signal.SIGHUP, reload, gateway)
         async with client:
             with suppress(asyncio.CancelledError):

@@ -10,6 +10,7 @@ const seconds = (value) => value === null || value === undefined ? "–" : value
 
 const rates = new Chart(at("charts"), "Deliveries per second, by group", { xText: ago, yText: amount, empty: "no rate yet" });
 const lags = new Chart(at("charts"), "Messages that the slowest replica is behind, by group", { xText: ago, yText: amount, empty: "nothing yet" });
+const waits = new Chart(at("charts"), "How long commands and multicasts take for clients", { xText: ago, yText: seconds, empty: "no client tells: see below", spreads: "y" });
 let paused = false, token = "";
 
 async function look() {
@@ -38,9 +39,16 @@ function show(seen) {
   const line = (group, place, name) => ({ name: group.name, colour: `series-${place % 8}`, points: group[name].map((y, n) => [seen.times[n] - seen.now, y]) });
   const shown = seen.groups.slice(0, 8);
   const changes = seen.news.filter((item) => item.tone === "leader" && item.time > seen.times[0]).map((item) => ({ x: item.time - seen.now, colour: "unsure" }));
-  rates.show(shown.map((group, place) => line(group, place, "rate")), changes);
-  lags.show(shown.map((group, place) => line(group, place, "lag")), changes);
-  at("replicas").replaceChildren(heading(), element("tbody", {}, ...seen.nodes.map(row)));
+  const domain = [seen.times[0] - seen.now, seen.times.at(-1) - seen.now];
+  rates.show(shown.map((group, place) => line(group, place, "rate")), changes, domain);
+  lags.show(shown.map((group, place) => line(group, place, "lag")), changes, domain);
+  waits.show(seen.clients.slice(0, 4).flatMap(({ id, at: where, p50, p99 }, place) => [["99 %", p99], ["median", p50]].map(([what, values], half) =>
+    ({ name: `${id} at ${where}, ${what}`, colour: `series-${2 * place + half}`, points: values.map((y, n) => [seen.times[n] - seen.now, y]) }))), changes, domain);
+  at("replicas").replaceChildren(heading(COLUMNS), element("tbody", {}, ...seen.nodes.map(row)));
+  at("clients").hidden = !(at("no-clients").hidden = seen.clients.length > 0);
+  at("clients").replaceChildren(heading(OF_CLIENTS), element("tbody", {}, ...seen.clients.map((client) => element("tr", {}, ...[client.id, client.at,
+    client.answers ? "answers" : "no answer", ...["command", "multicast"].flatMap((what) => [amount(client[`${what}s`]), seconds(client[`${what}_p50`]), seconds(client[`${what}_p99`])])]
+    .map((value, place) => element("td", { class: OF_CLIENTS[place][1] ? "number" : place === 2 ? (client.answers ? "good" : "bad") : "" }, value))))));
   at("news").replaceChildren(...(seen.news.length ? seen.news.map((item) => element("li", { class: item.tone },
     `${new Date(item.time * 1000).toLocaleTimeString("en-GB")}  ${item.text}`)) : [element("li", { class: "muted" }, "nothing since this page was opened")]));
   document.documentElement.dataset.ready = String(seen.times.length);
@@ -102,8 +110,10 @@ async function compareStates() {
 const COLUMNS = [["replica"], ["state"], ["role"], ["ballot", 1], ["position", 1], ["behind", 1], ["deliveries/s", 1], ["requests/s", 1],
   ["commit median", 1], ["commit 99 %", 1], ["peers", 1], ["clients", 1], ["up for", 1]];
 
-function heading() {
-  return element("thead", {}, element("tr", {}, ...COLUMNS.map(([text, number]) => element("th", { scope: "col", class: number ? "number" : "" }, text))));
+const OF_CLIENTS = [["client"], ["at"], ["state"], ["commands/s", 1], ["median", 1], ["99 %", 1], ["multicasts/s", 1], ["median", 1], ["99 %", 1]];
+
+function heading(columns) {
+  return element("thead", {}, element("tr", {}, ...columns.map(([text, number]) => element("th", { scope: "col", class: number ? "number" : "" }, text))));
 }
 
 function row(node) {
