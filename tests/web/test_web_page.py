@@ -300,9 +300,9 @@ def check_steps(browser: Browser, number: int, sent: Event, delivered: list[Even
 
 
 def test_a_wait_names_what_is_waited_for(browser: Browser) -> None:
-    events = simulated(60, "uniform:1ms,9ms")
+    events = simulated(120, "uniform:1ms,9ms", clients=12)
     base = min(event.time or 0 for event in events)
-    named = 0
+    named = several = 0
     with trace_page(rows_of(events)) as url:
         opened(browser, url)
         for sent in (event for event in events if event.kind == "multicast"):
@@ -312,18 +312,21 @@ def test_a_wait_names_what_is_waited_for(browser: Browser) -> None:
             process, seq = browser.run(f"[amcastView.trace.processName({last}), amcastView.trace.seq[{last}]]")
             earlier = [event for event in events if event.process == process and event.seq < seq][::-1]
             together = takewhile(lambda event: event.kind != "receive", earlier)  # with the delivery
-            first = next((event.message for event in together if event.kind == "deliver"), None)
+            before = [event.message for event in together if event.kind == "deliver"]
             steps = browser.text(".steps")
-            if first is None or "waits at" not in steps.splitlines()[-3]:
+            if not before or "waits at" not in steps.splitlines()[-3]:
                 continue
             named += 1
-            assert f"waits at {process} for {first}, delivered before it" in steps
+            several += len(before) > 1
+            assert f"waits at {process} for {before[0]}, delivered before it" in steps
             moment = f"{((sent.time or 0) - base) / 1e6:,.3f} ms"
             for place in ("#details p.muted", "#status", "#life li"):
                 assert moment in browser.text(place), "one origin of time: the start of the run"
             browser.click_on(".steps .other")
-            assert f"Message {first}" in browser.text("#details")
-    assert named > 5
+            assert f"Message {before[0]}" in browser.text("#details")
+            if named > 5 and several > 1:
+                return
+    pytest.fail(f"{named} waits, {several} of them for the last of several: too few to tell")
 
 
 def check_filters(browser: Browser, number: int, message: str) -> None:
@@ -350,6 +353,7 @@ def test_a_counterexample_opens_with_its_rows(browser: Browser) -> None:
         rows = ("g0/0", "a"), ("g0/0", "b"), ("g1/0", "b"), ("g1/0", "c"), ("g2/0", "c"), ("g2/0", "a")
         shown = [line for line in said.splitlines() if "delivers" in line]
         assert shown == [f"{process} delivers {message}" for process, message in rows]
+        assert browser.run("amcastView.diagram.bands.every(({head}) => head < 20)"), "nothing lies over its few arrows"
         browser.click_on("#details ol li:nth-child(2) button")
         assert browser.run("amcastView.trace.describe(amcastView.diagram.cursor)") == "g0/0 delivers b"
         browser.key("Escape")
@@ -520,3 +524,15 @@ def test_screenshots_for_a_person(browser: Browser, request: pytest.FixtureReque
             browser.screenshot(Path(folder) / f"{name}.png")
         browser.key("c")
         browser.screenshot(Path(folder) / "charts.png")
+    with trace_page(rows_of(long_run(VERY_LARGE))) as url:
+        for name, size in {
+            "large": (1600, 900, False),
+            "large-dark": (1600, 900, True),
+            "large-narrow": (420, 800, False),
+        }.items():
+            browser.size(*size)
+            opened(browser, url)
+            browser.until("performance.now() - amcastView.diagram.moved > 400")
+            browser.screenshot(Path(folder) / f"{name}.png")
+        printed = browser.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
+        (Path(folder) / "large.pdf").write_bytes(base64.b64decode(printed["data"]))

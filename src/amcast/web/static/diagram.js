@@ -6,7 +6,8 @@ import { Summary } from "./summary.js";
 import { NONE } from "./trace.js";
 
 const AXIS = 26, LOWEST = 16, HIGHEST = 90;
-const HEAD = 46, LOW_HEAD = 34; // of a band, above its lines; where the diagram is low
+const HEAD = 46, LOW_HEAD = 34, NAME = 18; // of a band, above its lines; where the diagram is low; where nothing is counted
+const FEW_EVENTS = 3000; // that need not be counted: every one is seen, and nothing may hide an arrow
 const FEW_CLIENTS = 8, MANY_PROCESSES = 60; // that have a line each until somebody folds them
 const ARROWS_STILL = 9000, ARROWS_MOVING = 2500; // drawn at most; above that a sample that does not depend on the window
 const PER_PIXEL = 8; // events drawn one by one at most; above that as density, without arrows
@@ -84,7 +85,8 @@ export class Diagram {
     context.font = "600 11px system-ui, sans-serif";
     const widest = Math.max(...this.bands.slice(0, 200).map((band) => context.measureText(`▸ ${this.bandName(band)}`).width), 0);
     this.left = Math.min(Math.max(longest, widest) + 16, Math.max(64, width * 0.25));
-    const head = height < 500 ? LOW_HEAD : HEAD, room = height - AXIS - head * this.bands.length - 8;
+    this.isCounted = !this.trace.steps && this.trace.size > FEW_EVENTS;
+    const head = !this.isCounted ? NAME : height < 500 ? LOW_HEAD : HEAD, room = height - AXIS - head * this.bands.length - 8;
     this.lane = Math.max(LOWEST, Math.min(HIGHEST, room / Math.max(1, this.rows)));
     this.total = this.lane * this.rows + head * this.bands.length + 8;
     this.scroll = Math.max(0, Math.min(this.scroll, this.total - (height - AXIS)));
@@ -474,9 +476,9 @@ export class Diagram {
       context.fillRect(0, band.top, this.left, band.bottom - band.top);
       Object.assign(context, { font: "600 11px system-ui, sans-serif", fillStyle: palette.muted });
       const sign = band.lanes.length < 2 ? "" : band.folded ? "▸ " : "▾ ";
-      context.fillText(sign + this.bandName(band), 8, band.top + band.head / 2 - 6, this.left - 12);
+      context.fillText(sign + this.bandName(band), 8, band.top + (this.isCounted ? band.head / 2 - 6 : 10), this.left - 12);
       context.font = "10px system-ui, sans-serif";
-      context.fillText(band.scale ?? "", 8, band.top + band.head / 2 + 8, this.left - 12);
+      if (this.isCounted) context.fillText(band.scale ?? "", 8, band.top + band.head / 2 + 8, this.left - 12);
       Object.assign(context, { font: "12px system-ui, sans-serif", fillStyle: palette.ink });
       for (const p of band.folded ? [] : band.lanes) context.fillText(this.trace.processes[p], 8, this.y[p], this.left - 12);
     });

@@ -44,9 +44,10 @@ export class Summary {
   }
 
   drawBands(context) {
-    const { bands, palette, left, width, height, axis, trace, summarised } = this.diagram, bins = this.#bins(this.messages);
+    const { bands, palette, left, width, height, axis, trace, summarised, isCounted } = this.diagram, bins = this.#bins(this.messages);
     bands.forEach((band, place) => {
       if (band.top + band.head < axis || band.top > height) return;
+      if (!isCounted) { this.#drawReigns(context, band); return; }
       const ribbon = this.#reigns(band).length ? RIBBON : 3, bottom = band.top + band.head - 1, tall = band.head - ribbon - 3;
       context.fillStyle = place % 2 === 0 ? palette.band : palette.page; // arrows pass behind it
       context.globalAlpha = 0.85;
@@ -127,7 +128,7 @@ export class Summary {
     const { diagram } = this, { trace, bands, lanes, rowOf, lane } = diagram, time = diagram.timeAt(x);
     if (time < trace.start || time > trace.end) return "";
     const place = bands.findIndex((each) => y >= each.top && y < each.top + each.head), when = moment(time, trace.steps);
-    if (place >= 0) {
+    if (place >= 0 && diagram.isCounted) {
       const band = bands[place], { count, width } = this.#countAt(this.messages, place, time);
       const rate = trace.steps ? `${count} in ${width} steps` : `${amount(count / width * 1e9)}/s`;
       const verb = band.group === NONE ? "multicasts" : "deliveries", reigns = this.#reigns(band);
