@@ -63,6 +63,7 @@ def test_all_killed_at_once(tmp_path: Path) -> None:
     trial.config.members[1].data.rename(tmp_path / "old")
     with ledger(tmp_path / "new", 3) as (trial, client):
         assert run(["ledger", "found", str(trial.config.path), str(tmp_path / "old")]) == 0
+        agree(trial, client, 80)  # it is there when one has it, and the others follow
         assert chain(log_of(client, 0)) == whole, "founded anew"
         assert run(["ledger", "found", str(trial.config.path), str(tmp_path / "old")]) == 2, "it is not empty"
 

@@ -177,12 +177,12 @@ def test_the_moves_of_a_run_that_an_adversary_wins(
     broken = load(next(mutant for mutant in MUTANTS if mutant.name == "delivered_twice"), *MODULES).ROW
     for module in ("seeds", "failing"):
         monkeypatch.setattr(f"amcast.swarm.adversary.{module}.protocol", lambda name: broken)
-    typed = ("swarm", "white_box", "--adversary", "--seeds", 1, "--first-seed", 43, "--jobs", 1)
+    typed = ("swarm", "white_box", "--adversary", "--seeds", 1, "--first-seed", 149, "--jobs", 1)
     done = amcast(*typed, "--out", tmp_path)
-    moves = tmp_path / "white_box-43" / "moves.txt"
-    assert done.code == 1 and "replay: amcast swarm white_box --adversary --seeds 1 --first-seed 43\n" in done.out
+    moves = tmp_path / "white_box-149" / "moves.txt"
+    assert done.code == 1 and "replay: amcast swarm white_box --adversary --seeds 1 --first-seed 149\n" in done.out
     head, _, body = moves.read_text().partition(f"--plan {moves}\n")
-    assert "white_box, seed 43: " in head and 0 < body.count("\n") < 60
+    assert "white_box, seed 149: " in head and 0 < body.count("\n") < 60
     assert any("# Multicast c" in line for line in body.splitlines()), body
     again = amcast(*typed, "--plan", moves)
     assert again.code == 1 and f"{body.count(chr(10))} moves" in again.out

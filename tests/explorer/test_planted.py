@@ -15,7 +15,11 @@ from tests.tools import some_now
 
 FEWER_VOTES = ("len(self.votes) >= self.majority and self", "len(self.votes) >= self.majority - 1 and self")
 PLANTED = {
-    "multi_paxos": [mutant("leads_with_one_vote_less", FEWER_VOTES)],
+    "multi_paxos": [
+        mutant("leads_with_one_vote_less", FEWER_VOTES),
+        mutant("rows_of_a_log_that_lacks_what_was_learned", (
+            "if log is None or not knows or not", "if log is None or not")),
+    ],
     "paxos_amcast": [mutant("leads_with_one_vote_less", FEWER_VOTES)],
     "fifo": [
         mutant("the_last_member_gets_no_ok", (
@@ -59,6 +63,7 @@ QUICK = (
     "fifo: the_last_member_gets_no_ok",
     "allconcur_plus: complete_one_short",
     "white_box: session_of_before_a_snapshot",
+    "multi_paxos: rows_of_a_log_that_lacks_what_was_learned",
 )
 
 

@@ -91,6 +91,24 @@ def test_a_follower_that_stood_still_does_not_stand() -> None:
     assert any(isinstance(message, NewLeader) for _, message in sends(follower))
 
 
+def test_a_member_that_comes_back_is_asked_again() -> None:
+    """What it said that it had delivered was not on its disk yet: to wait for that would be for ever."""
+    g1 = TOPOLOGY.pid("g0/1")
+    replica = WhiteBox(TOPOLOGY.pid("g0/0"), TOPOLOGY, Params(1_000_000, durable=True), Effects())
+    replica.recover(0, [], 2, clean=True)
+    sends(replica)
+    for pid in TOPOLOGY.everybody:
+        if pid != replica.pid:
+            position = 1 if pid == g1 else 0
+            replica.receive(0, pid, Welcome(0, 0, 0, position, 0, 0, 1, (), 2, 0, 0))
+    assert sends(replica) == [((g1,), Fetch(0))] and replica.rejoining()
+    replica.receive(0, g1, Hello(2, 0, False))
+    replica.timer(replica.params.heartbeat, "tick")
+    assert ((g1,), Hello(2, 0, False)) in sends(replica)
+    replica.receive(0, g1, Welcome(0, 0, 0, 0, 0, 0, 1, (), 2, 0, 0))
+    assert not replica.rejoining()
+
+
 def asking() -> WhiteBoxClient:
     """A client that has asked for two messages, and been answered neither."""
     client = WhiteBoxClient(CLIENT, TOPOLOGY, Params(1_000_000), Effects())

@@ -55,7 +55,7 @@ def test_a_start_with_another_file_is_refused(other: str, in_order: bool) -> Non
 
 
 def test_who_takes_any_file_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def believe(folder: Path, text: bytes, expected: ClusterIdentity) -> Described:
+    def believe(folder: Path, text: bytes, expected: ClusterIdentity, *formats: int) -> Described:
         return Described(cluster=expected, app_version=1)
 
     monkeypatch.setattr(durability, "described", believe)

@@ -28,15 +28,17 @@ class Delays:
     def __init__(self, random: Random, topology: Topology, spare: int = 0) -> None:
         self.random = random
         self.size, self.replicas = topology.size, topology.replicas
+        self.mates = [topology.groups[g] for g in topology.group_of[: topology.replicas]]
         self.own = 0  # moves so far that are no deliveries
         self.slow: set[Move] = set()  # deliveries that wait until nothing else is possible
         self.silenced: set[object] = set()  # who crashed, and nothing that was under way from there arrives
         self.spared = {kind for kind in FAULTS if random.random() < SPARED}  # what does not go wrong in this walk
         # How likely a process does something of its own while messages are under way: in most walks never.
         self.haste = random.choice((0.0, 0.0, 0.05, 0.3))
-        self.later = [(random.choice((0, 0, random.randrange(8))), self.channels())
-                      for _ in range(random.choice((0, 1, 1, 2, 3)))]  # fmt: skip
-        self.delivered = 0
+        # When channels become slow: after so many moves of its own, or in the middle of what follows from one.
+        self.later = [(random.choice((0, 0, random.randrange(8))), random.choice((0, 0, random.randrange(25))),
+                       self.channels()) for _ in range(random.choice((0, 1, 1, 2, 3)))]  # fmt: skip
+        self.delivered = self.since = 0  # in all, and since the last move of its own
         self.alone_at = random.randrange(4, 10) if spare and random.random() < 0.7 else -1
         # From that delivery on only one member receives, and those who join: it is ahead of all others.
         ahead = (random.randrange(self.replicas - spare), *range(self.replicas - spare, self.replicas)) if spare else ()
@@ -50,15 +52,17 @@ class Delays:
         random = self.random
         one, other = random.randrange(self.replicas), random.randrange(self.size)  # clients do not talk to each other
         ends = random.choice(((one, other), (other, one)))
-        kind = random.randrange(4)
+        kind = random.randrange(5)
         if kind < 2:
             return [("deliver", *ends)]
+        if kind == 4:  # all others of its group
+            return [("deliver", one, mate) for mate in self.mates[one] if mate != one]
         some = [pid for pid in range(self.size) if random.random() < 0.7]
         return [("deliver", ends[0], pid) if kind == 2 else ("deliver", pid, ends[1]) for pid in some]
 
     def freeze(self) -> None:
-        for when, channels in self.later:
-            if when == self.own:
+        for own, delivered, channels in self.later:
+            if own == self.own and delivered == self.since:
                 self.slow.update(channels)
 
     def choose(self, possible: list[Move]) -> Move:
@@ -71,11 +75,14 @@ class Delays:
         own = [move for move in possible if move[0] != "deliver"]
         if fast and not (own and random.random() < self.haste):
             self.delivered += 1
+            self.since += 1
+            self.freeze()
             if self.delivered == self.alone_at:
                 self.slow.update(self.alone)
             return random.choice(fast)
         if own:
             self.own += 1
+            self.since = 0
             self.freeze()
             move = random.choice(own)
             self.silenced.discard(move[1])

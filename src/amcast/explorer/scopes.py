@@ -46,6 +46,8 @@ LONG_GROUPS = (
     Scope("triangle", "messages to pairs of three groups, and a new leader that crashes", (3, 1, 1),
           (("c0", (0, 1)), ("c1", (0, 2)), ("c2", (1, 2))), elections=("g0/1", "g0/2", "g0/1"), crashes=("g0/1",),
           timers=(*THREE, "g1/0", "g2/0"), mute=("Reply",)),
+    Scope("floors", "a leader tells what it has delivered, and crashes before its group has", (1, 3), (("c0", (0, 1)),),
+          elections=("g1/1",), crashes=("g1/0",), timers=("g1/0", "g0/0") * 2, mute=("Reply",)),
     Scope("ticks", "members of two groups of one forget, and clients ask again", (1, 1),
           (*ONE_EACH, ("c0", (0,)), ("c1", (1,))), elections=("c0", "c0", "c1"), timers=("g0/0", "g1/0") * 4,
           losses=(("g0/0", "c0"), ("g1/0", "c0"))),
@@ -218,6 +220,8 @@ def scopes_of(table: Protocol) -> dict[str, Scope]:
     scopes += tuple(scope for scope in PAIR if scope.name in table.more_scopes)
     if table.durable:
         scopes += DURABLE_ROUNDS if table.broadcast else DURABLE
+    if table.single_group:
+        scopes = tuple(scope for scope in scopes if len(scope.groups) == 1)
     if table.reconfigures:
         scopes += RECONFIGURABLE
     if table.guesses:

@@ -157,12 +157,15 @@ class MultiPaxos(DurableLogOwner):
 
     def on_fetch(self, sender: int, msg: Fetch) -> None:
         """Send what follows, from the log if it is not among the recent messages any more."""
-        if self.log is None or not self.needed()[0] <= msg.position < self.prefix.recent.begin:
+        log = self.log
+        # It may have learned places that its own log lacks: then it cannot tell which position the log begins at.
+        knows = log is not None and self.learner.learned <= log.length()
+        if log is None or not knows or not self.needed()[0] <= msg.position < self.prefix.recent.begin:
             self.prefix.on_fetch(sender, msg)
             return
         rows: list[tuple[AppMessage, int, int]] = []
         position = self.needed()[0]
-        for i, (_, _, m) in enumerate(self.log.entries[: self.learner.learned - self.log.base], self.log.base):
+        for i, (_, _, m) in enumerate(log.entries[: self.learner.learned - log.base], log.base):
             if position >= msg.position and sum([len(row[0].payload) for row in rows]) < self.params.part_bytes:
                 rows.append((m, 0, timestamp(i, SEQUENCER)))
             position += m.count
