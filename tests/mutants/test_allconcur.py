@@ -108,7 +108,7 @@ EA = [
     mutant("never_revoked", ("            if self.r > since:  #", "            if False:  #")),
     mutant("deaf_for_ever", ("                        self.deaf[target] = False\n", "                        pass\n")),
     mutant("removed_by_tracking", ("            self.lost = missing\n", "            self.lost = missing\n            return True\n")),
-    mutant("half_is_enough_to_propose", ("        if 2 * len(promises) <= len(self.members) or self.proposed_here", "        if 2 * len(promises) < len(self.members) or self.proposed_here")),
+    mutant("half_is_enough", ("        return 2 * len(those) > len(self.members) or (", "        return 2 * len(those) >= len(self.members) or (")),
     mutant("never_prepared", ("        if self.beats > self.patience():\n            self.prepare()\n", "")),
     mutant("nobody_comes_back", ("        self.forget_eon()\n        self.on_join_group()\n", "        self.forget_eon()\n")),
     mutant("own_messages_lost_outside", ("            self.queue[:0] = self.own[r][0]\n", "            pass\n")),
@@ -153,6 +153,8 @@ DISKS = [  # of servers that come back
     mutant("no_snapshot_is_copied", ("        self.out.pulls.append(sender)\n", "        pass\n")),
     mutant("no_welcome_outlives_a_snapshot", ("        if welcome is not None and len(self.log) > welcome.past:", "        if welcome is not None:")),
     mutant("waits_in_vain_for_who_is_out", ("            if self.promised == 0:\n                self.prepare()\n        elif msg.join", "            pass\n        elif msg.join")),
+    mutant("one_of_two_waits_for_the_absent", ("            self.absent[sender] = True\n", "")),
+    mutant("each_of_two_decides_alone", (" and self.pid in those and any(p in self.absent for p in self.members)", "")),
 ]  # fmt: skip
 
 ALLCONCUR_EA = [
@@ -168,9 +170,10 @@ ROLES = {"allconcur": "AllConcur", "allconcur_plus": "AllConcurPlus", "allconcur
          "allconcur_plus_rerun": "AllConcurPlusRerun", "allconcur_plus_merge": "AllConcurPlusMerge",
          "allconcur_plus_ea": "AllConcurPlusEA", "allconcur_ea": "AllConcurEA"}  # fmt: skip
 SHOWN = {
-    "half_is_enough_to_propose": 2236,
     "delivered_before_it_is_on_disk": 3613,
-    "no_welcome_outlives_a_snapshot": 3386,
+    "no_welcome_outlives_a_snapshot": 8165,
+    "promise_not_durable": 480,
+    "one_of_two_waits_for_the_absent": 502286,
 }  # seeds of the adversary, where the first ones do not
 ALL = [("allgather", m) for m in ALLGATHER] + [(name, m) for name, mutants in FAMILY.items() for m in mutants]
 

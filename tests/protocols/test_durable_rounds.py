@@ -53,13 +53,15 @@ class Servers:
         out.clear()
         return seen
 
-    def settle(self) -> str:
-        """Let all arrive; return why somebody must have forgotten something, if one has."""
+    def settle(self, without: str = "") -> str:
+        """Let all arrive but messages of this name; return why somebody must have forgotten something, if one has."""
         forgot = ""
         for _ in range(10_000):
             if not self.under_way:
                 break
             sender, dest, msg = self.under_way.popleft()
+            if type(msg).__name__ == without:
+                continue
             self.process(dest).receive(1, sender, msg)
             forgot = forgot or self.act(dest).forgot
         return forgot
@@ -75,6 +77,13 @@ class Servers:
         self.delivered[pid] = []
         self.said = []
         self.durable(pid).recover(2, records, starts, clean)
+        self.act(pid)
+
+    def lose_disk(self, pid: int) -> None:
+        """Replace a server by one that knows nothing."""
+        self.processes[pid] = self.made(pid)
+        self.delivered[pid] = []
+        self.durable(pid).rejoin(2, 2)
         self.act(pid)
 
 
@@ -135,7 +144,54 @@ def all_come_back(table: Protocol) -> None:
     assert message_id(2, 0) in servers.delivered[0]
 
 
-STEPS = (asks_first, doubt_waits_for_all, older_folder_is_found_out, snapshot_is_believed, all_come_back)
+def welcome_outlives_a_snapshot(table: Protocol) -> None:
+    """A newcomer that copies what came before the eon to which it is welcome takes part in that eon."""
+    servers = Servers(table)
+    servers.multicast(0, 0)
+    servers.multicast(1, 0)
+    servers.lose_disk(2)
+    servers.settle(without="Past")
+    servers.process(2).timer(3, "beat")
+    servers.act(2)
+    servers.settle(without="Past")
+    assert "Welcome" in servers.said
+    assert servers.durable(2).rejoining()
+    servers.durable(2).install(4, servers.durable(0).snapshot())
+    servers.act(2)
+    servers.settle()
+    assert not servers.durable(2).rejoining(), "it is a member"
+    servers.multicast(1, 1)
+    assert servers.delivered[2] == [message_id(1, 1)]
+
+
+def one_of_two_goes_on(table: Protocol) -> None:
+    """Of two members one decides alone when the other one is out for good, and keeps what both delivered."""
+    servers = Servers(table)
+    servers.multicast(0, 0)
+    servers.lose_disk(2)
+    servers.settle(without="Past")  # now there are two
+    servers.multicast(1, 0)
+    servers.lose_disk(1)
+    for _ in range(6):  # it asks one after the other
+        servers.settle()
+        servers.process(1).timer(3, "beat")
+        servers.act(1)
+    servers.settle()
+    servers.multicast(0, 1)
+    servers.multicast(1, 1)
+    assert servers.delivered[0] == [message_id(0, 0), message_id(1, 0), message_id(0, 1), message_id(1, 1)]
+    assert servers.delivered[1] == servers.delivered[0], "it is a member again"
+
+
+STEPS = (
+    asks_first,
+    doubt_waits_for_all,
+    older_folder_is_found_out,
+    snapshot_is_believed,
+    all_come_back,
+    welcome_outlives_a_snapshot,
+    one_of_two_goes_on,
+)
 
 
 @pytest.mark.parametrize("name", NAMES)

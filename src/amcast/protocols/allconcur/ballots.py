@@ -7,9 +7,13 @@ whole rounds it has. The one who prepared proposes that the eon ends behind the 
 which members the next one begins with: those who promised, but for those whom nobody hears. What a majority accepts is
 decided. Any round that was delivered by anybody is among those that a majority reports, so nothing is undone.
 
+A member of the next eon may be out of it before it begins: it lost its disk behind its promise. When there are only two
+members then, no majority is left. So one of two decides alone as soon as the other one has said that it is out of it.
+
 Who learns that the others went on without it steps out, keeps what it delivered, and asks to join again.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, final
 
@@ -107,6 +111,7 @@ class DecidingServer(AllConcurPlus):
         self.promises: dict[int, Promise] = {}
         self.proposed_here: Propose | None = None
         self.accepts: dict[int, bool] = {}
+        self.absent: dict[int, bool] = {}  # members that said that they take no part in this eon, nor ever will
         self.decided: Decided | None = None  # how the eon before this one ended
 
     # Rounds
@@ -179,12 +184,23 @@ class DecidingServer(AllConcurPlus):
         if self.eon == 0 or not self.is_member[sender]:
             return
         if msg.above >= self.eon:  # rounds wait for it in vain
+            self.absent[sender] = True
             if self.promised == 0:
                 self.prepare()
         elif msg.join and self.greeting is not None:  # it does not know that it is a member
             self.send_one(sender, self.greeting)
 
     # Ballots
+
+    def are_enough(self, those: Collection[int]) -> bool:
+        """Return True for a majority, and for the one of two members that is left when the other one is absent.
+
+        Nothing was delivered, accepted or decided by two that this one had no part in, and the other one has none in
+        what follows. Of more than two others are a majority without it.
+        """
+        return 2 * len(those) > len(self.members) or (
+            len(self.members) == 2 and self.pid in those and any(p in self.absent for p in self.members)
+        )
 
     def others(self) -> tuple[int, ...]:
         return tuple([p for p in self.members if p != self.pid])
@@ -236,7 +252,7 @@ class DecidingServer(AllConcurPlus):
     def try_to_propose(self, all_others: bool) -> None:
         """Propose, when enough have promised; `all_others`: and everybody whom nobody suspects."""
         promises = self.promises
-        if 2 * len(promises) <= len(self.members) or self.proposed_here is not None:
+        if not self.are_enough(promises) or self.proposed_here is not None:
             return
         if all_others and any(p not in promises and p not in self.notices for p in self.members):
             return
@@ -281,7 +297,7 @@ class DecidingServer(AllConcurPlus):
         if msg.eon != self.eon or proposal is None or msg.ballot != self.ballot:
             return
         self.accepts[sender] = True
-        if 2 * len(self.accepts) > len(self.members):
+        if self.are_enough(self.accepts):
             decided = Decided(self.eon, proposal.r, proposal.members, proposal.rounds)
             if len(self.members) > 1:
                 self.send(self.others(), decided)
@@ -328,6 +344,7 @@ class DecidingServer(AllConcurPlus):
         self.promises = {}
         self.proposed_here = None
         self.accepts = {}
+        self.absent = {}
         self.lost = []
         self.beats = 0
         self.prev = None
