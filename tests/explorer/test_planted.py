@@ -52,6 +52,9 @@ PLANTED = {
         mutant("a_request_again_gets_a_new_timestamp", ("        if entry.phase == START:  # l.5",
                                                         "        if entry.phase <= PROPOSED:  # l.5")),
         mutant("acknowledged_twice", ("        if acks.members[i] & bit:\n            return\n", "")),
+        mutant("floor_of_the_fastest", (
+            "sorted([self.delivered_by[rank] for rank in self.seats])[-self.enough]",
+            "sorted([self.delivered_by[rank] for rank in self.seats])[-1]")),
         mutant("session_of_before_a_snapshot", (
             "            entry.session = self.prefix.done.session(entry.m.mid)\n"
             "            if entry.session.contains(seq_of(entry.m.mid)):\n",

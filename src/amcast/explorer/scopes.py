@@ -213,7 +213,12 @@ def scopes_of(table: Protocol) -> dict[str, Scope]:
     scopes: tuple[Scope, ...] = SINGLE if table.single_replica else ONE_GROUP if table.single_group else GROUPS
     if table.broadcast:
         scopes = BROADCAST + (DETECTED if table.detector else ())
-        scopes += SUSPICIOUS if table.detector == "◇P" else ONE_BY_ONE if table.detector else ()
+        scopes += SUSPICIOUS if table.detector == "◇P" else ()
+        scopes += tuple(
+            scope
+            for scope in ONE_BY_ONE
+            if table.detector == "P" and table.bears(sum(scope.groups)) >= scope.most_crashes
+        )
         scopes += JOINED if table.joins else ()
     elif "total" not in table.orders:
         scopes = OPEN + (() if table.blocks else BLIND)
