@@ -248,8 +248,8 @@ def test_the_format_is_raised_when_the_last_member_knows_it(tmp_path: Path) -> N
         assert {(one["node"][:2], one["position"]) for one in raised} == {("g0", 7), ("g1", 7)}
         assert len(raised) == 6
         with connect_sync(config.path, deadline=allow(20)) as client:
-            rows = client.deliveries("g0")
-            assert [next(rows).sender == f"c{RAISER:x}" for _ in range(9)].count(True) == 1
+            rows = client.deliveries("g0", 7)  # a member that was away may keep those from its snapshot on
+            assert [next(rows).sender == f"c{RAISER:x}" for _ in range(2)] == [True, False]
         message = Deliver(AppMessage(message_id(900, 1), (0,), b"word"), 1, 2, 3)
         written = Codec(ROW.messages, 2).at(NEW).written([message])
         assert {node.engine.codec.written([message]) for node in nodes.values()} == {written}
