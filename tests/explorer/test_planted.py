@@ -65,8 +65,6 @@ BROKEN = {f"{name}: {broken.name}": (name, broken) for name, mutants in PLANTED.
 QUICK = (
     "fifo: the_last_member_gets_no_ok",
     "allconcur_plus: complete_one_short",
-    "white_box: session_of_before_a_snapshot",
-    "multi_paxos: rows_of_a_log_that_lacks_what_was_learned",
 )
 
 
