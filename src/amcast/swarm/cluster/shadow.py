@@ -66,15 +66,16 @@ class Shadow:
         promise = self._promises[folder]
         there = self._numbered(folder, "snapshot")
         newest = max(there, default=-1)
-        if newest < promise.floor:
-            return f"snapshot-{promise.floor}"
-        known = (promise.snapshots.get(newest), promise.replacing.get(newest))  # two of one number are worth the same
-        if newest in promise.snapshots and checksum(there[newest]) not in known:
-            return f"the content of snapshot-{newest}"
         found: set[tuple[int, int]] = set()
         for log in self._numbered(folder, "log").values():
             if isinstance(log, Inode):
                 found.update((number, check) for number, check, _ in frames_of(bytes(log.seen)))
+        numbers = {number for number, _ in found}
+        if not numbers.issuperset(range(max(newest, 0), promise.floor)):  # nor is the log there that it replaces
+            return f"snapshot-{promise.floor}"
+        known = (promise.snapshots.get(newest), promise.replacing.get(newest))  # two of one number are worth the same
+        if newest in promise.snapshots and checksum(there[newest]) not in known:
+            return f"the content of snapshot-{newest}"
         lost = [n for n, check in sorted(promise.frames.items()) if n >= newest and (n, check) not in found]
         return f"frame {lost[0]} and {len(lost) - 1} more of {promise.end}" if lost else ""
 
