@@ -199,7 +199,7 @@ FAILING = (
     Scope("join-crash", "a member crashes while another joins", (4,), each("g0/0", "g0/1", "g0/0"), whenever=True,
           at_once=True, orders=False, spare=1, mute=("Alive",), crashes=("g0/2",), falters=("g0/2",),
           detections=(("g0/0", "g0/2"), ("g0/1", "g0/2")),
-          reconfigurations=(("g0/1", "members", "g0/0,g0/1,g0/2,g0/3"),)),
+          reconfigurations=(("g0/3", "join", "g0"),)),
     Scope("behind", "three broadcast at once, and one crashes", (3,), each(*EVERYBODY), at_once=True, orders=False,
           crashes=("g0/2",), detections=(("g0/0", "g0/2"), ("g0/1", "g0/2")), mute=("Alive",)),
     Scope("skip", "four broadcast at once, and one crashes", (4,), each(*FOUR), at_once=True, orders=False,

@@ -13,7 +13,7 @@ from amcast.explorer.search import Limits
 from tests.mutants import Mutant, mutant, test_allconcur, test_black_box, test_optimistic, test_ordering, test_white_box
 from tests.tools import some_now
 
-FEWER_VOTES = ("len(self.votes) >= self.majority and self", "len(self.votes) >= self.majority - 1 and self")
+FEWER_VOTES = ("in self.votes]) > len(seats) // 2", "in self.votes]) >= len(seats) // 2")
 PLANTED = {
     "multi_paxos": [
         mutant("leads_with_one_vote_less", FEWER_VOTES),
@@ -29,8 +29,8 @@ PLANTED = {
     "causal": [
         mutant("past_off_by_one", ("past[i + 2] > self.nb_del.get(past[i + 1])",
                                    "past[i + 2] > self.nb_del.get(past[i + 1]) + 1")),
-        mutant("count_not_raised", ("        if n > self.counts.get((g, q), (0, 0))[0]:",
-                                    "        if n > self.counts.get((g, q), (0, 0))[0] + 1:")),
+        mutant("count_not_raised", ("        if n > self.known(g, q):\n            self.counts",
+                                    "        if n > self.known(g, q) + 1:\n            self.counts")),
     ],
     "baseline": [
         mutant("stamp_not_above_the_last", ("ts = timestamp(max(t, time_of(last) + 1), self.g0)",
@@ -48,7 +48,7 @@ PLANTED = {
     ],
     "white_box": [
         mutant("clock_not_raised_by_a_delivery", (
-            "        if time_of(msg.gts) > self.clock:\n            self.clock = time_of(msg.gts)  # l.29\n", "")),
+            "        if time_of(gts) > self.clock:\n            self.clock = time_of(gts)  # l.29\n", "")),
         mutant("a_request_again_gets_a_new_timestamp", ("        if entry.phase == START:  # l.5",
                                                         "        if entry.phase <= PROPOSED:  # l.5")),
         mutant("acknowledged_twice", ("        if acks.members[i] & bit:\n            return\n", "")),

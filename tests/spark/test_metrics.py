@@ -219,6 +219,24 @@ def with_a_crash() -> Script:
     return at
 
 
+def all_killed() -> Script:
+    """g0 goes down as a whole; what it had to deliver is delivered after its restart."""
+    at = Script("killed")
+    at(1, "multicast", "c0", "a", "g0")
+    at(1, "multicast", "c0", "b", "g0", "g1")
+    at(2, "multicast", "c0", "never", "g0")
+    for member in ("g0/0", "g0/1"):
+        at(3, "crash", member)
+    at(4, "multicast", "c0", "c", "g0")
+    for member in ("g1/0", "g1/1"):
+        at(5, "deliver", member, "b")
+    for member in ("g0/0", "g0/1"):
+        at(10, "restart", member)
+        for message in ("a", "b", "c"):
+            at(11, "deliver", member, message)
+    return at
+
+
 def of_another_system() -> Script:
     """The time of day, and no start rows."""
     at = Script("elsewhere")
@@ -282,7 +300,8 @@ def optimistic() -> tuple[Script, dict[str, tuple[int, ...]]]:
 @pytest.fixture(scope="module")
 def scripted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Collected:
     """All of them in one trace: runs are never mixed."""
-    scripts = [undisturbed(), with_a_crash(), of_another_system(), with_clocks_that_differ(), optimistic()[0]]
+    scripts = [undisturbed(), with_a_crash(), all_killed(), of_another_system(), with_clocks_that_differ(),
+               optimistic()[0]]
     trace = tmp_path_factory.mktemp("scripts") / "trace.jsonl"
     write_jsonl(trace, [event for script in scripts for event in script.events])
     return collect(spark, read_rows(spark, str(trace)), bin_ns=5 * MILLISECOND)
@@ -338,6 +357,21 @@ def test_nobody_waits_for_who_is_down(scripted: Collected) -> None:
     assert incidents == [("leader", 0), ("crash", 3), ("restart", 10)]
     timeline = [row for row in rows_of(scripted, "crash", "timeline") if row["group"] is None]
     assert timeline[-1]["queue_depth"] == 1, "c"
+
+
+def test_what_is_delivered_after_a_whole_group_was_killed_is_delivered(scripted: Collected) -> None:
+    script = all_killed()
+    recorder = SummaryRecorder()
+    for event in script.events:
+        recorder.record(event)
+    summary = recorder.summary(MILLISECOND)
+    (row,) = rows_of(scripted, "killed", "runs")
+    assert (row["multicasts"], row["delivered_messages"]) == (4, 3), "never is not delivered"
+    assert (summary.multicasts, summary.delivered_messages) == (4, 3)
+    latency = {(each["role"], each["group"]): each["samples"] for each in rows_of(scripted, "killed", "latency")}
+    assert ("leader", "g0") not in latency and latency["leader", "g1"] == 1
+    timeline = [each for each in rows_of(scripted, "killed", "timeline") if each["group"] is None]
+    assert sum(each["messages"] for each in timeline) == 3 and timeline[-1]["queue_depth"] == 1
 
 
 def test_the_clock_need_not_start_at_zero_nor_the_processes(scripted: Collected) -> None:

@@ -1,8 +1,10 @@
 """The figures of a run, gathered while its events pass by: throughput, latency, recovery.
 
 Memory is bounded by what is in flight: a message is forgotten once every process of its destination groups that is up
-has delivered it. Latency is from the multicast to the first delivery in each destination group (what the papers
-measure: the leader's) and to the last one (the slowest follower's), one sample per message and group.
+has delivered it. If a whole group goes down before, the message is through there, and counts as delivered once anybody
+delivers it, as replicas do that restart from their disks. Latency is from the multicast to the first delivery in each
+destination group (what the papers measure: the leader's) and to the last one (the slowest follower's), one sample per
+message and group.
 
 Recovery is how long a group delivered nothing new: from the crash of its leader to the next first delivery of a message
 in that group. What the old leader had delivered itself and its followers deliver after the crash does not end it.
@@ -128,6 +130,7 @@ class SummaryRecorder(Recorder):
         self.forward_to = forward_to
         self._members: dict[str, set[str]] = {}  # of each group, those that are up
         self._in_flight: dict[str, _InFlight] = {}
+        self._undelivered: set[str] = set()  # all who had to deliver them are down
         self._first = Samples()
         self._last = Samples()
         self._optimistic = Samples()
@@ -195,7 +198,9 @@ class SummaryRecorder(Recorder):
             self._members.setdefault(event.group, set()).add(event.process)
 
     def _multicast(self, event: Event) -> None:
-        if event.message is None or event.dest is None or event.message in self._in_flight:
+        if event.message is None or event.dest is None:
+            return
+        if event.message in self._in_flight or event.message in self._undelivered:
             return
         self._multicasts += 1
         if self._first_multicast is None:
@@ -203,6 +208,8 @@ class SummaryRecorder(Recorder):
         missing = {group: set(up) for group in event.dest if (up := self._members.get(group))}
         if missing:
             self._in_flight[event.message] = _InFlight(self._now, missing)
+        else:
+            self._undelivered.add(event.message)
 
     def _optdeliver(self, event: Event) -> None:
         if event.message is None:
@@ -228,7 +235,13 @@ class SummaryRecorder(Recorder):
         if event.message is None or event.group is None:
             return
         message = self._in_flight.get(event.message)
-        if message is None or event.group not in message.missing:
+        if message is None:
+            if event.message in self._undelivered:
+                self._undelivered.remove(event.message)
+                self._delivered_messages += 1
+            return
+        message.seen = True
+        if event.group not in message.missing:
             return
         if event.group not in message.last_delivery:
             self._first.add(self._now - message.multicast_at)
@@ -269,7 +282,10 @@ class SummaryRecorder(Recorder):
             self._last.add(delivered_at - message.multicast_at)
         if not message.missing:
             del self._in_flight[name]
-            self._delivered_messages += bool(message.last_delivery)
+            if message.seen:
+                self._delivered_messages += 1
+            else:
+                self._undelivered.add(name)
 
 
 @dataclass(slots=True)
@@ -279,6 +295,7 @@ class _InFlight:
     multicast_at: int
     missing: dict[str, set[str]]  # by destination group, as far as it is not through
     last_delivery: dict[str, int] = field(default_factory=dict)  # by group
+    seen: bool = False  # somebody delivered it
 
 
 def _middle_of_bucket(value: int) -> int:

@@ -7,8 +7,8 @@ Everything is computed from the rows of the trace, by DataFrame operations. The 
   to the last one (`follower`), and to the first optimistic one (`optimistic`).
 - A process has to deliver a message if it was up at the multicast and has not crashed since. A group is through with a
   message when all such processes have delivered it; only then is there a last delivery. A message is delivered when all
-  its groups are through. If a whole group is down at the multicast or crashes before it delivers, the message is not
-  counted there, even if a process that restarts delivers it after all.
+  its groups are through and somebody has delivered it. If a whole group is down at the multicast or crashes before it
+  delivers, that group has no latency, also when a process that restarts delivers the message after all.
 - A percentile is the least sample that so many percent of the samples do not exceed. Percentiles are exact up to
   `EXACT_ROWS` deliveries, from a histogram that Spark sorts. Beyond that percentile_approx is used, and a note says so.
 - The collision-free latency for messages to k groups is the least latency to a first delivery of such a message in the
@@ -387,12 +387,13 @@ def _through(trace: DataFrame, census: DataFrame, in_one: bool) -> DataFrame:
         .withColumn("up", F.expr(f"coalesce({up_then}, array())"))
         .withColumn("through", F.expr("delivered_by_stayers >= size(filter(up, u -> u.open))"))
         .withColumn("forgotten_ns", F.expr("array_max(transform(up, u -> u.until))"))
+        .withColumn("late_ns", F.expr("if(multicast_ns is null or first_ns <= forgotten_ns, null, first_ns)"))
         .withColumn("first_ns", F.expr("if(first_ns <= forgotten_ns, first_ns, null)"))
         .select(
             *("run", "message", "group", "k", "multicast_ns", "first_ns", "guessed_ns", "through"),
             F.expr("if(through, last_ns, null)").alias("last_ns"),
+            F.expr("if(through, coalesce(last_ns, late_ns), null)").alias("through_ns"),
             F.expr("delivered > 0").alias("seen"),
-            F.expr("delivered > 0 and (multicast_ns is null or first_ns is not null)").alias("delivered"),
         )
     )
 
@@ -435,8 +436,8 @@ def _messages_delivered(through: DataFrame) -> DataFrame:
         .agg(
             F.min("multicast_ns").alias("multicast_ns"),
             F.bool_or("seen").alias("seen"),
-            (F.bool_and("through") & F.bool_or("delivered")).alias("done"),
-            F.max("last_ns").alias("done_ns"),
+            (F.bool_and("through") & F.bool_or("seen")).alias("done"),
+            F.max("through_ns").alias("done_ns"),
         )
         .withColumn("done_ns", F.when(F.col("done"), F.col("done_ns")))
     )
