@@ -300,8 +300,14 @@ def optimistic() -> tuple[Script, dict[str, tuple[int, ...]]]:
 @pytest.fixture(scope="module")
 def scripted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Collected:
     """All of them in one trace: runs are never mixed."""
-    scripts = [undisturbed(), with_a_crash(), all_killed(), of_another_system(), with_clocks_that_differ(),
-               optimistic()[0]]
+    scripts = [
+        undisturbed(),
+        with_a_crash(),
+        all_killed(),
+        of_another_system(),
+        with_clocks_that_differ(),
+        optimistic()[0],
+    ]
     trace = tmp_path_factory.mktemp("scripts") / "trace.jsonl"
     write_jsonl(trace, [event for script in scripts for event in script.events])
     return collect(spark, read_rows(spark, str(trace)), bin_ns=5 * MILLISECOND)
