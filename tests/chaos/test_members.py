@@ -60,6 +60,7 @@ def judged(trial: Trial, tmp_path: Path, disturb: Callable[[], None]) -> teller.
     return takings
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_two_of_three_members_of_each_group_are_replaced(tmp_path: Path) -> None:
     trial = Trial(tmp_path / "cluster", groups=2, secure=False)

@@ -277,6 +277,7 @@ def test_a_storm_of_reconnects(tmp_path: Path) -> None:
     assert "expected batch" not in text and "Traceback" not in text
 
 
+@pytest.mark.slow
 def test_a_connection_that_has_died_in_silence_is_replaced(tmp_path: Path) -> None:
     """As when a firewall forgets it: nobody is told, new connections work."""
     trial = trial_in(tmp_path)

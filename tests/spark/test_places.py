@@ -216,6 +216,7 @@ def test_a_trace_of_text_and_a_simulation_can_be_in_a_store(bucket: str, capsys:
 # ---------------------------------------------------------------- commits
 
 
+@pytest.mark.slow
 def test_what_no_record_names_does_not_count_and_goes_at_the_end(bucket: str, tmp_path: Path) -> None:
     """Two attempts of each batch, one cut off before its record: the first by name counts, in any storage."""
     spec = spec_from(SPEC)
