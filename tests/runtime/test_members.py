@@ -15,7 +15,7 @@ from amcast.errors import AmcastError, Refused, UsageError
 from amcast.protocols import protocol
 from amcast.runtime.client import Client
 from amcast.runtime.config import ClusterConfig, load_config
-from amcast.runtime.frames import Change
+from amcast.runtime.frames import LARGEST_HELLO, MEMBERS, WELCOME, Change, Welcome, frame
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Files
 from amcast.runtime.membership import CHANGER
@@ -226,6 +226,35 @@ def test_a_client_that_comes_later_finds_the_members(tmp_path: Path) -> None:
                 return [member.name for member in client.config.group(0)]
 
         assert asyncio.run(main()) == ["g0/0", "g0/1"]
+
+
+class Deaf(asyncio.Transport):
+    """Takes what is written, and is never closed."""
+
+    def write(self, data: object) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def test_a_client_comes_after_many_changes(tmp_path: Path) -> None:
+    """It is told of all of them together with the greeting: more than a greeting has."""
+    config = cluster(tmp_path)
+    lists = tuple([(0, epoch, ALL, True, about_of(config.group(0))) for epoch in range(1, 2 * LATER_SEATS)])
+    welcome, members = frame(WELCOME, encode(Welcome("g0/0", 1, 0))), frame(MEMBERS, encode(lists))
+    assert len(members) > LARGEST_HELLO
+
+    async def main() -> int:
+        async with Client(config, WHITE_BOX, "dev") as client:
+            connection = client._connection(0)
+            assert connection is not None
+            connection.connection_made(Deaf())
+            connection.data_received(welcome + members)
+            return len(client.config.lists)
+
+    assert asyncio.run(main()) == len(lists)
 
 
 class Counts:

@@ -26,6 +26,7 @@ class Connection(asyncio.Protocol):
     """To one replica: dialled again while there is something to say."""
 
     transport: asyncio.Transport | None
+    reader: FrameReader
 
     def __init__(self, client: "Client", member: Member, context: Renewable | None) -> None:
         self.client = client
@@ -33,7 +34,6 @@ class Connection(asyncio.Protocol):
         self.context = context
         self.transport = None
         self.welcome = False
-        self.reader = FrameReader(frames.LARGEST_HELLO)
         self.backlog: list[tuple[bytes, list[Mid]]] = []  # frames, and the messages in them
         self.reads: dict[int, asyncio.Future[Rows]] = {}
         self.queries: dict[int, asyncio.Future[bytes]] = {}
@@ -76,7 +76,6 @@ class Connection(asyncio.Protocol):
     async def dial(self) -> None:
         try:
             while not self.client._closed:
-                self.reader = FrameReader(frames.LARGEST_HELLO)
                 if self.context is not None and self.context.outdated():  # this may be why we were hung up on
                     with suppress(UsageError):  # they may be half written: the old ones are as good as before
                         self.client.renew_certificate()
@@ -98,6 +97,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         made = self.transport = cast(asyncio.Transport, transport)
+        self.reader = FrameReader(frames.LARGEST_PEER)  # with the greeting come all members that there ever were
         config = self.client.config
         client, to = self.client, self.member.name
         hello = Hello(frames.VERSION, config.name, client.name, 0, client.session, to, config.identity, formats=OURS)
@@ -153,7 +153,6 @@ class Connection(asyncio.Protocol):
                     self.client._welcome = True
                     self.client._refusals.pop(self.member.pid, None)
                     self.pause = self.limits.first_pause
-                    self.reader.largest = frames.LARGEST_PEER
                     self.write_backlog()
                     welcome = frames.decode(frames.welcome_decoder, body)
                     self.client._admission.told(self.member.pid, welcome.refusals)

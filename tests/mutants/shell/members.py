@@ -59,6 +59,11 @@ MUTANTS = [
         ("welcomed(self) -> None:\n        self.tell_members()\n", "welcomed(self) -> None:\n        ...\n"),
         caught_by=f"{MEMBERS}::test_a_client_that_comes_later_finds_the_members",
     ),
+    shell_mutant(
+        "a_client_takes_no_long_list_of_members", "amcast.runtime.client_connection",
+        ("FrameReader(frames.LARGEST_PEER)", "FrameReader(frames.LARGEST_HELLO)"),
+        caught_by=f"{MEMBERS}::test_a_client_comes_after_many_changes",
+    ),
     shell_mutant("older_members_are_not_needed", SEATS, ("        if not established:\n", "        if False:\n"),
                  caught_by=AGREED),
     shell_mutant("what_is_known_last_wins", SEATS, ("        if known is None or row[3]:\n", "        if True:\n"),
