@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amcast.apps.kv import machine as machine_module
+from amcast.apps.kv.commands import TOO_MUCH
 from amcast.apps.kv.glob import matcher
 from amcast.apps.kv.machine import KV
 from amcast.apps.kv.slots import SLOTS, first_slot, group_of, group_of_slot, slot_of
+from amcast.apps.kv.store import ROOM
 from amcast.apps.kv.wire import (
     MALFORMED,
     Answer,
@@ -315,3 +317,25 @@ def test_the_rules_and_the_state_of_version_1() -> None:
     ]
     found = hashlib.sha256(b"".join([*answers, kv.snapshot()])).hexdigest()
     assert (kv.version, found) == (1, "a86b04e370e4ba3b1bef5a486e080fcd6749d6a34fb43c58f895d4e8d98e36ac")
+
+
+def test_what_a_request_can_have_told_is_bounded() -> None:
+    """One of 1 MiB could ask for 80 GiB: in the log, for all replicas, at every start again."""
+    kv = KV(0, 1)
+    run(kv, "SETRANGE big 1048575 x")
+    fits = ROOM // (2**20 + 5)
+    get, many = [b"GET", b"big"], [b"MGET", *[b"big"] * 1000]
+    told = Execute([get] * 200)
+    last = Execute([[b"GETSET", b"big", b"1"], [b"GETDEL", b"big"], [b"SET", b"small", b"1"], many])
+    payload = encode(StoreRequest(0, [Execute([many]), told, last]))
+    answer = kv.apply(delivery(0, (0,), payload))
+    assert len(answer) < machine_module.ANSWER_BYTES_KEPT
+    first, then, end = [found.value for found in decode_answers(answer) if isinstance(found, Done)]
+    assert first == [TOO_MUCH] and TOO_MUCH.startswith("-TRYAGAIN not executed: ")
+    assert then[fits:] == [TOO_MUCH] * (200 - fits) and all(len(value) == 2**20 for value in then[:fits])
+    assert end[1:] == [TOO_MUCH, "OK", TOO_MUCH]  # one that also writes may take a little more than there is
+    assert run(kv, "GETDEL big") == b"1" and run(kv, "GET small") == b"1"  # another request has room of its own
+    run(kv, "SETRANGE big 1048575 x")
+    (one,) = decode_answers(kv.query(encode(StoreRequest(0, [Execute([many, get])]))))
+    assert isinstance(one, Done) and one.value == [TOO_MUCH, kv.store.get(b"big")]
+    assert kv.query(encode(StoreRequest(0, [told]))).count(TOO_MUCH.encode()) == 200 - fits

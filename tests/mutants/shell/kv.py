@@ -5,6 +5,7 @@ from dataclasses import replace
 from tests.mutants.shell import shell_mutant
 
 USERS = "tests/apps/test_users.py"
+MACHINE = "tests/apps/test_machine.py"
 WRONG_PASSWORD = f"{USERS}::test_a_wrong_password[reader-secret of default]"
 PERMISSIONS = f"{USERS}::test_permissions"
 
@@ -211,12 +212,30 @@ OUTCOMES = [
     ),
 ]  # fmt: skip
 
+BOUNDS = [
+    shell_mutant(
+        "a_list_of_any_size_is_told", "amcast.apps.kv.commands",
+        ("if size > store.room and not spec.writes:", "if False:"),
+        caught_by=f"{MACHINE}::test_what_a_request_can_have_told_is_bounded",
+    ),
+    shell_mutant(
+        "who_writes_is_told_anything", "amcast.apps.kv.commands",
+        ("if store.room <= 0 and READ in rights_for(command):", "if False:"),
+        caught_by=f"{MACHINE}::test_what_a_request_can_have_told_is_bounded",
+    ),
+    shell_mutant(
+        "room_is_not_made_again", "amcast.apps.kv.machine",
+        ("        self.store.room = ROOM\n        answers =", "        answers ="),
+        caught_by=f"{MACHINE}::test_what_a_request_can_have_told_is_bounded",
+    ),
+]  # fmt: skip
+
 IN_EVERY_RUN = {
     "http_is_executed", "open_without_users", "open_without_tls", "any_password", "strangers_may_do_everything",
     "rights_are_not_looked_at", "one_key_of_many_is_enough", "the_clock_of_the_gateway", "the_upper_median",
     "requests_from_the_future", "nothing_is_late", "what_was_sent_is_called_not_executed", "an_empty_answer",
-    "busy_nodes_are_not_asked_again",
+    "busy_nodes_are_not_asked_again", "a_list_of_any_size_is_told",
 }  # fmt: skip
-ALL = [*TIME, *OUTCOMES, *DOOR, *LOGINS, *RIGHTS]
+ALL = [*TIME, *OUTCOMES, *DOOR, *LOGINS, *RIGHTS, *BOUNDS]
 MUTANTS = [replace(mutant, slow=mutant.name not in IN_EVERY_RUN) for mutant in ALL]
 assert IN_EVERY_RUN <= {mutant.name for mutant in ALL}

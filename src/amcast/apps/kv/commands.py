@@ -7,12 +7,15 @@ from typing import Final
 
 from amcast.apps.kv import strings
 from amcast.apps.kv.slots import group_of, group_of_slot
-from amcast.apps.kv.store import Store
+from amcast.apps.kv.store import ROOM, Store
 from amcast.apps.kv.strings import OK, Command, Result, cursor_of, wrong_arguments
 from amcast.errors import CommandRefused
 
 READ, WRITE, ADMIN = "read", "write", "admin"  # what a user may be allowed to do
 RIGHTS: Final = (READ, WRITE, ADMIN)
+TOO_MUCH: Final = (
+    f"-TRYAGAIN not executed: answers to this and what came with it exceed {ROOM >> 20} MiB; ask for less at once"
+)
 
 
 class Keys(Enum):
@@ -56,16 +59,35 @@ SPECS: Final[dict[bytes, Spec]] = {
 
 
 def execute(store: Store, command: Command) -> Result:
-    """Execute a command; raise nothing. What cannot be executed is answered with an error, the same everywhere."""
+    """Execute a command; raise nothing. What cannot be executed is answered with an error, the same everywhere.
+
+    A request of 1 MiB can ask for one large value many thousand times: more than any replica could answer, and as it
+    stands in the log, none would come back. So nothing is told any more where a request's answers have no room left.
+    """
     spec = SPECS.get(command[0]) if command else None
     if spec is None:
         return "-ERR unknown command"
+    if store.room <= 0 and READ in rights_for(command):
+        return TOO_MUCH
     try:
-        return spec.run(store, command)
+        result = spec.run(store, command)
     except CommandRefused as refused:
         return str(refused)
     except IndexError:
         return wrong_arguments(command[0])
+    if isinstance(result, bytes | list):
+        size = size_of(result)
+        if size > store.room and not spec.writes:
+            return TOO_MUCH
+        store.room -= size
+    return result
+
+
+def size_of(result: Result) -> int:
+    """Return about how many bytes a result takes."""
+    if isinstance(result, list):
+        return sum(map(size_of, result))
+    return 5 + len(result) if isinstance(result, bytes) else 5
 
 
 ALSO_READ: Final = {b"GETSET", b"GETDEL", b"GETEX", b"INCR", b"DECR", b"INCRBY", b"DECRBY"}

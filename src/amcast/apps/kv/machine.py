@@ -41,7 +41,7 @@ import msgspec
 from amcast.apps.kv import wire
 from amcast.apps.kv.commands import SPECS, arity_fits, execute, keys_of, part_of
 from amcast.apps.kv.slots import group_of
-from amcast.apps.kv.store import Store
+from amcast.apps.kv.store import ROOM, Store
 from amcast.apps.kv.strings import Command, Result
 from amcast.core.application import AllOrNothing, Dated, Delivery
 
@@ -125,6 +125,7 @@ class KV(AllOrNothing, Dated):
 
     def execute(self, request: wire.StoreRequest, several: bool) -> list[wire.Answer]:
         self.clock = max(self.clock, request.now)
+        self.store.room = ROOM
         answers = [self._take(unit, several) for unit in request.units]
         if not self._closed:
             self.store.now = self.clock
@@ -181,6 +182,7 @@ class KV(AllOrNothing, Dated):
         found = wire.decode_request(request)
         now = max(self.clock, found.now)
         results: list[wire.Answer] = []
+        self.store.room = ROOM
         for unit in found.units:
             if not is_read(unit):
                 return b""

@@ -14,6 +14,7 @@ from amcast.apps.kv.slots import SLOTS, first_slot, slot_of
 
 RECLAIMED_AT_ONCE = 64  # expired keys that one request may have to clear away for others
 BUCKETS = 65_536
+ROOM = 60 * 2**20  # bytes that a group answers to one request: a little less than a replica keeps for who asks again
 StoredValue = tuple[bytes, int, int]  # value, when it expires in ms (0: never), version
 
 
@@ -21,6 +22,7 @@ class Store:
     def __init__(self, group: int, groups: int) -> None:
         self.end = first_slot(group + 1, groups) % SLOTS  # where SCAN goes on after this group
         self.now = 0
+        self.room = ROOM  # of answers to the request that is executed
         self.data: dict[bytes, StoredValue] = {}
         self.changes = 0
         self._removed: dict[int, int] = {}  # bucket -> version of the last removal
