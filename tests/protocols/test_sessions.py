@@ -2,12 +2,13 @@
 
 import random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amcast.core.topology import message_id
 from amcast.core.wire import AppMessage
-from amcast.protocols.parts.sessions import DeliveredMessages
+from amcast.protocols.parts.sessions import DeliveredMessages, IdleSenders
+from tests.tools import FULL, examples
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans(), st.integers(0, 3)), max_size=60))
@@ -64,11 +65,41 @@ def test_senders_that_are_gone_cost_little() -> None:
     for _ in range(2):  # those that were used since the last look stay for one more
         delivered.shelve({})
     assert not delivered.rows() and len(delivered.idle_rows()) == len(senders)
-    table = delivered._idle._slots
-    assert len(table) * table.itemsize <= 48 * len(senders), "at most three times what they say"
+    assert delivered._idle.size() <= 10 * len(senders)
     assert all(delivered.contains(message_id(sender, 0)) for sender in senders)
     assert not any(delivered.contains(message_id(sender, 1)) for sender in senders)
     assert not delivered.contains(message_id(7, 0))
+
+
+@settings(deadline=None, max_examples=examples(100))
+@given(st.lists(st.dictionaries(st.integers(0, 2**62 - 1) | st.integers(0, 400), st.integers(0, 2**48))))
+def test_idle_senders_are_a_dictionary_in_order(steps: list[dict[int, int]]) -> None:
+    idle, known = IdleSenders(), dict[int, int]()
+    for step in steps:
+        idle.put(sorted(step.items()))
+        known |= step
+        assert idle.rows() == sorted(known.items())
+    for sender, number in known.items():
+        assert idle.get(sender) == number
+        assert idle.get(sender + 1) == known.get(sender + 1, 0)
+
+
+def test_a_million_clients_that_are_gone_cost_less_than_ten_megabytes() -> None:
+    """Who comes in the order of chance, a thousand at a time, as clients do; a hundredth of them comes back."""
+    idle, chance = IdleSenders(), random.Random(2)
+    count = 1_000_000 if FULL else 20_000
+    owners = [owner << 42 for owner in range(1, 4)]
+    some: dict[int, int] = {}
+    for i in range(0, count, 1000):
+        step = {chance.choice(owners) | chance.getrandbits(42): chance.randrange(1, 300) for _ in range(1000)}
+        idle.put(sorted(step.items()))
+        some |= dict(list(step.items())[:10])
+        if i % 7000 == 0:
+            some |= {sender: number + 1 for sender, number in list(some.items())[-5:]}
+            idle.put(sorted(some.items()))
+    assert idle.size() < 10 * count
+    assert all(idle.get(sender) == number for sender, number in some.items())
+    assert len(idle.rows()) == count
 
 
 def test_a_session_that_somebody_holds_stays() -> None:

@@ -5,12 +5,12 @@ seqs above it. Every message carries that watermark (`AppMessage.done`), so memo
 under way, however many messages it sent to other groups in between.
 
 Most senders are gone for good, but nobody knows which. What is known of one that has been idle is kept in a table of
-some 30 bytes each (`IdleSenders`): exactly, for a copy of one of its messages may come at any time, and nothing else
+some six bytes each (`IdleSenders`): exactly, for a copy of one of its messages may come at any time, and nothing else
 tells a late copy from a new message (docs/decisions/0027-idle-sessions.md).
 """
 
 from array import array
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Container
 from typing import Final, final
 
@@ -19,6 +19,8 @@ from amcast.core.topology import Mid, message_id, sender_of, seq_of
 from amcast.core.wire import AppMessage
 
 MOST_OPEN: Final = 1024  # sessions that are not looked at: the idle ones among them cost little
+IN_BLOCK: Final = 64  # idle senders; a block is read and written as a whole
+BYTES_OF_A_BLOCK: Final = 49  # besides what it says: an object, its place in a list, its first sender
 
 
 @final
@@ -55,52 +57,94 @@ class Session:
 
 @final
 class IdleSenders:
-    """For each sender, the number below which all is delivered and above which nothing is. A table in one array.
+    """For each sender, the number below which all is delivered and above which nothing is. Six bytes for most.
 
-    An entry stays when its sender comes back: whoever looks up a sender asks for its session first.
+    The rows stand in blocks, in the order of the senders: of each its distance to the one before, then its number. An
+    entry stays when its sender comes back: whoever looks up a sender asks for its session first.
     """
 
     def __init__(self) -> None:
-        self.count = 0
-        self._slots = array("q", bytes(8 * 2 * 64))  # pairs of sender + 1, or 0 in a free one, and number
-
-    def _place(self, slots: "array[int]", sender: int) -> int:
-        mask = len(slots) // 2 - 1
-        at = sender & mask  # the numbers of clients are drawn at random
-        while slots[2 * at] not in (0, sender + 1):
-            at = (at + 1) & mask
-        return 2 * at
+        self._firsts = array("q")  # the sender that each block begins with
+        self._blocks: list[bytes] = []
 
     def get(self, sender: int) -> int:
         """Return the number of a sender; 0 if nothing is known of it."""
-        return self._slots[self._place(self._slots, sender) + 1]
+        at = bisect_right(self._firsts, sender) - 1
+        if at >= 0:
+            for other, number in read(self._firsts[at], self._blocks[at]):
+                if other == sender:
+                    return number
+        return 0
 
-    def put(self, sender: int, done: int) -> None:
-        slots = self._slots
-        at = self._place(slots, sender)
-        if slots[at] == 0:
-            self.count += 1
-            if 3 * self.count > len(slots):  # two thirds of the pairs
-                self._grow()
-                slots = self._slots
-                at = self._place(slots, sender)
-            slots[at] = sender + 1
-        slots[at + 1] = done
-
-    def _grow(self) -> None:
-        old = self._slots
-        slots = array("q", bytes(16 * len(old)))
-        for at in range(0, len(old), 2):
-            if old[at]:
-                place = self._place(slots, old[at] - 1)
-                slots[place] = old[at]
-                slots[place + 1] = old[at + 1]
-        self._slots = slots
+    def put(self, rows: list[tuple[int, int]]) -> None:
+        """Take note of senders and their numbers, which stand in the order of the senders."""
+        firsts, blocks = self._firsts, self._blocks
+        if not blocks and rows:
+            firsts.append(rows[0][0])
+            blocks.append(b"")
+        begin = 0
+        while begin < len(rows):
+            at = max(0, bisect_right(firsts, rows[begin][0]) - 1)
+            end = len(rows) if at + 1 == len(firsts) else bisect_left(rows, (firsts[at + 1], 0), begin + 1)
+            known = dict(read(firsts[at], blocks[at]))
+            known.update(rows[begin:end])
+            merged = sorted(known.items())
+            begin = end
+            pieces = -(-len(merged) // IN_BLOCK)
+            size = -(-len(merged) // pieces)  # of about one length
+            parts = [merged[i : i + size] for i in range(0, len(merged), size)]
+            if len(parts) == 1:
+                firsts[at], blocks[at] = merged[0][0], written(merged)
+            else:
+                firsts[at : at + 1] = array("q", [part[0][0] for part in parts])
+                blocks[at : at + 1] = [written(part) for part in parts]
 
     def rows(self) -> list[tuple[int, int]]:
         """Return senders and numbers, in the order of the senders."""
-        slots = self._slots
-        return sorted([(slots[at] - 1, slots[at + 1]) for at in range(0, len(slots), 2) if slots[at]])
+        found: list[tuple[int, int]] = []
+        for i, block in enumerate(self._blocks):
+            found += read(self._firsts[i], block)
+        return found
+
+    def size(self) -> int:
+        """Return how many bytes it takes."""
+        return sum([BYTES_OF_A_BLOCK + len(block) for block in self._blocks])
+
+
+def written(rows: list[tuple[int, int]]) -> bytes:
+    """Return a block with these rows, seven bits to a byte: all bytes of a number but its last have the eighth."""
+    block = bytearray()
+    before = rows[0][0]
+    for sender, number in rows:
+        for n in (sender - before, number):
+            while n > 127:
+                block.append(n & 127 | 128)
+                n >>= 7
+            block.append(n)
+        before = sender
+    return bytes(block)
+
+
+def read(first: int, block: bytes) -> list[tuple[int, int]]:
+    """Return the rows of a block that begins with this sender."""
+    rows: list[tuple[int, int]] = []
+    sender, i = first, 0
+    while i < len(block):
+        gap, i = number_at(block, i)
+        number, i = number_at(block, i)
+        sender += gap
+        rows.append((sender, number))
+    return rows
+
+
+def number_at(block: bytes, i: int) -> tuple[int, int]:
+    """Return the number that begins at this byte, and where the next one begins."""
+    n = shift = 0
+    while block[i] > 127:
+        n |= (block[i] & 127) << shift
+        shift += 7
+        i += 1
+    return n | block[i] << shift, i + 1
 
 
 @final
@@ -126,12 +170,15 @@ class DeliveredMessages:
 
     def shelve(self, under_way: Container[int]) -> None:
         """Keep what is known of idle senders in little space; not of those that somebody holds the session of."""
-        for sender, session in list(self._sessions.items()):
+        idle: list[tuple[int, int]] = []
+        for sender, session in self._sessions.items():
             if session.used or sender in under_way or not session.gapless():
                 session.used = False
             else:
-                self._idle.put(sender, session.done + len(session.above))
-                del self._sessions[sender]
+                idle.append((sender, session.done + len(session.above)))
+        for sender, _ in idle:
+            del self._sessions[sender]
+        self._idle.put(sorted(idle))
         self._look_above = max(MOST_OPEN, 2 * len(self._sessions))
 
     def add(self, m: AppMessage) -> None:
@@ -155,8 +202,7 @@ class DeliveredMessages:
         return [row for row in self._idle.rows() if row[0] not in self._sessions]
 
     def restore_idle(self, rows: tuple[tuple[int, int], ...]) -> None:
-        for sender, done in rows:
-            self._idle.put(sender, done)
+        self._idle.put(sorted(rows))
 
     def memory(self) -> Memory:
         """Return all of it."""
