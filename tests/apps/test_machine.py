@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amcast.apps.kv import commands as kv_commands
 from amcast.apps.kv import machine as machine_module
 from amcast.apps.kv.commands import TOO_MUCH
 from amcast.apps.kv.glob import matcher
@@ -30,6 +31,7 @@ from amcast.apps.kv.wire import (
     decode_answers,
     encode,
 )
+from amcast.errors import CommandRefused
 from tests.apps.in_process import delivery
 
 
@@ -240,6 +242,24 @@ def test_patterns(pattern: bytes, yes: bytes, no: bytes) -> None:
 
 def test_no_pattern_takes_for_ever() -> None:
     assert not matcher(b"a*" * 200 + b"b")(b"a" * 5000)
+    assert matcher(b"*" + b"a" * 2_000)(b"b" * 10_000 + b"a" * 2_000)
+    with pytest.raises(CommandRefused, match="-ERR pattern takes too long"):
+        matcher(b"*" + b"a" * 20_000 + b"b")(b"a" * 50_000)  # with a key of 1 MB it took hours
+    kv = KV(0, 1)
+    run(kv, "SET a" + "a" * 1_000 + " 1")
+    assert str(run(kv, "KEYS *" + "a" * 500 + "b")).startswith("-ERR pattern") and run(kv, "KEYS *a") == [b"a" * 1001]
+
+
+@pytest.mark.parametrize("look", [[b"KEYS", b"c"], [b"SCAN", b"0", b"COUNT", b"1000", b"MATCH", b"c"]])
+def test_a_transaction_looks_at_all_keys_only_so_often(look: list[bytes]) -> None:
+    """Each replica has to do that, at every start again."""
+    kv = KV(0, 1)
+    for i in range(10):
+        run(kv, f"SET {i} 1")
+    kv.store.room = 35
+    found = [kv_commands.execute(kv.store, look) for _ in range(5)]
+    assert found[0] != TOO_MUCH and found[-1] == TOO_MUCH
+    assert kv_commands.execute(kv.store, [b"SET", b"a", b"1"]) == "OK"
 
 
 # Bad requests

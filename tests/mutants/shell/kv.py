@@ -224,6 +224,14 @@ BOUNDS = [
         caught_by=f"{MACHINE}::test_what_a_request_can_have_told_is_bounded",
     ),
     shell_mutant(
+        "a_pattern_may_take_hours", "amcast.apps.kv.glob", ("if left < 0:", "if left < -(10**6):"),
+        caught_by=f"{MACHINE}::test_no_pattern_takes_for_ever",
+    ),
+    shell_mutant(
+        "all_keys_are_looked_at_for_nothing", "amcast.apps.kv.store", ("self.room -= len(self.data)", "pass"),
+        caught_by=f"{MACHINE}::test_a_transaction_looks_at_all_keys_only_so_often",
+    ),
+    shell_mutant(
         "room_is_not_made_again", "amcast.apps.kv.machine",
         ("        self.store.room = ROOM\n        answers =", "        answers ="),
         caught_by=f"{MACHINE}::test_what_a_request_can_have_told_is_bounded",

@@ -108,6 +108,7 @@ class Store:
 
     def keys(self, matches: Callable[[bytes], bool]) -> list[bytes]:
         self.reclaim(limit=-1)
+        self.room -= len(self.data)  # a transaction may have many of these
         return [key for key in self.data if matches(key)]
 
     def scan(self, slot: int, count: int) -> tuple[int, list[bytes]]:

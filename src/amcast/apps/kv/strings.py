@@ -317,6 +317,7 @@ def scan(store: Store, args: Command) -> Result:
     if count < 1:
         raise CommandRefused(SYNTAX)
     slot, found = store.scan(cursor, count)
+    store.room -= len(found)
     matches = matcher(pattern)
     return [b"%d" % slot, [key for key in found if matches(key)] if kind in (b"", b"string") else []]
 

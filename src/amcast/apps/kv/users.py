@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Final
 
 from amcast.apps.kv.glob import matcher
+from amcast.errors import CommandRefused
 from amcast.runtime.machine import Machine
 
 DEFAULT: Final = "default"  # who logs in with a password alone
@@ -44,9 +45,11 @@ class User:
             return f"-NOPERM this user has no permissions to run the '{name.decode(errors='replace').lower()}' command"
         if keys is None:
             return None if "*" in self.keys else NOT_THESE_KEYS
-        if all(any(matches(key) for matches in self._matchers) for key in keys):
-            return None
-        return NOT_THESE_KEYS
+        try:
+            fits = all(any(matches(key) for matches in self._matchers) for key in keys)
+        except CommandRefused as refused:
+            return str(refused)
+        return None if fits else NOT_THESE_KEYS
 
 
 class Users:
