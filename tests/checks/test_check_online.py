@@ -121,6 +121,19 @@ def test_a_message_for_somebody_else() -> None:
     assert [violation.property for violation in watcher.violations] == ["validity"]
 
 
+def test_rows_that_say_different_destinations_of_a_message() -> None:
+    for first, second in ((("g0",), ("g0", "g1")), (None, ("g0", "g1"))):
+        watcher = Watcher()
+        for process, dest in (("g0/0", first), ("g0/1", ("g0",)), ("g1/0", second)):
+            watcher.take(
+                [Row(process, process[:2], 0, "m", dest, 1), Row(process, process[:2], 1, "n", ("g0", "g1"), 2)]
+            )
+        watcher.settle()
+        (violation,) = watcher.violations
+        assert (violation.property, violation.text) == ("validity", "g1/0 delivers m, which is for g0")
+        assert not any(watcher.behind().values()), "and n goes on"
+
+
 def test_a_process_that_is_silent_for_long_is_not_waited_for_and_compared_later() -> None:
     chance = random.Random(7)
     rows = rows_of(history(chance))

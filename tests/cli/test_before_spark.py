@@ -30,6 +30,7 @@ MISTAKES = {
     "watch nowhere.toml": "nowhere.toml: cannot be read",
     "watch EMPTY --once": "EMPTY: holds no trace",
     "watch EMPTY --checkpoint FILE": "FILE",
+    "watch s3://bucket/x?endpoint_override=127.0.0.1:1&scheme=http": "cannot be reached",
 }
 
 

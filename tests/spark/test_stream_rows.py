@@ -1,5 +1,6 @@
 """The stream's source and sink without Spark: every row once and in its place, with limits that are crossed."""
 
+import json
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -219,7 +220,28 @@ def test_the_progress_of_a_query_says_where_the_logs_end(config: ClusterConfig, 
     logs.grow(40)
     reader = source.StreamReader(wanted(config, rows_per_batch="3"))
     end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(3))
-    assert sum(end.values()) == 3 and reader.reportLatestOffset() == {name: len(of) for name, of in logs.rows.items()}
+    assert sum(reader.positions(end).values()) == 3 and reader.reportLatestOffset() == {
+        name: len(of) for name, of in logs.rows.items()
+    }
+
+
+@pytest.mark.parametrize("reader_of", [source.StreamReader, replicas.ReplicasReader])
+def test_a_checkpoint_of_another_cluster_is_refused(
+    reader_of: type[source.StreamReader], config: ClusterConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = Logs(1)
+    logs.grow(10)
+    serve(logs, monkeypatch)
+    reader = reader_of(wanted(config))
+    kept = json.loads(json.dumps(reader.initialOffset()))
+    end = reader.latestOffset(kept, ReadMaxRows(9))
+    assert reader.partitions(kept, end)
+    other = reader_of(wanted(create_cluster(tmp_path / "o", protocol("white_box"), 2, 3, "log", secure=False)))
+    for refused in (lambda: other.latestOffset(kept, ReadMaxRows(9)), lambda: other.partitions(kept, end)):
+        with pytest.raises(UsageError, match=f"^the checkpoint is of cluster {config.name}, the query of amcast-"):
+            refused()
+    old = {name: position for name, position in kept.items() if name != source.CLUSTER}
+    assert other.latestOffset(old, ReadMaxRows(9))[source.CLUSTER] != config.name, "older ones do not say it"
 
 
 # What single replicas have
@@ -241,6 +263,18 @@ def test_every_replica_is_read_row_by_row(config: ClusterConfig, logs: Logs) -> 
     for member in config.members:
         mine = [(row["group"], row["seq"], row["message"]) for row in found if row["process"] == member.name]
         assert mine == [row[:3] for row in logs.rows[f"g{member.group}"]]
+
+
+def test_a_member_that_joined_after_a_checkpoint_is_read_from_there(config: ClusterConfig, logs: Logs) -> None:
+    logs.grow(30)
+    reader = replicas.ReplicasReader(wanted(config))
+    kept = reader.latestOffset(reader.initialOffset(), ReadMaxRows(90))
+    del kept["g0/2"]
+    reached = kept["g0/0"]
+    logs.grow(30)
+    end = reader.latestOffset(kept, ReadMaxRows(10**6))
+    rows = [row for row in replica_rows(reader, kept, end) if row["process"] == "g0/2"]
+    assert [row["seq"] for row in rows] == list(range(reached, len(logs.rows["g0"])))
 
 
 def test_a_replica_that_stops_in_the_middle_is_told(

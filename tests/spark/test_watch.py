@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amcast.checks.online import Watcher
 from amcast.core.trace import ListRecorder
 from amcast.core.wire import AppMessage
+from amcast.errors import UsageError
 from amcast.runtime.history import History
 from amcast.service import connect_sync
 from amcast.sim.simulation import Simulation
 from amcast.spark.stream import watch
+from amcast.verify.online import MULTICASTS, ColumnWatcher, as_text
 from tests.pace import allow
 
 sys.path.append(str(Path(__file__).parents[1] / "runtime"))
@@ -128,13 +129,23 @@ def test_traces_that_arrive_as_files(spark: "SparkSession", tmp_path: Path) -> N
         assert {row["message"] for row in json.loads(violation.rows)} == {"c", "d"}
 
 
-def judged(events: list[dict[str, Any]]) -> Watcher:
+def test_a_checkpoint_that_spark_cannot_reach_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
+    watch.refuse_unreachable(spark, str(tmp_path / "new"))
+    for place in ("s3://bucket/x", "nosuch://x/y"):
+        with pytest.raises(
+            UsageError, match=f"^checkpoint {place}: Spark itself writes it, and cannot reach it \\("
+        ) as e:
+            watch.refuse_unreachable(spark, place)
+        assert "\n" not in str(e.value) and "spark.jars.packages" in str(e.value)
+
+
+def judged(events: list[dict[str, Any]]) -> ColumnWatcher:
     import pandas as pd
 
-    watcher = Watcher()
-    rows = pd.DataFrame(events, columns=watch.COLUMNS).sort_values(["process", "seq"], kind="stable")
-    watch.take(watcher, rows, {}, {})
-    watcher.settle()
+    watcher = ColumnWatcher()
+    rows = pd.DataFrame(events, columns=watch.COLUMNS)
+    rows["dest"] = [as_text(dest) for dest in rows["dest"]]
+    watch.take(watcher, watch.table_of(iter([rows])), MULTICASTS.empty_table(), {})
     return watcher
 
 

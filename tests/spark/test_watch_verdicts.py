@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from amcast.checks.online import Watcher
 from amcast.local.files import create_cluster
 from amcast.protocols import protocol
 from amcast.spark.stream import watch
 from amcast.spark.stream.seen import Seen
+from amcast.verify.online import ColumnWatcher
 from tests.spark.watching import Rows, Watched, delivered, event, multicast, watched
 
 __all__ = ["watched"]
@@ -480,7 +480,7 @@ def test_a_message_without_a_multicast(watched: Watched, files: list[str]) -> No
 def test_deliveries_that_come_too_late_to_be_compared(
     watched: Watched, files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "Watcher", partial(Watcher, window=2))
+    monkeypatch.setattr(watch, "ColumnWatcher", partial(ColumnWatcher, window=2))
     code, said = watched(*files, batches=[all_deliver("abcdef", by=ALL[:2]), delivered("g0/2", "abcdef")])
     assert code == 3 and "deliveries came too late to be compared with others" in said[-2]
 
@@ -489,7 +489,7 @@ def test_too_many_messages_without_destinations(
     watched: Watched, files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are not kept without end: the groups are judged one by one, and that is said."""
-    monkeypatch.setattr(watch, "Watcher", partial(Watcher, window=2))
+    monkeypatch.setattr(watch, "ColumnWatcher", partial(ColumnWatcher, window=2))
     rows = [row for p in ("g0/0", "g0/1", "g1/0") for row in without_dest(p, "abcdef")]
     late = [multicast(m, "g0", "g1", seq=i) for i, m in enumerate("abcdef")]
     code, said = watched(*files, batches=[rows, late])

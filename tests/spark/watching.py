@@ -12,6 +12,7 @@ import pytest
 from amcast.cli import run
 from amcast.spark import session
 from amcast.spark.stream import replicas, watch
+from amcast.verify.online import as_text
 
 Rows = list[dict[str, Any]]
 
@@ -44,6 +45,7 @@ class State:
 def report(judge: watch.Judge, number: int, rows: Rows, states: dict[str, State]) -> watch.Report:
     """What the judge says of a micro-batch."""
     frame = pd.DataFrame(rows, columns=watch.COLUMNS)
+    frame["dest"] = [as_text(dest) for dest in frame["dest"]]  # as `watch.start` sends it
     found = []
     for name, mine in frame.groupby("run", dropna=False):
         for said in judge((str(name),), iter([mine]), states.setdefault(str(name), State())):
@@ -82,6 +84,7 @@ class Watched:
         self._patch.setattr(watch, "from_cluster", lambda spark, options: None)
         self._patch.setattr(watch, "from_files", lambda spark, folder: None)
         self._patch.setattr(watch, "start", start)
+        self._patch.setattr(watch, "refuse_unreachable", lambda spark, checkpoint: None)
         end = () if "--once" in arguments else ("--seconds", "0")
         code = run(["watch", *map(str, arguments), *end])
         said = self._capsys.readouterr()

@@ -215,11 +215,15 @@ class Watcher:
             chain.queue.append(row)
             return
         pending = state.pending.get(row.message)
+        if pending is not None and pending.dest is None and dest is not None:
+            self.tell(row.message, dest)
+            pending = state.pending.get(row.message)
         if pending is None:
             pending = state.pending[row.message] = Pending(dest, first=row.time)
             self.guessed += state.apart and row.dest is None
-        elif pending.dest is None and dest is not None:
-            self.tell(row.message, dest)
+        if pending.dest is not None and row.group not in pending.dest:
+            self._not_for(row, pending.dest)  # this row says so itself, an earlier one did not
+            return
         if chain.number in pending.has:
             self._wrong("integrity", f"{row.process} delivers {row.message} twice", [row])
             return

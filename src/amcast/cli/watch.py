@@ -17,6 +17,7 @@ from amcast.cli.output import plain_table, print_json, refuse_file, report_conso
 from amcast.cli.sweep import Master, Settings
 from amcast.cli.verify import STYLES
 from amcast.errors import UsageError
+from amcast.places import is_uri, place_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,7 +31,7 @@ SOURCE = "A running cluster: its folder or its cluster.toml. Or a folder in whic
 
 
 def watch(
-    source: Annotated[Path, typer.Argument(metavar="CLUSTER|DIR", help=SOURCE, autocompletion=clusters_like)],
+    source: Annotated[str, typer.Argument(metavar="CLUSTER|DIR", help=SOURCE, autocompletion=clusters_like)],
     client: Annotated[str | None, typer.Option(help="Which client of cluster.toml to be.")] = None,
     start: Annotated[Literal["earliest", "latest"], typer.Option(help="Where to begin.")] = "earliest",
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between looks.")] = 2.0,
@@ -38,7 +39,7 @@ def watch(
         float | None, typer.Option(min=0, help="Stop after so many seconds. Default: at Ctrl-C.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when all that is there now is checked.")] = False,
-    checkpoint: Annotated[Path | None, typer.Option(help="Keep there how far it came, to go on next time.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="Keep there how far it came, to go on next time.")] = None,
     master: Master = None,
     spark_conf: Settings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document at the end.")] = False,
@@ -48,7 +49,8 @@ def watch(
     Exit code: 0 all ok, 1 some violated, 2 unusable input, 3 none violated but some unknown, for example because a
     replica does not answer or nothing was delivered.
     """
-    refuse_file(checkpoint)
+    at = folder_of(source)
+    kept = usable(checkpoint)
     from amcast.checks.verdict import exit_code
     from amcast.spark.session import open_session, settings_of
     from amcast.spark.stream import watch as stream
@@ -57,17 +59,17 @@ def watch(
     settings = settings_of(spark_conf or (), "--spark-conf")
     out = report_console(sys.stderr if as_json else None)
     cluster: Watched | None = None
-    if is_cluster(source):
-        cluster = Watched(cluster_at(source), client)
+    if is_cluster(at):
+        cluster = Watched(cluster_at(at), client)
         judge = stream.judge_of_cluster(cluster.answering(), once)
     else:
-        nothing = stream.no_traces(source)
+        nothing = stream.no_traces(at)
         if nothing and once:
             raise UsageError(nothing)
         if nothing:
             out.print(f"{nothing}; waiting for .jsonl files")
         judge = stream.Judge(once=once)
-        parquet = stream.is_parquet(source)
+        parquet = stream.is_parquet(at)
     from rich.live import Live
 
     view = View(out, cluster)
@@ -77,8 +79,9 @@ def watch(
     ):
         stopped = threading.Event()
         before = on_interrupt(stopped.set)
-        rows = stream.from_files(spark, source) if cluster is None else cluster.rows(spark, start)
-        query = stream.start(rows, judge, checkpoint or Path(scratch), every, view.report)
+        stream.refuse_unreachable(spark, kept or scratch)
+        rows = stream.from_files(spark, at) if cluster is None else cluster.rows(spark, start)
+        query = stream.start(rows, judge, kept or scratch, every, view.report)
         until = time.monotonic() + seconds if seconds is not None else None
         try:
             with (
@@ -96,7 +99,7 @@ def watch(
                 signal.signal(signal.SIGINT, before)
     view.problem = stream.why_ended(once, ran_on, None if error is None else str(error))
     if cluster is None and not view.problem:
-        others = stream.unread(source, parquet)
+        others = stream.unread(at, parquet)
         view.problem = f"{others} came and was not read" if others else ""
     verdicts = view.verdicts(once)
     if as_json:
@@ -106,6 +109,23 @@ def watch(
             out.print(view.table())
         view.print_end(verdicts)
     return exit_code(verdicts)
+
+
+def folder_of(source: str) -> Path:
+    """Return the folder or file that is named. Raises UsageError for one elsewhere: Spark itself reads what arrives."""
+    place = place_of(source)
+    if not isinstance(place, Path):
+        raise UsageError(f"{source}: expected a cluster, or a folder of this machine in which traces arrive")
+    return place
+
+
+def usable(checkpoint: str | None) -> str | None:
+    """Return where Spark is to write its checkpoint: a folder, or an URI that only Spark can judge."""
+    if checkpoint is None or (is_uri(checkpoint) and not checkpoint.startswith("file://")):
+        return checkpoint
+    place = place_of(checkpoint)
+    refuse_file(place)
+    return str(place)
 
 
 def on_interrupt(act: Callable[[], None]) -> Any:

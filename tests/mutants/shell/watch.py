@@ -6,12 +6,14 @@ CLI = "amcast.cli.watch"
 SEEN = "amcast.spark.stream.seen"
 JUDGE = "amcast.spark.stream.watch"
 ONLINE = "amcast.checks.online"
+COLUMNS = "amcast.verify.online"
 LOG = "amcast.spark.stream.log"
 SOURCE = "amcast.spark.stream.source"
 SINK = "amcast.spark.stream.sink"
 VERDICTS = "tests/spark/test_watch_verdicts.py"
 ROWS = "tests/spark/test_stream_rows.py"
 CHECKS = "tests/checks/test_check_online.py"
+BOTH = "tests/verify/test_online.py::test_rows_and_columns_say_the_same"
 
 BATCH_IS_FULL = "                start = position\n                columns = Columns()\n        if columns.count"
 
@@ -44,7 +46,7 @@ MUTANTS = [
     ),
     shell_mutant(
         "watch_forgets_members_that_start_rows_state", JUDGE,
-        ('stated_members(detail) if kind == "start" else 0', "0"),
+        ('stated_members(row["detail"])', "0"),
         caught_by=f"{VERDICTS}::test_what_a_trace_shows",
     ),
     shell_mutant(
@@ -76,7 +78,7 @@ MUTANTS = [
     ),
     # The check
     shell_mutant(
-        "watch_ignores_lost_rows", JUDGE, ('elif kind == "lost":', 'elif kind == "gone":'),
+        "watch_ignores_lost_rows", JUDGE, ('pa.array(["deliver", "lost"])', 'pa.array(["deliver"])'),
         caught_by=f"{VERDICTS}::test_rows_that_could_not_be_read",
     ),
     shell_mutant(
@@ -97,7 +99,46 @@ MUTANTS = [
     ),
     shell_mutant(
         "online_check_waits_for_who_is_behind", ONLINE, ("while not wait and self._leave_behind():", "while False:"),
+        caught_by=f"{CHECKS}::test_who_has_nothing_more_is_left_behind_if_nothing_more_comes",
+    ),
+    shell_mutant(
+        "online_check_believes_two_destinations_of_a_message", ONLINE,
+        ("if pending.dest is not None and row.group not in pending.dest:", "if False:"),
+        caught_by=f"{CHECKS}::test_rows_that_say_different_destinations_of_a_message",
+    ),
+    # The same over columns
+    shell_mutant(
+        "columns_wait_for_who_is_behind", COLUMNS, ("while not wait and self._leave_behind():", "while False:"),
         caught_by=f"{VERDICTS}::test_who_is_behind_does_not_hide_what_others_did",
+    ),
+    *(
+        shell_mutant(name, COLUMNS, (text, text.replace(guard, instead)), caught_by=f"{BOTH}[{faults}]")
+        for name, guard, text, instead, faults in (
+            ("columns_see_no_cycle", "bool((self.rank[self.before] < self.rank[self.after]).all())",
+             "return bool((self.rank[self.before] < self.rank[self.after]).all())", "True", 1),
+            ("columns_take_a_row_that_goes_back", "(place <= before).any()", "if (place <= before).any()", "False", 3),
+            ("columns_see_no_gap", "gap.any()", "or gap.any():", "False", 3),
+            ("columns_take_what_was_passed", "len(recent)", "if len(recent) and", "False", 1),
+            ("columns_take_what_is_for_others", "not len(self.dests)", "return not len(self.dests) or", "True", 1),
+            ("columns_believe_two_destinations", "(of_message[known] != of_row[known]).any()",
+             "if (of_message[known] != of_row[known]).any():", "False", 1),
+            ("columns_pass_what_some_lack", "(self.many < need)", "| (self.many < need))", "False", 0),
+            ("columns_take_lost_rows", 'new["message"].null_count', 'if new["message"].null_count or', "False", 3),
+            ("columns_wait_for_who_is_silent", "chain.waits and not there[chain.number]",
+             "if chain.waits and not there[chain.number] and", "False", 0),
+        )
+    ),
+    shell_mutant(
+        "columns_see_nothing_behind_what_waits", COLUMNS,
+        ("lacking = self._lacking(number)", "lacking = self._lacking(number)[:0]"), caught_by=f"{BOTH}[1]",
+    ),
+    shell_mutant(
+        "columns_overlook_a_process_that_is_back", COLUMNS,
+        ("if not all(self.chains[number].waits for number in np.unique(chain)):", "if False:"), caught_by=f"{BOTH}[0]",
+    ),
+    shell_mutant(
+        "columns_forget_what_a_multicast_says", COLUMNS,
+        ('if told.num_rows and waiting["known"].null_count:', "if False:"), caught_by=f"{BOTH}[0]",
     ),
     shell_mutant(
         "online_check_looks_only_at_what_is_next", ONLINE,
@@ -197,6 +238,15 @@ MUTANTS = [
     shell_mutant(
         "source_merges_without_all_groups", LOG, ("return start  # a log", "return ends  # a log"),
         caught_by=f"{ROWS}::test_an_empty_log_holds_the_merged_order_back",
+    ),
+    shell_mutant(
+        "a_checkpoint_of_any_cluster_will_do", SOURCE, ("        if cluster != here:\n", "        if False:\n"),
+        caught_by=f"{ROWS}::test_a_checkpoint_of_another_cluster_is_refused",
+    ),
+    shell_mutant(
+        "watch_reads_a_new_member_from_the_start", "amcast.spark.stream.replicas",
+        ("reached[group] = max(reached.get(group, 0), position)", "reached[group] = 0"),
+        caught_by=f"{ROWS}::test_a_member_that_joined_after_a_checkpoint_is_read_from_there",
     ),
     shell_mutant(
         "merged_rows_come_for_every_group", "amcast.spark.stream.rows",

@@ -7,7 +7,7 @@ a message says that some are missing.
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,7 +59,7 @@ class ReplicasReader(StreamReader):
     def names(self) -> list[str]:
         return [member.name for member in self.wanted.log.config.members if f"g{member.group}" in self.wanted.groups]
 
-    def initialOffset(self) -> dict[str, int]:
+    def initialOffset(self) -> dict[str, Any]:
         """Start at the same place of the total order everywhere."""
         log = self.wanted.log
         groups = list(self.wanted.groups)
@@ -68,7 +68,7 @@ class ReplicasReader(StreamReader):
             first = log.cut(first, log.ends(groups))
         elif any(first.values()):
             first = log.after_earliest(first)
-        return {process: first[process.partition("/")[0]] for process in self.names()}
+        return self.named({process: first[process.partition("/")[0]] for process in self.names()})
 
     def ends(self, start: Offset) -> Offset:
         found = dict(start)
@@ -83,7 +83,13 @@ class ReplicasReader(StreamReader):
         return found
 
     def refuse_others(self, start: Offset) -> None:
-        """Accept any checkpoint: a member may have rows in it or not."""
+        """Accept any members. Those who joined since then are read from where their groups are in the checkpoint."""
+        reached: Offset = {}
+        for process, position in start.items():
+            group = process.partition("/")[0]
+            reached[group] = max(reached.get(group, 0), position)
+        for process in self.names():
+            start.setdefault(process, reached.get(process.partition("/")[0], 0))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)

@@ -196,6 +196,8 @@ class Seen:
         found += _of(sorted(self.lost), "has rows that could not be read", "have rows that could not be read")
         if self.counts["unreadable"]:
             found.append(f"rows that lack process, group, place or message: {self.counts['unreadable']:,}")
+        if self.counts["moved"]:
+            found.append(f"rows of processes that were in another group before: {self.counts['moved']:,}")
         return found
 
     def notes(self) -> list[str]:

@@ -26,6 +26,7 @@ from amcast.spark.stream.sink import BatchWriter, StreamWriter
 
 ROWS_PER_BATCH: Final = 1_000_000
 MERGED_ROWS: Final = 500_000  # of one partition of a batch query
+CLUSTER: Final = "cluster"  # in an offset: whose positions these are
 OPTIONS: Final = {
     "config": "the cluster.toml of a cluster",
     "client": "the name of a client in it",
@@ -207,8 +208,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the position after the last row of each log."""
         return self.wanted.log.ends(list(self.wanted.groups))
 
-    def initialOffset(self) -> dict[str, int]:
-        return first_offset(self.wanted)
+    def initialOffset(self) -> dict[str, Any]:
+        return self.named(first_offset(self.wanted))
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._until = self.ends(dict.fromkeys(self.names(), 0))
@@ -216,21 +217,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self.wanted.rows)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         w = self.wanted
-        self.refuse_others(start)
+        start = self.positions(start)
         ends = self._until or self.ends(start)
         ends = self._seen = {name: max(start[name], end) for name, end in ends.items()}  # a replica may be behind
         if not isinstance(limit, ReadAllAvailable):
             ends = limited(start, ends, at_least(limit.max_rows if isinstance(limit, ReadMaxRows) else w.rows, w))
-        return w.log.cut(start, ends) if w.merge else ends
+        return self.named(w.log.cut(start, ends) if w.merge else ends)
 
     def reportLatestOffset(self) -> dict[str, int] | None:
         """Return where the logs end: `latestOffset` in the progress of the query, from which `endOffset` lags."""
         return self._seen
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        self.refuse_others(start)
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        start, end = self.positions(start), self.positions(end)
         if self.wanted.merge:
             return [Part(start, end)]
         return parts_of(start, end, self.wanted.partitions)
@@ -238,6 +239,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
         return read(self.wanted, partition)
+
+    def named(self, positions: Offset) -> dict[str, Any]:
+        """Return what the checkpoint keeps: positions mean nothing in another cluster."""
+        return {**positions, CLUSTER: self.wanted.log.config.name}
+
+    def positions(self, kept: dict[str, Any]) -> Offset:
+        """Return the positions that a checkpoint kept. Raises UsageError if it is of another cluster or other logs."""
+        here = self.wanted.log.config.name
+        cluster = kept.get(CLUSTER, here)  # older ones do not say it
+        if cluster != here:
+            raise UsageError(f"the checkpoint is of cluster {cluster}, the query of {here}; use another checkpoint")
+        found = {name: int(position) for name, position in kept.items() if name != CLUSTER}
+        self.refuse_others(found)
+        return found
 
     def refuse_others(self, start: Offset) -> None:
         """Raise UsageError if a checkpoint is of other logs."""

@@ -1,7 +1,8 @@
 """A streaming query that checks deliveries while they come: order, integrity, validity, gaps, and how fast they spread.
 
-One stateful task merges the histories of all processes of a run (`amcast.checks.online`). Its state is bounded by how
-far one process is behind another. Spark's state store (RocksDB) keeps it, so a query that is started again continues.
+One stateful task merges the histories of all processes of a run, as columns (`amcast.verify.online`). Its state is
+bounded by how far one process is behind another. Spark's state store (RocksDB) keeps it, so a query that is started
+again continues.
 """
 
 import json
@@ -14,10 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from amcast.checks.history import stated_members
-from amcast.checks.online import Row, Watcher
 from amcast.errors import UsageError
+from amcast.spark.shipping import first_line
+from amcast.verify.arrays import ints, one_array
+from amcast.verify.online import DELIVERIES, MULTICASTS, ColumnWatcher, as_text, packed, unpacked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,9 +47,10 @@ TRACE: Final = (
     "dest array<string>, detail string"
 )
 COLUMNS: Final = ["run", "kind", "process", "group", "seq", "time", "message", "dest", "detail"]
+NUMBERS: Final = ("seq", "time")
 MOST_SENT: Final = 100_000  # multicasts that are remembered, and deliveries without one
 TRACES: Final = (".jsonl", ".json", ".ndjson", ".parquet", ".csv")  # what looks like a trace
-Sent = dict[str, tuple[int, tuple[str, ...]]]  # message -> when it was multicast, to which groups
+Sent = dict[str, tuple[int, tuple[str, ...]]]  # as older checkpoints have it: when it was multicast, to which groups
 
 
 @dataclass(frozen=True)
@@ -107,9 +113,12 @@ def no_traces(folder: Path) -> str:
 
 
 def start(
-    rows: "DataFrame", judge: "Judge", checkpoint: Path, seconds: float, report: Callable[[Report], None]
+    rows: "DataFrame", judge: "Judge", checkpoint: str | Path, seconds: float, report: Callable[[Report], None]
 ) -> "StreamingQuery":
     """Judge these rows; `report` gets what each micro-batch finds."""
+    from pyspark.sql import functions as F
+
+    rows = rows.withColumn("dest", F.to_json("dest"))  # a list would be an object for each row
     judged = rows.groupBy("run").applyInPandasWithState(judge, OUTPUT, STATE, "append", "NoTimeout")
 
     def tell(frame: "DataFrame", batch: int) -> None:
@@ -118,6 +127,22 @@ def start(
     writer = judged.writeStream.foreachBatch(tell).option("checkpointLocation", str(checkpoint)).outputMode("append")
     trigger = writer.trigger(availableNow=True) if judge.once else writer.trigger(processingTime=f"{seconds} seconds")
     return trigger.start()
+
+
+def refuse_unreachable(spark: "SparkSession", checkpoint: str) -> None:
+    """Raise UsageError for a checkpoint in a storage that Spark, which writes it, has no file system for."""
+    from py4j.protocol import Py4JError
+
+    java = spark.sparkContext._jvm
+    assert java is not None
+    try:
+        path = java.org.apache.hadoop.fs.Path(checkpoint)
+        path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).exists(path)
+    except Py4JError as error:
+        raise UsageError(
+            f"checkpoint {checkpoint}: Spark itself writes it, and cannot reach it ({first_line(error)}); expected a "
+            f"folder, or a Spark with the jars and settings for it (--spark-conf spark.jars.packages=…)"
+        ) from error
 
 
 def judge_of_cluster(members: Mapping[str, str], once: bool) -> "Judge":
@@ -137,28 +162,55 @@ class Judge:
     def __call__(self, key: tuple[str], frames: "Iterator[pd.DataFrame]", state: Any) -> "Iterator[pd.DataFrame]":
         import pandas as pd
 
-        watcher = Watcher(gapless=self._gapless)
-        sent: Sent = {}
+        watcher = ColumnWatcher(gapless=self._gapless)
+        sent = MULTICASTS.empty_table()
         if state.exists:
-            data, times = state.get
-            watcher.load(bytes(data))
-            sent = msgspec.msgpack.decode(bytes(times), type=Sent)
+            data, kept = (bytes(part) for part in state.get)
+            watcher.load(data)
+            sent = multicasts_of(kept)
         for process, group in self._members.items():
             watcher.expect(process, group)
+        rows = table_of(frames)
+        counts = {kind: int(pc.sum(pc.equal(rows["kind"], kind)).as_py() or 0) for kind in ("multicast", "end")}
         latencies: dict[str, list[int]] = {}
-        rows = pd.concat(list(frames)).sort_values(["process", "seq"], kind="stable")
-        unreadable = take(watcher, rows, sent, latencies)
+        sent, problems = take(watcher, rows, sent, latencies, wait=not self.once)
         if self._gapless:
             watcher.state.unsent.clear()  # a cluster's replicas tell only of deliveries
-        watcher.settle(wait=not self.once)
-        forget(sent)
+        sent = sent.slice(max(0, sent.num_rows - MOST_SENT))
         forgotten = forget(watcher.state.unsent)
-        state.update((watcher.save(), msgspec.msgpack.encode(sent)))
-        multicasts = int((rows["kind"] == "multicast").sum())
-        counts = {"multicasts": multicasts, "unreadable": unreadable, "guessed": watcher.guessed}
-        counts |= {"end": int((rows["kind"] == "end").any()), "unsent": forgotten if sent else 0}
-        found = said(key[0], watcher, latencies, counts, bool(sent))
+        state.update((watcher.save(), packed(sent)))
+        more = {"multicasts": counts["multicast"], "guessed": watcher.guessed, "end": int(counts["end"] > 0)} | problems
+        more |= {"unsent": forgotten if sent.num_rows else 0}
+        found = said(key[0], watcher, latencies, more, sent.num_rows > 0)
         yield pd.DataFrame(found, columns=list(NAMES))
+
+
+def table_of(frames: "Iterator[pd.DataFrame]") -> pa.Table:
+    """Return all rows of COLUMNS but the run."""
+    schema = pa.schema([(name, pa.int64() if name in NUMBERS else pa.string()) for name in COLUMNS[1:]])
+    pieces = [
+        pa.table(
+            [
+                pa.array(frame[name], field.type, from_pandas=True, safe=False)
+                if name in frame
+                else pa.nulls(len(frame), field.type)
+                for name, field in zip(schema.names, schema, strict=True)
+            ],
+            schema=schema,
+        )
+        for frame in frames
+    ]
+    return pa.concat_tables(pieces).combine_chunks()
+
+
+def multicasts_of(kept: bytes) -> pa.Table:
+    """Return what a checkpoint knows of multicasts. Older ones have it in another form."""
+    try:
+        return unpacked(kept)
+    except pa.ArrowInvalid:
+        sent = msgspec.msgpack.decode(kept, type=Sent)
+        columns = [list(sent), [time for time, _ in sent.values()], [as_text(dest) for _, dest in sent.values()]]
+        return pa.table(columns, schema=MULTICASTS)
 
 
 def forget(known: dict[str, Any]) -> int:
@@ -169,46 +221,77 @@ def forget(known: dict[str, Any]) -> int:
     return many
 
 
-def take(watcher: Watcher, rows: "pd.DataFrame", sent: Sent, latencies: dict[str, list[int]]) -> int:
-    """Give rows to the watcher, and return how many say too little to be used.
+def take(
+    watcher: ColumnWatcher, rows: pa.Table, sent: pa.Table, latencies: dict[str, list[int]], wait: bool = True
+) -> tuple[pa.Table, dict[str, int]]:
+    """Have rows judged. Return the multicasts that are known by now, and how many rows cannot be used, by their fault.
 
     In a trace the multicast says the destinations. It may come in a later micro-batch than the deliveries.
     """
-    columns = [rows[name].tolist() if name in rows else [None] * len(rows) for name in COLUMNS[1:]]
-    unreadable = 0
-    for kind, _, _, _, time, message, dest, _ in zip(*columns, strict=True):
-        if kind == "multicast" and isinstance(message, str) and dest is not None:
-            sent[message] = number(time), tuple(dest)
-            watcher.tell(message, tuple(dest))
-    for kind, process, group, seq, time, message, dest, detail in zip(*columns, strict=True):
-        if not isinstance(kind, str) or not isinstance(process, str):
-            unreadable += 1
-            continue
-        if kind == "deliver" and not (isinstance(group, str) and isinstance(message, str) and seq == seq):
-            unreadable += 1
-            continue
-        if group is None:
-            continue
-        watcher.expect(process, group, stated_members(detail) if kind == "start" else 0)
-        when = number(time)
-        if kind == "deliver":
-            asked, groups = sent.get(message, (None, None if dest is None else tuple(dest) or None))
-            watcher.take([Row(process, group, int(seq), message, groups, when)])
-            if asked is not None:
-                latencies.setdefault(group, []).append(when - asked)
-            else:
-                watcher.state.unsent[message] = groups is not None
-        elif kind == "lost":
-            watcher.take([Row(process, group, int(seq), None, None, when)])
-    return unreadable
+    rows = rows.set_column(rows.schema.get_field_index("time"), "time", pc.fill_null(rows["time"], 0))
+    kind = rows["kind"]
+    told = only(rows, pc.equal(kind, "multicast"), pc.is_valid(rows["message"]), pc.is_valid(rows["dest"]))
+    told = the_last(told.select(MULTICASTS.names))
+    sent = the_last(pa.concat_tables([sent, told]))
+    named = pc.and_(pc.is_valid(kind), pc.is_valid(rows["process"]))
+    delivery = pc.fill_null(pc.equal(kind, "deliver"), False)
+    whole = pc.and_(pc.is_valid(rows["group"]), pc.and_(pc.is_valid(rows["message"]), pc.is_valid(rows["seq"])))
+    usable = pc.and_(named, pc.or_(pc.invert(delivery), whole))
+    unreadable = rows.num_rows - int(pc.sum(usable).as_py() or 0)
+    mine = only(rows, usable, pc.is_valid(rows["group"]))
+    expect(watcher, mine)
+    new = only(mine, pc.is_in(mine["kind"], value_set=pa.array(["deliver", "lost"])))
+    process = one_array(new["process"]).dictionary_encode()
+    numbers = watcher.numbers()
+    chain = np.array([numbers[name] for name in process.dictionary.to_pylist()], np.int64)[ints(process.indices)]
+    groups = pa.array([chain.group for chain in watcher.state.chains.values()], pa.string())
+    moved = pc.not_equal(one_array(new["group"]), groups.take(pa.array(chain)))
+    stays = np.flatnonzero(~moved.to_numpy(zero_copy_only=False))
+    order = stays[np.lexsort((ints(new["seq"])[stays], chain[stays]))]
+    new, chain = new.take(pa.array(order)), chain[order]
+    message = pc.if_else(pc.equal(new["kind"], "lost"), None, new["message"])
+    found = one_array(pc.index_in(message, value_set=one_array(sent["message"])))
+    own = pc.if_else(pc.equal(new["dest"], "[]"), None, new["dest"])
+    dest = pc.coalesce(one_array(sent["dest"]).take(found), one_array(own))
+    passed_time = pc.subtract(one_array(new["time"]), one_array(sent["time"]).take(found))
+    for group in pc.unique(new["group"]).to_pylist():
+        times = passed_time.filter(pc.and_(pc.is_valid(passed_time), one_array(pc.equal(new["group"], group))))
+        if len(times):
+            latencies[group] = times.to_pylist()
+    unsent = watcher.state.unsent
+    for name in unsent.keys() & set(told["message"].to_pylist()) if unsent else ():
+        del unsent[name]
+    nobody = pc.and_(pc.is_null(found), pc.is_valid(one_array(message)))
+    unsent.update(zip(message.filter(nobody).to_pylist(), pc.is_valid(dest.filter(nobody)).to_pylist(), strict=True))
+    columns = [pa.array(chain), new["seq"], new["time"], message, dest, dest]
+    watcher.judge(pa.table(columns, schema=DELIVERIES), told, wait)
+    return sent, {"unreadable": unreadable, "moved": len(moved) - len(stays)}
 
 
-def number(time: float | None) -> int:
-    return int(time) if time is not None and time == time else 0  # not a number: no time
+def only(rows: pa.Table, *conditions: Any) -> pa.Table:
+    for condition in conditions[1:]:
+        conditions = (pc.and_(conditions[0], condition),)
+    return rows.filter(conditions[0])
+
+
+def the_last(rows: pa.Table) -> pa.Table:
+    """Return the last row of each message."""
+    codes = ints(one_array(rows["message"]).dictionary_encode().indices)
+    _, back = np.unique(codes[::-1], return_index=True)
+    return rows if len(back) == len(codes) else rows.take(pa.array(np.sort(len(codes) - 1 - back)))
+
+
+def expect(watcher: ColumnWatcher, rows: pa.Table) -> None:
+    """Note who takes part: each process of these rows, and the sizes of groups that `start` rows state."""
+    pairs = rows.group_by(["process", "group"]).aggregate([("seq", "min")])
+    for pair in sorted(pairs.to_pylist(), key=lambda pair: (pair["process"], pair["seq_min"] or 0)):
+        watcher.expect(pair["process"], pair["group"])
+    for row in rows.filter(pc.equal(rows["kind"], "start")).select(["process", "group", "detail"]).to_pylist():
+        watcher.expect(row["process"], row["group"], stated_members(row["detail"]))
 
 
 def said(
-    run: str, watcher: Watcher, latencies: dict[str, list[int]], counts: Mapping[str, int], multicast: bool
+    run: str, watcher: ColumnWatcher, latencies: dict[str, list[int]], counts: Mapping[str, int], multicast: bool
 ) -> list[tuple[Any, ...]]:
     """Return rows of OUTPUT: what this micro-batch adds, and how far every known process is.
 
