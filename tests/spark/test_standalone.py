@@ -21,6 +21,7 @@ SPARK = Path(pyspark.__file__).parent
 AMCAST = [sys.executable, "-c", "from amcast.cli import main; main()"]
 LOG4J = "rootLogger.level = info\nrootLogger.appenderRef.c.ref = c\nappender.c.type = Console\nappender.c.name = c\n"
 LOG4J += "appender.c.target = SYSTEM_ERR\nappender.c.layout.type = PatternLayout\nappender.c.layout.pattern = %m%n\n"
+SMALL = "spark.executor.memory=512m;spark.driver.memory=700m;spark.sql.shuffle.partitions=2"
 WHO = """
 import json, pyarrow as pa
 from amcast.spark.session import open_session
@@ -91,7 +92,7 @@ def command(arguments: list[str], master: tuple[str, Path], **more: str) -> "sub
     environment = os.environ | {
         "AMCAST_SPARK_MASTER": master[0],
         "PYSPARK_PYTHON": str(master[1]),
-        "AMCAST_SPARK_CONF": "spark.executor.memory=512m;spark.driver.memory=700m;spark.sql.shuffle.partitions=2",
+        "AMCAST_SPARK_CONF": SMALL,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     return subprocess.run(arguments, env=environment | more, capture_output=True, text=True, check=False)
@@ -106,7 +107,7 @@ def test_executors_run_the_package_as_it_is_here(master: tuple[str, Path], tmp_p
     assert done.returncode == 0, done.stderr
     for row in json.loads(done.stdout):
         assert row["file"].endswith("/amcast_pkg/amcast/__init__.py") and row["compiled"] == amcast.compiled()
-    refused = command([sys.executable, "-c", WHO], master, AMCAST_SPARK_CONF="spark.amcast.ship=false")
+    refused = command([sys.executable, "-c", WHO], master, AMCAST_SPARK_CONF=f"{SMALL};spark.amcast.ship=false")
     assert refused.returncode == 1 and "lacks amcast; expected what 'amcast[spark]' needs" in refused.stderr
 
 

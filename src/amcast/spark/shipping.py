@@ -7,8 +7,10 @@ also which libraries are missing there.
 
 import sys
 import sysconfig
+import threading
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 UNPACKED: Final = "amcast_pkg"
 LIBRARIES: Final = ("msgspec", "librt", "mypy_extensions", "numpy", "pandas", "pyarrow", "scipy")
 PASSED_OVER: Final = ("__pycache__",)
+SECONDS_ALONE: Final = 60.0  # without an executor, until that is said
 
 
 def with_package(settings: Mapping[str, str], scratch: Path) -> dict[str, str]:
@@ -87,7 +90,8 @@ def refuse_executors(session: "SparkSession", master: str) -> None:
     context = session.sparkContext
     tasks = max(2, context.defaultParallelism)
     try:
-        seen = context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
+        with said_if_alone(session, master):
+            seen = context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
     except (PySparkException, Py4JError) as error:
         raise UsageError(
             f"Spark at {master} cannot run Python as it is here ({first_line(error)}); expected Python "
@@ -110,6 +114,29 @@ def refuse_executors(session: "SparkSession", master: str) -> None:
             f"amcast: executors run plain Python, several times slower than compiled: {', '.join(slow)}; "
             f"the archive is of Python {sys.version_info[0]}.{sys.version_info[1]} for {sysconfig.get_platform()}\n"
         )
+
+
+@contextmanager
+def said_if_alone(session: "SparkSession", master: str, seconds: float = SECONDS_ALONE) -> Iterator[None]:
+    """Say once that the master gives no executor. It may be busy, so the wait goes on."""
+
+    def say() -> None:
+        with suppress(Exception):  # the session may be about to end
+            if session._jsc.sc().getExecutorMemoryStatus().size() > 1:
+                return
+            size = session.sparkContext.getConf().get("spark.executor.memory", "1g")
+            sys.stderr.write(
+                f"amcast: Spark at {master} has given no executor for {seconds:.0f} s, still waiting; expected a "
+                f"worker with a free core and {size} of memory; add one, or set spark.executor.memory lower\n"
+            )
+
+    timer = threading.Timer(seconds, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def first_line(error: BaseException) -> str:
