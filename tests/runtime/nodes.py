@@ -191,3 +191,14 @@ def multicast_works(config: ClusterConfig, name: str = "dev") -> bool:
 
 def until(what: Callable[[], object], seconds: float = SECONDS) -> bool:
     return pace.until(what, seconds)
+
+
+class Deaf(asyncio.Transport):
+    """Takes what is written, and is never closed."""
+
+    def write(self, data: object) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def is_closing(self) -> bool:
+        return False

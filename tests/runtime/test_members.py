@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.msgpack import decode, encode
 from tests.pace import allow
-from tests.runtime.nodes import cluster, multicast_works, running, until
+from tests.runtime.nodes import Deaf, cluster, multicast_works, running, until
 
 from amcast.core.application import Delivery
 from amcast.errors import AmcastError, Refused, UsageError
@@ -226,17 +226,6 @@ def test_a_client_that_comes_later_finds_the_members(tmp_path: Path) -> None:
                 return [member.name for member in client.config.group(0)]
 
         assert asyncio.run(main()) == ["g0/0", "g0/1"]
-
-
-class Deaf(asyncio.Transport):
-    """Takes what is written, and is never closed."""
-
-    def write(self, data: object) -> None: ...
-
-    def abort(self) -> None: ...
-
-    def is_closing(self) -> bool:
-        return False
 
 
 def test_a_client_comes_after_many_changes(tmp_path: Path) -> None:

@@ -1,20 +1,23 @@
 """Reads outside of the order: the leader answers after a quorum said that it leads, and never with an old value."""
 
+import asyncio
 import signal
+from collections.abc import Coroutine
 from pathlib import Path
 
 import msgspec
 import pytest
-from nodes import connected, running, until
+from nodes import Deaf, connected, running, until
 from tests.pace import allow
 
 from amcast.apps.bank import Bank
 from amcast.apps.kv import KV, wire
-from amcast.errors import AmcastError, Rejected, UsageError
+from amcast.errors import AmcastError, MulticastFailed, OutcomeUnknown, Rejected, UsageError
 from amcast.local.files import create_cluster
 from amcast.local.trial import Trial
 from amcast.protocols import protocol
 from amcast.runtime import frames
+from amcast.runtime.client import Client
 from amcast.runtime.config import ClusterConfig, load_config
 from amcast.runtime.execution import answer_or_reason
 from amcast.runtime.frames import frame
@@ -47,6 +50,39 @@ def test_a_read_sees_what_was_acknowledged_and_leaves_no_trace(tmp_path: Path) -
             assert until(lambda: nodes["g0/2"].leading.leads)
             one.multicast(["g0"], opened("a", 1))
             assert msgspec.msgpack.decode(two.read("g0", BALANCE)) == {"a": 6}, "whoever leads now"
+
+
+def test_calls_end_when_their_client_is_closed(tmp_path: Path) -> None:
+    """And later ones at once. Who waits for them was not cancelled, so that is no CancelledError."""
+    config = a_cluster(tmp_path / "c")
+
+    async def main() -> list[BaseException]:
+        async with Client(config, protocol("white_box"), "dev", allow(20)) as client:
+
+            async def first() -> None:
+                async for _ in client.deliveries("g0"):
+                    return
+
+            def calls() -> list[Coroutine[object, object, object]]:
+                return [client.read("g0", BALANCE), client.rows("g0", 0, wait_ms=60_000), first()]
+
+            for pid in range(3):
+                connection = client._connection(pid)
+                assert connection is not None
+                connection.connection_made(Deaf())
+            tasks = [asyncio.create_task(call) for call in [*calls(), client.multicast(["g0"], b"")]]
+            await asyncio.sleep(0.01)
+        ended = [*tasks, *calls()]
+        return [error for error in await asyncio.gather(*ended, return_exceptions=True) if error is not None]
+
+    errors = asyncio.run(asyncio.wait_for(main(), allow(5)))
+    assert [(type(error), str(error)) for error in errors] == [(OutcomeUnknown, "the client was closed")] * 7
+    with connect_sync(config.path) as client:
+        pass
+    client.close()
+    for call in (lambda: client.multicast(["g0"], b""), lambda: client.read("g0", BALANCE)):
+        with pytest.raises(MulticastFailed, match="the client was closed"):
+            call()
 
 
 def test_where_there_are_no_reads_one_line_says_so(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ from amcast.runtime.tracing import TraceWriter
 DEADLINE: Final = 30.0
 FIRST_PAUSE: Final = 0.02  # seconds, when no replica of a group answers reads …
 LONGEST_PAUSE: Final = 0.5
+CLOSED: Final = "the client was closed"
 MORE_IN_BATCH: Final = 2**19  # bytes above `largest_message` that several may have together; a replica takes twice that
 G = TypeVar("G")
 T = TypeVar("T")
@@ -148,13 +149,10 @@ class Client:
         await self.numbers.stop()
         if self._sweep is not None:
             self._sweep.cancel()
-        self._give_up(self._engine.waiting(), "the client was closed")
-        self._admission.drop("the client was closed")
+        self._give_up(self._engine.waiting(), CLOSED)
+        self._admission.drop(CLOSED)
         for connection in self._connections.values():
-            for read in connection.reads.values():
-                read.cancel()
-            for query in connection.queries.values():
-                query.cancel()
+            fail([*connection.reads.values(), *connection.queries.values()], OutcomeUnknown(CLOSED))
             connection.close()
         if self._trace is not None:
             if self._engine.open:  # nobody sends these again: they may be lost with it, as with one that crashes
@@ -181,7 +179,7 @@ class Client:
             future.set_exception(MulticastFailed(self._why_not(dest, payload)))
             return future
         if self._closed:
-            future.set_exception(MulticastFailed("the client is closed"))
+            future.set_exception(MulticastFailed(CLOSED))
             return future
         until = self._loop.time() + (self.deadline if deadline is None else deadline)
         if self._admission.wary():
@@ -444,6 +442,8 @@ class Client:
         raise OutcomeUnknown(f"no leader of {group} answered within {within:g} s: {why}")
 
     async def _ask(self, pid: int, request: bytes, seconds: float) -> bytes:
+        if self._closed:
+            raise OutcomeUnknown(CLOSED)
         number = next(self._reads)
         future: asyncio.Future[bytes] = self._loop.create_future()
         connection = self._connection(pid)
@@ -470,6 +470,8 @@ class Client:
 
         Raises TimeoutError if that replica does not answer by the deadline, nor within two seconds after the wait.
         """
+        if self._closed:
+            raise OutcomeUnknown(CLOSED)
         g = self._group(group)
         members = self.config.group(g)
         number = next(self._reads)
@@ -589,12 +591,17 @@ class SyncClient:
 
     def close(self) -> None:
         """End the client. The outcome of what is still open is unknown."""
+        if self._loop.is_closed():
+            return
         self._run(self._client.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop.is_closed():
+            work.close()
+            raise MulticastFailed(CLOSED)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def __enter__(self) -> Self:

@@ -16,6 +16,12 @@ MUTANTS = [
         caught_by=f"{TESTS}::test_where_there_are_no_reads_one_line_says_so",
     ),
     shell_mutant(
+        "reads_are_cancelled_with_their_client", "amcast.runtime.client",
+        ("fail([*connection.reads.values(), *connection.queries.values()], OutcomeUnknown(CLOSED))",
+         "[one.cancel() for one in [*connection.reads.values(), *connection.queries.values()]]"),
+        caught_by=f"{TESTS}::test_calls_end_when_their_client_is_closed",
+    ),
+    shell_mutant(
         "reads_look_behind_locks", MACHINE,
         ("if self._conflicts(keys) or any(self.store.expires", "if any(self.store.expires"), caught_by=STORE,
     ),
