@@ -48,7 +48,8 @@ def random_command(choose: random.Random) -> list[str]:
         ["SCAN", choose.choice(("17", "99999", "abc", "1x"))], ["SCAN", "0", *options],
         ["FLUSHALL", *some[:2]] if choose.random() < 0.1 else ["GET"], ["PING", *some[:3]], ["ECHO", value],
         ["SELECT", value], ["nonsense", *some], ["x" * 200, "y" * 200], ["CLIENT", "nonsense"], ["MULTI"], ["EXEC"],
-        ["DISCARD"], ["WATCH", *some], ["UNWATCH"], ["EXEC"], ["get", key], ["set", key, value, "px"],
+        ["DISCARD"], ["EXEC", value], ["DISCARD", value], ["MULTI", value], ["WATCH", *some], ["UNWATCH"], ["EXEC"],
+        ["get", key], ["set", key, value, "px"],
     ))  # fmt: skip
 
 

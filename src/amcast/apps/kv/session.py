@@ -160,6 +160,9 @@ class Session:
         refusal = server_commands.refusal(typed)
         if refusal is not None:
             self._broken = True
+            if typed[0].upper() == b"EXEC":  # whoever sends it thinks that the transaction ends here
+                self._forget()
+                return f"-EXECABORT Transaction discarded because of: {refusal.removeprefix('-ERR ')}"
             return refusal
         name = command[0]
         if self._queued is not None and name not in AT_ONCE:
