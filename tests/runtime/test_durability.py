@@ -291,6 +291,42 @@ def test_a_node_that_stops_while_it_writes_a_snapshot_writes_another(tmp_path: P
     assert not list(tmp_path.glob("*.new"))
 
 
+@pytest.mark.parametrize("every, records", [(10, [b"behind", b"last"]), (5000, [])])
+def test_a_node_with_a_large_state_stops_without_writing_it_again(
+    tmp_path: Path, every: int, records: list[bytes]
+) -> None:
+    """It has a snapshot, and a start reads less behind that than another one has. A small state is written."""
+
+    async def test(host: Host, gate: Gate) -> None:
+        assert isinstance(host, Large)
+        gate.free.release(10)
+        await host.disk.snapshot_above(-1, 0)
+        host.disk.take(step("behind", records=1, urgent=True))
+        await until(lambda: not host.disk.unfinished)
+        pieces = len(host.taken)
+        host.disk.take(step("last", records=1))
+        await host.disk.settle()
+        assert (len(host.taken) == pieces) == bool(records)
+
+    limits = replace(PIECEMEAL, snapshot_every=every, sync_after=1000.0)
+    snapshot, left = tried(tmp_path, test, limits, Large)
+    assert snapshot is not None and left == records
+
+
+def test_a_large_state_of_another_member_is_written_before_a_node_stops(tmp_path: Path) -> None:
+    """Its records do not follow what the disk has: a start without it would read them behind the old state."""
+
+    async def test(host: Host, gate: Gate) -> None:
+        gate.free.release(10)
+        await host.disk.snapshot_above(-1, 0)
+        await until(lambda: not host.disk.unfinished)
+        host.disk.begin_again(70)
+        await host.disk.settle()
+
+    snapshot, records = tried(tmp_path, test, PIECEMEAL, Large)
+    assert snapshot is not None and snapshot.position == 70 and records == []
+
+
 def test_a_state_that_cannot_be_written_stops_the_node_and_harms_nothing(tmp_path: Path) -> None:
     async def test(host: Host, gate: Gate) -> None:
         assert isinstance(host, Large)

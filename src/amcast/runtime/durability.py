@@ -519,7 +519,11 @@ class Durability:
         self._stopped = self._failed = True
 
     async def settle(self) -> None:
-        """Finish the commit under way, and keep a snapshot so that the next start is quick."""
+        """Finish the commit under way, and keep a snapshot so that the next start is quick.
+
+        Of a state that is larger than what a start may have to read behind a snapshot none is written: that would take
+        longer than the start gains. What is left then is as after a crash.
+        """
         self._stopped = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.seconds_to_stop
@@ -531,10 +535,11 @@ class Durability:
             self._unsynced += tick.records
             self._unsettled += tick.deliveries
         blocks = self.history.take_unwritten()
-        await loop.run_in_executor(
-            self._thread, self._write, self._unsynced, blocks, self._host.snapshot(), self._must_save
-        )
-        while self.storage.saving:
+        files, newest = self._host.machine.files, self._newest
+        large = newest is not None and bool(files.read_at(newest.path, self._limits.snapshot_every, 1))
+        snapshot = None if large and not self._must_save else self._host.snapshot()
+        await loop.run_in_executor(self._thread, self._write, self._unsynced, blocks, snapshot, self._must_save)
+        while snapshot is not None and self.storage.saving:
             await loop.run_in_executor(self._thread, self.storage.save_some)
         self._host.delivered_for_good(self._unsettled)
 

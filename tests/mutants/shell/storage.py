@@ -22,6 +22,12 @@ TAIL = "tests/runtime/test_storage.py::test_what_no_torn_frame_leaves_is_refused
 
 MUTANTS = [
     shell_mutant(
+        "what_must_be_saved_is_not_if_it_is_large", "amcast.runtime.durability",
+        ("snapshot = None if large and not self._must_save else", "snapshot = None if large else"),
+        caught_by="tests/runtime/test_durability.py::"
+        "test_a_large_state_of_another_member_is_written_before_a_node_stops",
+    ),
+    shell_mutant(
         "records_are_not_synced", MODULE,
         ("            self._files.sync(self._segment)\n", ""),
         caught_by=POWER,
