@@ -524,7 +524,10 @@ def test_the_command(config: ClusterConfig, tmp_path: Path, capsys: pytest.Captu
         "--password-file",
         str(secret),
     ]
-    assert run(added) == 0 and run(["kv-user", folder, "bob", "--password-file", str(secret)]) == 0
+    assert run(added) == 0
+    assert "1 user; a gateway that runs goes on without users until it is started again" in capsys.readouterr().out
+    assert run(["kv-user", folder, "bob", "--password-file", str(secret)]) == 0
+    assert "2 users; a gateway takes up changes on SIGHUP" in capsys.readouterr().out
     found = read_users(config.path.parent / "kv-users.toml")
     assert found is not None and list(found) == ["alice", "bob"]
     assert (found["alice"].may, found["alice"].keys) == ({"read"}, ("a:*", "b")) and found["bob"].keys == ("*",)

@@ -91,6 +91,7 @@ MISTAKES = {
     # what is typed: what the line must say
     "init": "Missing argument 'DIR'",
     "init OLD": "cluster.toml: there is a cluster already",
+    "init LEFT": "LEFT/data: is there, without a cluster.toml beside it",
     "init FILE": "FILE: is a file; expected a folder, or a name that is free",
     "init NEW --groups 0": "--groups",
     "init NEW --groups 1000 --replicas 99": "ports",
@@ -127,12 +128,13 @@ def test_a_mistake_is_one_line(amcast: Amcast, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     amcast("cluster", "init", "OLD", "--groups", 1, "--insecure-dev")
     (tmp_path / "FILE").touch()
+    (tmp_path / "LEFT" / "data" / "g0-2").mkdir(parents=True)
     (tmp_path / "BROKEN").mkdir()
     (tmp_path / "BROKEN" / "cluster.toml").write_text('[cluster]\nprotcol = "skeen"\n')
     done = amcast("cluster", *typed.split())
     assert done.code == 2 and done.out == ""
     assert done.err.startswith("amcast: ") and done.err.count("\n") == 1 and MISTAKES[typed] in done.err
-    assert not (tmp_path / "NEW").exists()
+    assert not (tmp_path / "NEW").exists() and len(list(tmp_path.glob("LEFT/**/*"))) == 2
 
 
 def test_spare_replicas(amcast: Amcast, tmp_path: Path) -> None:

@@ -383,6 +383,9 @@ def test_what_is_there_is_not_written_over(small: bytes, tmp_path: Path) -> None
     with pytest.raises(UsageError, match="is in the way, and no restore left it"):
         restored(path, tmp_path / "r")
     assert (tmp_path / "r.restoring" / "mine").exists() and path.read_bytes() == small
+    with pytest.raises(UsageError, match="expected an odd number"):
+        restored(path, tmp_path / "even", replicas=2)
+    assert not (tmp_path / "even.restoring").exists()
     (tmp_path / "empty").mkdir()
     assert restored(path, tmp_path / "empty").topology.replicas == 2
 

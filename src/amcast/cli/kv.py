@@ -72,7 +72,8 @@ def kv_user(
         raise UsageError(f"user {name!r}: expected up to 63 letters, digits, _, . and -")
     allowed = rights("--may", filter(None, may.split(",")))
     file = store_at(cluster).path.parent / FILE
-    users = read_users(file) or {}
+    before = read_users(file)
+    users = dict(before or {})
     if remove:
         if name not in users:
             raise UsageError(f"{file}: there is no user {name!r}; expected one of {', '.join(users) or 'none'}")
@@ -80,7 +81,10 @@ def kv_user(
     else:
         users[name] = User(name, hashed(typed_password(name, password_file)), allowed, tuple(keys or ["*"]))
     write_users(file, users)
-    print(f"{file}: {len(users)} {'user' if len(users) == 1 else 'users'}; a gateway takes up changes on SIGHUP")
+    taken_up = "a gateway takes up changes on SIGHUP"
+    if before is None:
+        taken_up = "a gateway that runs goes on without users until it is started again"
+    print(f"{file}: {len(users)} {'user' if len(users) == 1 else 'users'}; {taken_up}")
 
 
 def store_at(path: Path) -> "ClusterConfig":

@@ -39,15 +39,21 @@ def create_cluster(
     path = folder / "cluster.toml"
     if path.exists():
         raise UsageError(f"{path}: there is a cluster already; expected a folder without one")
+    data = folder / "data"
+    if data.is_dir() and any(data.iterdir()):
+        raise UsageError(
+            f"{data}: is there, without a {path.name} beside it: put that file back, or remove what an interrupted "
+            f"'init' left; or give another folder"
+        )
     refuse_impossible(protocol, groups, replicas, durable, spare)
     name = f"amcast-{secrets.token_hex(3)}"
     ids = [f"g{group}/{rank}" for group in range(groups) for rank in range(replicas + spare)]
     identity = identity_of_cluster(protocol.name, [replicas + spare] * groups, spare, durable, app)
     first = free_ports(len(ids) * len(ADDRESSES), base_port)
     try:
-        (folder / "data").mkdir(mode=0o700, parents=True, exist_ok=True)
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
         for member in ids:
-            storage = Storage(folder / "data" / file_name(member), f"{name} {member}")
+            storage = Storage(data / file_name(member), f"{name} {member}")
             storage.describe(Described(cluster=identity, app_version=app_version).encoded())
             storage.close()
         if secure:

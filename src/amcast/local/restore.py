@@ -19,7 +19,7 @@ from amcast.core.process import Effects, Memory
 from amcast.core.protocol import Protocol
 from amcast.errors import AmcastError, UsageError
 from amcast.local.convert import held, sync_all
-from amcast.local.files import create_cluster
+from amcast.local.files import create_cluster, refuse_impossible
 from amcast.runtime.backup import Backup, GroupState
 from amcast.runtime.config import ClusterConfig, Member, load_config
 from amcast.runtime.cuts import why_no_backup
@@ -56,6 +56,8 @@ def restore_cluster(
         raise UsageError(f"{path}: {reason}")
     states = list(backup.groups())  # all is read and checked before anything is written
     version, apps = application_states(path, manifest.app, states, groups or manifest.groups)
+    each = replicas or manifest.replicas - (1 - manifest.replicas % 2)  # where members came or went it may be even
+    refuse_impossible(protocol, len(apps), each, durable=True, spare=0)
     unfinished = folder.with_name(folder.name + UNFINISHED)
     remove_unfinished(unfinished)
     REAL.files.make_folder(unfinished)
@@ -65,7 +67,7 @@ def restore_cluster(
             unfinished,
             protocol,
             len(apps),
-            replicas or manifest.replicas - (1 - manifest.replicas % 2),  # where members came or went it may be even
+            each,
             manifest.app,
             secure,
             base_port=base_port,
