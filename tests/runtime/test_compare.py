@@ -4,6 +4,7 @@ same state, at one position, also while they go on; and it never says so of what
 import json
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -63,6 +64,16 @@ def test_equal_replicas_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert run(["cluster", "verify", str(config.path), "--json"]) == 0
         groups = json.loads(capsys.readouterr().out)["groups"]
         assert [one["status"] for one in groups] == ["ok", "ok"]
+
+
+def test_nodes_of_another_cluster_are_not_compared(tmp_path: Path) -> None:
+    """They may be at the same addresses, one stopped and one started; their verdict would be about the wrong data."""
+    config = cluster(tmp_path / "c")
+    with running(config, app=Secretive, machine=NEVER) as nodes:
+        multicast(config, 4)
+        assert level(nodes, 4) and found(config)[0].status == "ok"
+        (one,) = found(replace(config, name="amcast-other"))
+        assert one.status == "unknown" and f"g0/1: g0/1 of {config.name} is at {config.members[1].admin}" in one.line
 
 
 def test_states_that_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,11 +141,11 @@ def test_a_state_is_taken_when_its_position_is_reached(tmp_path: Path) -> None:
     config = cluster(tmp_path / "c", replicas=1)
     with running(config, app=Counting, machine=NEVER) as nodes:
         admin = nodes["g0/0"].me
-        early = comparing.fingerprint_of(admin, 3)
+        early = comparing.fingerprint_of(config, admin, 3)
         assert isinstance(early, Fingerprint)
         assert (early.position, early.pending, early.state, early.chain) == (0, True, None, None)
         multicast(config, 5)
-        late, never = comparing.fingerprint_of(admin, 3), comparing.fingerprint_of(admin, 2)
+        late, never = comparing.fingerprint_of(config, admin, 3), comparing.fingerprint_of(config, admin, 2)
         assert isinstance(late, Fingerprint) and isinstance(never, Fingerprint)
         assert (late.position, late.link, late.pending, late.state) == (5, 3, False, hash_of([b"3"]))
         assert (never.link, never.passed, never.state) == (2, True, None) and never.chain is not None

@@ -12,6 +12,7 @@ from tests.runtime.nodes import Deaf, cluster, multicast_works, running, until
 
 from amcast.core.application import Delivery
 from amcast.errors import AmcastError, Refused, UsageError
+from amcast.local.membership import lines_about
 from amcast.protocols import protocol
 from amcast.runtime.client import Client
 from amcast.runtime.config import ClusterConfig, load_config
@@ -244,6 +245,20 @@ def test_a_client_comes_after_many_changes(tmp_path: Path) -> None:
             return len(client.config.lists)
 
     assert asyncio.run(main()) == len(lists)
+
+
+def test_a_replacement_that_cannot_go_on_is_not_advised(tmp_path: Path) -> None:
+    """Another one has taken the place meanwhile."""
+    config = seated(cluster(tmp_path), WHITE_BOX)
+    joins = Place(3, "127.0.0.1:7", "127.0.0.1:8", "127.0.0.1:9")
+    left = agreed_on(config, ((0, 1, (0, 2), True, about_of([config.members[0], config.members[2]])),))
+    path = config.members[0].data.with_name("g0-3") / FILE
+    path.parent.mkdir()
+    path.write_bytes(written(agreed_of(config, (), joins, "g0/1")))
+    (line,) = [line for line in lines_about(config) if line.startswith("under way: g0/3 ")]
+    assert "replace" in line and "g0/1' goes on" in line
+    (line,) = [line for line in lines_about(left) if line.startswith("under way: g0/3 ")]
+    assert "g0/1, whose place it was to take, is none any more, " in line and "g0/3' undoes it" in line
 
 
 class Counts:

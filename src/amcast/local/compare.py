@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from amcast.checks.verdict import Status
 from amcast.core.protocol import Protocol
 from amcast.errors import UsageError
+from amcast.local.level import NO_ANSWER, status_of
 from amcast.local.processes import ask
 from amcast.runtime.config import ClusterConfig, Member
 
@@ -51,11 +53,14 @@ Ask = Callable[[Member, int | None], Fingerprint | str]
 AllSaid = Callable[[int | None], dict[str, Fingerprint | str]]
 
 
-def fingerprint_of(member: Member, at: int | None) -> Fingerprint | str:
-    """Return what a replica says; a text that says why not if it does not."""
+def fingerprint_of(config: ClusterConfig, member: Member, at: int | None) -> Fingerprint | str:
+    """Return what a replica says; a text that says why not if it does not, or if somebody else is at its address."""
+    said = status_of(config, member)
+    if isinstance(said, str):
+        return said
     answer = ask(member.admin, "/fingerprint" if at is None else f"/fingerprint?at={at}")
     if answer is None:
-        return "no answer"
+        return NO_ANSWER
     try:
         return msgspec.convert(json.loads(answer[1]), Fingerprint)
     except (ValueError, msgspec.ValidationError):
@@ -71,12 +76,11 @@ def why_not_comparable(config: ClusterConfig, protocol: Protocol) -> str:
     return ""
 
 
-def compare(
-    config: ClusterConfig, protocol: Protocol, seconds: float, question: Ask = fingerprint_of
-) -> list[Comparison]:
+def compare(config: ClusterConfig, protocol: Protocol, seconds: float, question: Ask | None = None) -> list[Comparison]:
     """Compare the replicas of each group; wait so long for those that have not got so far. Raises UsageError."""
     if reason := why_not_comparable(config, protocol):
         raise UsageError(f"{config.path}: {reason}; expected a cluster of a protocol with a total order")
+    question = question or partial(fingerprint_of, config)
     groups: dict[int, list[Member]] = {}
     for member in config.members:
         groups.setdefault(member.group, []).append(member)

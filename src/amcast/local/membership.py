@@ -415,8 +415,11 @@ def lines_about(config: ClusterConfig) -> list[str]:
             lines.append(f"g{g}: {names} since change {newest[-1][1]}{settled}")
     for one in joining_in(config):
         command = f"replace {folder} {one.instead}" if one.instead else f"add {folder} {one.member.name}"
+        goes_on = f"'amcast cluster {command}' goes on"
+        if one.instead and one.instead not in [member.name for member in config.members]:
+            goes_on = f"{one.instead}, whose place it was to take, is none any more"
         lines.append(
-            f"under way: {one.member.name} learns and is no member yet: 'amcast cluster {command}' goes on, "
+            f"under way: {one.member.name} learns and is no member yet: {goes_on}, "
             f"'amcast cluster remove {folder} {one.member.name}' undoes it"
         )
     return lines

@@ -86,6 +86,11 @@ COMMAND = [
         caught_by=f"{ASKED}::test_states_that_could_not_be_taken_are_not_said_to_agree",
     ),
     shell_mutant(
+        "nodes_of_another_cluster_are_compared", "amcast.local.compare",
+        ("    if isinstance(said, str):\n        return said\n", ""),
+        caught_by=f"{ASKED}::test_nodes_of_another_cluster_are_not_compared",
+    ),
+    shell_mutant(
         "replicas_that_differ_exit_0", "amcast.cli.cluster",
         ('{"ok": 0, "violated": 1,', '{"ok": 0, "violated": 0,'), caught_by=f"{ASKED}::test_states_that_differ",
     ),
