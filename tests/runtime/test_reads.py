@@ -85,6 +85,23 @@ def test_calls_end_when_their_client_is_closed(tmp_path: Path) -> None:
             call()
 
 
+def test_who_is_turned_away_at_the_door_is_told(tmp_path: Path) -> None:
+    """So ends a client whose certificate the nodes do not trust: TLS 1.3 says nothing before they hang up."""
+    config = a_cluster(tmp_path / "c")
+
+    async def main() -> list[BaseException | object]:
+        for member in config.members:
+            await asyncio.start_server(lambda _, writer: writer.close(), member.client.host, member.client.port)
+        async with Client(config, protocol("white_box"), "dev", allow(0.3)) as client:
+            calls = client.multicast(["g0"], b""), client.read("g0", BALANCE)
+            return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    sent, read = asyncio.run(main())
+    assert isinstance(sent, MulticastFailed) and isinstance(read, OutcomeUnknown)
+    for error in (sent, read):
+        assert "hung up before it let us in: does it trust our certificate?" in str(error), error
+
+
 def test_where_there_are_no_reads_one_line_says_so(tmp_path: Path) -> None:
     config = a_cluster(tmp_path / "p", "primcast", replicas=1)
     with (

@@ -368,6 +368,11 @@ class Client:
         elif self._engine.open and not self._welcome:
             self._disconnected()
 
+    def _turned_away(self, reason: str) -> None:
+        """Take note that a replica hung up without a word; it, or another one, may let us in later."""
+        for batch in self._engine.open.values():
+            batch.reason = batch.reason or reason
+
     def _withdraw(self, batch: ClientBatch, error: MulticastFailed) -> None:
         """Give up a batch that nobody has, and see to it that nobody gets it."""
         for connection in self._connections.values():

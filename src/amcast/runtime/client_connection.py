@@ -34,6 +34,7 @@ class Connection(asyncio.Protocol):
         self.context = context
         self.transport = None
         self.welcome = False
+        self.closed = False
         self.backlog: list[tuple[bytes, list[Mid]]] = []  # frames, and the messages in them
         self.reads: dict[int, asyncio.Future[Rows]] = {}
         self.queries: dict[int, asyncio.Future[bytes]] = {}
@@ -97,6 +98,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         made = self.transport = cast(asyncio.Transport, transport)
+        self.closed = False  # by us
         self.reader = FrameReader(frames.LARGEST_PEER)  # with the greeting come all members that there ever were
         config = self.client.config
         client, to = self.client, self.member.name
@@ -184,14 +186,17 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
         was_welcome, self.welcome = self.welcome, False
-        fail(
-            [*self.reads.values(), *self.queries.values(), *self.asked.values()], TimeoutError()
-        )  # another replica may know
+        why = "" if was_welcome else f"{self.member.name} hung up before it let us in: does it trust our certificate?"
+        waiting = [*self.reads.values(), *self.queries.values(), *self.asked.values()]
+        fail(waiting, TimeoutError(why) if why else TimeoutError())  # another replica may know
         if was_welcome:
             self.client._disconnected()
             self.client._unreachable(self.member, "hung up")
+        elif not self.closed:
+            self.client._turned_away(why)
 
     def close(self) -> None:
+        self.closed = True
         if self.dialling is not None:
             self.dialling.cancel()
         if self.transport is not None:
