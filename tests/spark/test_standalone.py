@@ -3,11 +3,14 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -15,7 +18,7 @@ import pytest
 
 import amcast
 from amcast.spark.java import find_java
-from tests.pace import allow
+from tests.pace import allow, until
 
 SPARK = Path(pyspark.__file__).parent
 AMCAST = [sys.executable, "-c", "from amcast.cli import main; main()"]
@@ -46,8 +49,30 @@ def python_without_amcast(folder: Path) -> Path:
     return program
 
 
+@dataclass
+class Standalone:
+    """A master, and how to start and kill its workers."""
+
+    url: str
+    python: Path
+    start_worker: Callable[[], None]
+    workers: list["subprocess.Popen[bytes]"]
+
+    def kill_a_worker(self) -> None:
+        """Kill a worker and its executors, at once."""
+        worker = self.workers.pop()
+        executors = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+        for thread in Path(f"/proc/{worker.pid}/task").iterdir():
+            executors += (thread / "children").read_text().split()
+        assert executors, "it has none"
+        worker.kill()
+        for executor in set(executors):
+            with suppress(ProcessLookupError):
+                os.kill(int(executor), signal.SIGKILL)
+
+
 @pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     folder = tmp_path_factory.mktemp("standalone")
     (folder / "log4j2.properties").write_text(LOG4J)
     java = find_java(folder)
@@ -77,31 +102,42 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
     try:
         where = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         url = start("org.apache.spark.deploy.master.Master", *where, said=r"Starting Spark master at (spark://\S+)")[1]
-        for _ in range(2):
+        made = Standalone(url, program, lambda: None, [])
+
+        def start_worker() -> None:
             size = ["--cores", "1", "--memory", "768m"]
             worker = ["org.apache.spark.deploy.worker.Worker", *where, *size, url]
             start(*worker, said="Successfully registered with master")
-        yield url, program
+            made.workers.append(processes[-1])
+
+        made.start_worker = start_worker
+        for _ in range(2):
+            start_worker()
+        yield made
     finally:
         for process in processes:
             process.kill()
             process.wait()
 
 
-def command(arguments: list[str], master: tuple[str, Path], **more: str) -> "subprocess.CompletedProcess[str]":
-    environment = os.environ | {
-        "AMCAST_SPARK_MASTER": master[0],
-        "PYSPARK_PYTHON": str(master[1]),
+def command(arguments: list[str], master: Standalone, **more: str) -> "subprocess.CompletedProcess[str]":
+    environment = environment_of(master) | more
+    return subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
+
+
+def environment_of(master: Standalone) -> dict[str, str]:
+    return os.environ | {
+        "AMCAST_SPARK_MASTER": master.url,
+        "PYSPARK_PYTHON": str(master.python),
         "AMCAST_SPARK_CONF": SMALL,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    return subprocess.run(arguments, env=environment | more, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_executors_run_the_package_as_it_is_here(master: tuple[str, Path], tmp_path: Path) -> None:
-    alone = subprocess.run([str(master[1]), "-c", "import amcast"], capture_output=True, check=False, cwd=tmp_path)
+def test_executors_run_the_package_as_it_is_here(master: Standalone, tmp_path: Path) -> None:
+    alone = subprocess.run([str(master.python), "-c", "import amcast"], capture_output=True, check=False, cwd=tmp_path)
     assert b"No module named 'amcast'" in alone.stderr, "the Python of the workers does not have it"
     done = command([sys.executable, "-c", WHO], master)
     assert done.returncode == 0, done.stderr
@@ -113,7 +149,7 @@ def test_executors_run_the_package_as_it_is_here(master: tuple[str, Path], tmp_p
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_commands_work_on_it(master: tuple[str, Path], tmp_path: Path) -> None:
+def test_commands_work_on_it(master: Standalone, tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text('protocol = ["skeen", "white_box"]\ngroups = 2\nmessages = 20\nseeds = 3\n')
     out = tmp_path / "sweep"
     done = command([*AMCAST, "sweep", str(tmp_path / "spec.toml"), "--out", str(out), "--json"], master)
@@ -122,11 +158,48 @@ def test_commands_work_on_it(master: tuple[str, Path], tmp_path: Path) -> None:
         done = command([*AMCAST, *arguments, "--json"], master)
         assert (done.returncode, done.stderr) == (0, "") and json.loads(done.stdout)["trace"] == f"{out}/trace"
     (tmp_path / "traces").mkdir()
-    row = {"run": "r", "kind": "multicast", "process": "c", "seq": 0, "message": "m", "sender": "c", "dest": ["g0"]}
-    rows = [row] + [
-        {"run": "r", "kind": "deliver", "process": process, "group": "g0", "seq": 0, "message": "m"} for process in "pq"
-    ]
-    (tmp_path / "traces" / "t.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    arrive(tmp_path / "traces", 0)
     watched = [*AMCAST, "watch", str(tmp_path / "traces"), "--once", "--checkpoint", str(tmp_path / "checkpoint")]
     done = command(watched, master)
     assert done.returncode == 0 and "ok: 2 deliveries" in done.stdout, done.stdout + done.stderr
+
+
+def arrive(folder: Path, number: int) -> None:
+    """A multicast and its two deliveries."""
+    name = {"message": f"m{number}", "seq": number, "time": number + 1}
+    row = {"run": "r", "kind": "multicast", "process": "c", "sender": "c", "dest": ["g0"], **name}
+    rows = [row] + [{"run": "r", "kind": "deliver", "process": process, "group": "g0", **name} for process in "pq"]
+    (folder / f".{number}").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    (folder / f".{number}").rename(folder / f"{number}.jsonl")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_watch_survives_the_loss_of_a_worker(master: Standalone, tmp_path: Path) -> None:
+    traces, checkpoint = tmp_path / "traces", tmp_path / "checkpoint"
+    traces.mkdir()
+    words = ["watch", str(traces), "--checkpoint", str(checkpoint), "--every", "0.5"]
+    arrive(traces, 0)
+    with (tmp_path / "out").open("wb") as out:
+        watch = subprocess.Popen([*AMCAST, *words], env=environment_of(master), stdout=out, stderr=out)
+
+        def done(batches: int) -> bool:
+            assert watch.poll() is None, (tmp_path / "out").read_text()
+            return len(list((checkpoint / "commits").glob("[0-9]*"))) >= batches
+
+        try:
+            assert until(lambda: done(1), 300)
+            arrive(traces, 1)
+            assert until(lambda: done(2), 300)
+            master.kill_a_worker()
+            arrive(traces, 2)
+            assert until(lambda: done(3), 300)
+            master.start_worker()
+            arrive(traces, 3)
+            assert until(lambda: done(4), 300)
+            watch.send_signal(signal.SIGINT)
+            assert watch.wait(allow(120)) == 0, (tmp_path / "out").read_text()
+        finally:
+            watch.kill()
+    said = (tmp_path / "out").read_text()
+    assert "order, integrity, validity ok: 8 deliveries of 2 of 2 replicas, 8 pairs compared" in said
