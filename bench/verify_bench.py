@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -328,8 +329,9 @@ def below(process: int) -> list[int]:
     children = Path(f"/proc/{process}/task")
     found = [process]
     for task in children.iterdir():
-        for child in (task / "children").read_text().split():
-            found += below(int(child))
+        with suppress(OSError):  # a thread that has ended
+            for child in (task / "children").read_text().split():
+                found += below(int(child))
     return found
 
 
