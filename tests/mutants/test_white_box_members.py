@@ -6,6 +6,7 @@ from amcast.swarm.adversary.seeds import judge_adversary
 from tests.mutants import CRASHES, Mutant, mutant
 from tests.mutants.test_white_box import broken_table
 from tests.scenarios import test_white_box as scenarios
+from tests.scenarios import test_white_box_groups as scenarios_of_groups
 from tests.scenarios import test_white_box_members as scenarios_of_members
 
 MUTANTS = [
@@ -98,6 +99,24 @@ MUTANTS = [
         "lists_not_on_disk",
         ("        elif isinstance(record, Listed):\n            if self", "        elif False:\n            if self"),
     ),
+    mutant(
+        "founders_are_believed", ("        if not configurations.has(group):  # it may", "        if False:  # it may")
+    ),
+    mutant("orders_before_it_is_added", ("        if not self.takes_part(sender):\n            return\n", "")),
+    mutant("last_founding_counts", ("            and not self.lists[g]\n", "")),
+    mutant("group_before_its_turn", ("            and bool(self.lists[g - 1])\n", "")),
+    mutant(
+        "founders_are_not_told_of",
+        ("for members in lists[1:] if g < len(self.topology.sizes) else lists:", "for members in lists[1:]:"),
+    ),
+    mutant("does_not_hear_that_it_belongs", ("            self.belongs = True\n", "            pass\n")),
+    mutant(
+        "group_comes_unnoticed",
+        (
+            "            self.configurations.add(founding.group, 0, founding.seats, founding.about)\n",
+            "            pass\n",
+        ),
+    ),
 ]
 SHOWN_BY = {  # seeds of the adversary, for those that no scenario shows
     "not_sealed": 1,
@@ -114,11 +133,12 @@ SEEDS = range(400)
 def caught(broken: Mutant, monkeypatch: pytest.MonkeyPatch) -> str:
     table = broken_table(broken)
     monkeypatch.setattr(scenarios, "UNDER_TEST", [table])
-    for name in scenarios_of_members.SCENARIOS:
-        try:
-            scenarios_of_members.run(name)
-        except CRASHES as error:
-            return f"{name}: {type(error).__name__}"
+    for module in (scenarios_of_members, scenarios_of_groups):
+        for name in module.SCENARIOS:
+            try:
+                module.run(name)
+            except CRASHES as error:
+                return f"{name}: {type(error).__name__}"
     for seed in [SHOWN_BY[broken.name]] if broken.name in SHOWN_BY else SEEDS:
         try:
             problem = judge_adversary(table, seed).problem

@@ -96,7 +96,7 @@ def test_what_a_leader_refuses(tmp_path: Path) -> None:
         (change_to(config, 0, 1, about=b"\xff"), "it does not say where all members are"),
         (change_to(config, *ALL, about=twice), "give each its own port"),
         (change_to(config, 0, 1, about=far), "plaintext is for loopback only"),
-        (Change(0, 1, 0, (0, 1), b""), "g0/0 is not of g1"),
+        (Change(0, 2, 0, (0, 1), b""), "the next group is g1"),
     ]
     with running(config) as nodes:
         for change, expected in cases:

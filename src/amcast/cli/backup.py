@@ -84,7 +84,7 @@ def restore(
             lambda size: bar.advance(task, size),
         )
     each = count(len(config.group(0)), "replica")
-    print(f"{config.path}: {config.name}, {count(len(config.topology.groups), 'group')} of {each}")
+    print(f"{config.path}: {config.name}, {count(len(config.groups), 'group')} of {each}")
     print(f"start it with: amcast cluster up {folder}")
     return 0
 

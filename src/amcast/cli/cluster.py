@@ -149,8 +149,8 @@ def changing(processes: "Processes", group: str, client: str | None, seconds: fl
 
     config = processes.config
     number = group.removeprefix("g")
-    if not number.isdigit() or int(number) >= len(config.topology.groups):
-        last = len(config.topology.groups) - 1
+    if not number.isdigit() or int(number) not in config.groups:
+        last = config.groups[-1]
         raise UsageError(f"there is no group {group!r}; expected a replica of one of g0 to g{last}")
     protocol = protocol_named(config.protocol)
     return Changing(processes, protocol, int(number), client, seconds, lambda line: print(line, flush=True))
@@ -202,6 +202,37 @@ def replace(cluster: Cluster, name: ReplicaId, address: At = None, as_: As = Non
     change = changing(processes, name.partition("/")[0], as_, timeout)
     with processes.alone(f"change-{name.partition('/')[0]}"):
         membership.replace(change, name, address_in(address))
+    return 0
+
+
+@cluster_commands.command("add-group")
+def add_group(
+    cluster: Cluster,
+    name: Annotated[str, Argument(metavar="GROUP", help="The number that comes next, such as g3.")],
+    address: Annotated[
+        list[str] | None,
+        Option(metavar="HOST:PORT", help="Where a replica listens: three ports from here on. Default: three replicas."),
+    ] = None,
+    undo: Annotated[bool, Option("--undo", help="Take back a group that was not added yet.")] = False,
+    as_: As = None,
+    timeout: Seconds = 120.0,
+) -> int:
+    """Let a new group with replicas on this machine become part of the cluster, while it runs."""
+    from amcast.local.groups import Adding
+    from amcast.runtime import config
+
+    number = name.removeprefix("g")
+    if not (name.startswith("g") and number.isdecimal() and number.isascii()) or len(number) > 5:
+        raise UsageError(f"{name!r} is no group; expected g and a number, such as g3")
+    addresses = [config.address_in("--address", one) for one in address or ()]
+    processes = processes_of(cluster)
+    protocol = protocol_named(processes.config.protocol)
+    adding = Adding(processes, protocol, int(number), as_, timeout, lambda line: print(line, flush=True))
+    with processes.alone("add-group"):
+        if undo:
+            adding.undo()
+        else:
+            adding.add(addresses)
     return 0
 
 

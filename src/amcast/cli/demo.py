@@ -165,7 +165,7 @@ def check_books(console: "Console", trial: "Trial", takings: "Takings", events: 
     from amcast.local.trial import problems_of
 
     problems, evidence = problems_of(trial.config, events, trial.killed, [takings], may_fail=trial.quorum_lost)
-    sizes = [len(trial.config.group(g)) for g in range(len(trial.config.topology.groups))]
+    sizes = [len(trial.config.group(g)) for g in trial.config.groups]
     implied = sum(sizes[g] for dest in takings.acknowledged.values() for g in dest)
     work = f"{takings.done:,} transfers, {teller.ACCOUNTS} openings and 1 total"
     if trial.not_level:

@@ -221,6 +221,10 @@ class Seated(Capability):
         """Return whether the list of this epoch, or of a later one, is known to be at work."""
         raise NotImplementedError
 
+    def groups(self) -> int:
+        """Return how many groups there are, by what this process knows and by where its deliveries went."""
+        raise NotImplementedError
+
     def table(self) -> Message:
         """Return what this process knows of the members of all groups, for clients."""
         raise NotImplementedError

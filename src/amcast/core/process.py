@@ -36,6 +36,7 @@ class Params:
     checked: bool = False  # assert the paper's invariants at run time
     durable: bool = False  # emit records, so that a crashed process can come back
     spare: int = 0  # how many of the last replicas of each group are no members at first and may join
+    founders: int = 0  # how many members the group of a process begins with that is none of the first groups
     clock_offset: int = 0  # from the driver's clock to one that all processes share, roughly
     clock_tick: int = 1  # nanoseconds per unit of timestamps that are taken from it
     grace: int = 0  # extra time for a process never heard: it may not have started yet

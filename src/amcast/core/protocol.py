@@ -65,6 +65,9 @@ class Protocol:
     # Makes the payload of a message that changes the members of its group: the epoch that it ends, the new seats,
     # and what drivers say of them.
     change: Callable[..., bytes] | None = None
+    # Makes the payload of a message that adds a group: its number, how many members it begins with, and what drivers
+    # say of them. It goes to the first group alone.
+    found: Callable[..., bytes] | None = None
     options: object = None  # the variant: a fifth argument of replica and client, if they take one
 
     def __post_init__(self) -> None:

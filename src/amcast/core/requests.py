@@ -10,6 +10,8 @@ from amcast.core.topology import Mid
 from amcast.core.wire import AppMessage, Codec, Layout, Message, Reader, pack_app, pack_long, pack_mid, pack_short
 
 CHANGE: Final = b"\x00amcast members\x00"  # how a payload begins that changes the members of its group
+FOUND: Final = b"\x00amcast group\x00"  # … and how one does that adds a group, …
+REGISTRAR: Final = 0  # … in the order of this group
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
@@ -37,7 +39,7 @@ class Multicast(Request):
         self.m = m
 
     def sound(self, groups: int) -> bool:
-        return not self.m.payload.startswith(CHANGE)  # clients of a cluster do not change it
+        return not self.m.payload.startswith((CHANGE, FOUND))  # clients of a cluster do not change it
 
     def pack(self, w: BytesWriter) -> None:
         pack_app(w, self.m)

@@ -40,10 +40,13 @@ class Topology:
     """The groups and clients. Groups are numbered from 0, their members are consecutive numbers, clients follow.
 
     Each group may have so many seats more, for members that come `later`. Their numbers are behind those of all others:
-    nobody's number depends on how many they are.
+    nobody's number depends on how many they are. Behind these are the seats of groups that may come while the cluster
+    runs, `more_groups` with `more_seats` each; protocols and drivers know which of them there are by now.
     """
 
-    def __init__(self, sizes: tuple[int, ...], clients: int = 0, later: int = 0) -> None:
+    def __init__(
+        self, sizes: tuple[int, ...], clients: int = 0, later: int = 0, more_groups: int = 0, more_seats: int = 0
+    ) -> None:
         if not sizes or min(sizes) < 1:
             raise TopologyError(f"groups of sizes {list(sizes)}: expected one or more, each of at least one replica")
         if len(sizes) > MOST or max(sizes) > MOST:
@@ -70,6 +73,14 @@ class Topology:
                 self.group_of.append(g)
                 self.rank_of.append(size + more)
                 self.names.append(f"g{g}/{size + more}")
+        self.replicas_at_first = first
+        for g in range(len(sizes), len(sizes) + more_groups):
+            groups.append(tuple(range(first, first + more_seats)))
+            first += more_seats
+            for rank in range(more_seats):
+                self.group_of.append(g)
+                self.rank_of.append(rank)
+                self.names.append(f"g{g}/{rank}")
         self.groups: tuple[tuple[int, ...], ...] = tuple(groups)
         self.replicas = first
         self.clients: tuple[int, ...] = tuple(range(first, first + clients))

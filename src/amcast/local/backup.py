@@ -18,7 +18,7 @@ from amcast.errors import AmcastError, PeerError, UsageError, WireError
 from amcast.runtime import frames
 from amcast.runtime.backup import NUMBER, Backup, Manifest, backup_pieces
 from amcast.runtime.config import ClusterConfig, Member
-from amcast.runtime.cuts import why_no_backup
+from amcast.runtime.cuts import DRAWN_BITS, mark_number, why_no_backup
 from amcast.runtime.frames import OURS, FrameReader, Hello, Made, frame
 from amcast.runtime.greeting import say_hello
 from amcast.runtime.machine import REAL
@@ -105,7 +105,7 @@ class Taking:
         self._runner = asyncio.Runner()
         self._sources: dict[int, Source] = {}  # by pid: all replicas that answer
         self._of_group: dict[int, Source] = {}  # whose state is copied
-        self._number = secrets.randbits(47)  # of the mark
+        self._number = mark_number(secrets.randbits(DRAWN_BITS), config)
         self.parts = 0  # of all
 
     def wait_for(self, work: Awaitable[T]) -> T:
@@ -121,7 +121,7 @@ class Taking:
     async def _begin(self) -> None:
         number = self._number
         await self._connect()
-        for g in range(len(self._config.topology.groups)):
+        for g in self._config.groups:
             self._of_group[g] = await self._prepared(self._config.group(g), number)
         followers = {source.member.pid for source in self._of_group.values()}
         deadline = asyncio.get_running_loop().time() + self._seconds
@@ -299,7 +299,7 @@ def take_once(
             done += 1
             progress(done, taking.parts)
 
-        sizes = [len(config.group(g)) for g in range(len(config.topology.groups))]
+        sizes = [len(config.group(g)) for g in config.groups]
         now = REAL.clock.wall_ns() // 1_000_000
         manifest = Manifest(
             config.name, config.protocol, config.app, len(sizes), max(sizes), config.largest_message, now

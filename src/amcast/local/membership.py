@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from amcast.runtime.machine import Files
 from amcast.runtime.membership import NEAR
 from amcast.runtime.seats import (
     FILE,
+    Agreed,
     Place,
     about_of,
     agreed_of,
@@ -73,7 +74,21 @@ def joining_in(config: ClusterConfig) -> list[Joining]:
 
 def on_this_machine(config: ClusterConfig) -> list[Member]:
     """Return all replicas that there may be processes of: members, those who were, and those who are to be."""
-    return [*everybody(config), *[one.member for one in joining_in(config)]]
+    return [*everybody(config), *[one.member for one in joining_in(config)], *founding_in(config)]
+
+
+def founding_in(config: ClusterConfig, group_too: int = -1) -> list[Member]:
+    """Return the replicas on this machine of a group that is to come; also those that began as that of some group."""
+    found = []
+    for path in sorted(data_of(config, "g0/0").parent.glob(f"g*-*/{FILE}")):
+        group, _, seat = path.parent.name[1:].partition("-")
+        if not (group.isdigit() and seat.isdigit()) or (int(group) in config.groups and int(group) != group_too):
+            continue
+        agreed = read_agreed(path, config, Files())
+        for listed in agreed.lists if agreed is not None else ():
+            if (listed.group, listed.epoch) == (int(group), 0) and int(group) < len(config.topology.groups):
+                found += [member_at(config, int(group), place) for place in listed.members if place.seat == int(seat)]
+    return found
 
 
 def replica_of(config: ClusterConfig, name: str) -> Member:
@@ -120,7 +135,7 @@ class Changing:
     def next_seat(self) -> int:
         """Return the seat that nobody had before."""
         ever = [seat for g, _, seats, _, _ in self.config.lists if g == self.group for seat in seats]
-        return max([*ever, self.config.topology.sizes[self.group] - 1]) + 1
+        return max([*ever, self.config.size_at_first(self.group) - 1]) + 1
 
     def look(self) -> None:
         """See who the members are now. Raises UsageError if a change is under way, or nobody can be asked."""
@@ -164,7 +179,7 @@ class Changing:
         member = found or self._made(name, seat, address)
         if found is None:
             self._refuse_place(member)
-            self._prepare(member, instead)
+            self._prepare(member, agreed_of(self.config, self.config.lists, place_of(member), instead))
         if self.processes.running(member) is None:
             self._refuse_taken(member)
             self.processes.start(member)
@@ -181,12 +196,12 @@ class Changing:
         places = [str(Address(address.host, address.port + offset)) for offset in range(len(ADDRESSES))]
         return member_at(self.config, self.group, Place(seat, *places))
 
-    def _refuse_place(self, member: Member) -> None:
+    def _refuse_place(self, member: Member, more: Sequence[Member] = ()) -> None:
         """Raise UsageError if this is no place for a replica."""
         if member.peer.port + len(ADDRESSES) - 1 > 65_535:
             raise UsageError(f"--address {member.peer}: it takes {len(ADDRESSES)} ports; expected 65533 or less")
-        others = [*self.config.members, *[one.member for one in joining_in(self.config)]]
-        refuse_addresses(str(self.config.path), (*others, member), plaintext=self.config.tls is None)
+        others = [*self.config.members, *[one.member for one in joining_in(self.config)], *founding_in(self.config)]
+        refuse_addresses(str(self.config.path), (*others, *more, member), plaintext=self.config.tls is None)
         self._refuse_taken(member)
 
     def _refuse_taken(self, member: Member) -> None:
@@ -194,7 +209,7 @@ class Changing:
         if taken is not None:
             raise UsageError(f"{member.name}: {taken}; expected {len(ADDRESSES)} free ports of this machine")
 
-    def _prepare(self, member: Member, instead: str) -> None:
+    def _prepare(self, member: Member, agreed: Agreed) -> None:
         """Make its certificate and its data folder; what another replica left there is refused."""
         config = self.config
         said = [status_of(config, other) for other in self.members]
@@ -211,7 +226,7 @@ class Changing:
                 storage.describe(Described(cluster=config.identity, app_version=began, format=format).encoded())
         finally:
             storage.close()
-        write(member.data / FILE, written(agreed_of(config, config.lists, place_of(member), instead)))
+        write(member.data / FILE, written(agreed))
 
     def learn(self, member: Member) -> None:
         """Wait until it has what its group delivered, but for a rest."""
@@ -407,12 +422,13 @@ def lines_about(config: ClusterConfig) -> list[str]:
     """Say who the members are where they have changed, and what is under way."""
     folder = config.path.parent
     lines = []
-    for g in range(len(config.topology.groups)):
+    for g in config.groups:
         newest = [row for row in config.lists if row[0] == g]
         if newest:
             settled = "" if newest[-1][3] else "; under way: they are not at work yet, which takes a quorum of them"
             names = ", ".join(member.name for member in config.group(g))
-            lines.append(f"g{g}: {names} since change {newest[-1][1]}{settled}")
+            since = f"since change {newest[-1][1]}" if newest[-1][1] else "added"
+            lines.append(f"g{g}: {names} {since}{settled}")
     for one in joining_in(config):
         command = f"replace {folder} {one.instead}" if one.instead else f"add {folder} {one.member.name}"
         goes_on = f"'amcast cluster {command}' goes on"
@@ -421,5 +437,10 @@ def lines_about(config: ClusterConfig) -> list[str]:
         lines.append(
             f"under way: {one.member.name} learns and is no member yet: {goes_on}, "
             f"'amcast cluster remove {folder} {one.member.name}' undoes it"
+        )
+    for g in sorted({member.group for member in founding_in(config)}):
+        lines.append(
+            f"under way: g{g} runs and is no group of the cluster yet: 'amcast cluster add-group {folder} g{g}' goes "
+            "on, with --undo it undoes that"
         )
     return lines

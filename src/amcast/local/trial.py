@@ -140,7 +140,7 @@ class Trial:
 
     def _look_for_quorums(self) -> None:
         away = [*self.killed, *self.paused, *self.outside]
-        for g in range(len(self.config.topology.groups)):
+        for g in self.config.groups:
             group = self.config.group(g)
             self.quorum_lost |= len([member for member in group if member not in away]) <= len(group) // 2
 

@@ -102,11 +102,12 @@ class Client:
             known = ", ".join(config.clients) or "none"
             raise UsageError(f"no client {name!r} in {config.path}: expected one of {known}")
         self.config = config
+        self._there = len(config.groups)  # by now
         self.machine = machine
         self.name = CLIENT + name
         self.session = session_of(self.name, machine.random.getrandbits(SESSION_BITS) if session is None else session)
         self.sender = config.topology.name(self.session)  # of all its messages, in deliveries and traces
-        self.groups = len(config.topology.groups)
+        self.groups = len(config.topology.sizes)  # at first; applications divide what they hold among these
         self.reads = protocol.confirms  # whether `read` works
         self.deadline = deadline
         self.numbers = ClientNumbers(config.name, name, admin)
@@ -175,7 +176,7 @@ class Client:
     ) -> asyncio.Future[Answers[int]]:
         """Multicast to group numbers in increasing order, without a task for each multicast."""
         future: asyncio.Future[Answers[int]] = self._loop.create_future()
-        if not dest or dest[0] < 0 or dest[-1] >= self.groups or len(payload) > self.config.largest_message:
+        if not dest or dest[0] < 0 or dest[-1] >= self._there or len(payload) > self.config.largest_message:
             future.set_exception(MulticastFailed(self._why_not(dest, payload)))
             return future
         if self._closed:
@@ -206,7 +207,7 @@ class Client:
         return future
 
     def _group(self, name: str) -> int:
-        names = [self.config.topology.group_name(g) for g in range(self.groups)]
+        names = [self.config.topology.group_name(g) for g in range(self._there)]
         if name not in names:
             raise MulticastFailed(f"unknown group {name!r}: expected one of {', '.join(names)}")
         return names.index(name)
@@ -214,7 +215,7 @@ class Client:
     def _why_not(self, dest: tuple[int, ...], payload: bytes) -> str:
         if len(payload) > self.config.largest_message:
             return f"a message of {len(payload)} bytes: expected at most {self.config.largest_message}"
-        return f"destination groups {list(dest)}: expected one or more of 0 to {self.groups - 1}"
+        return f"destination groups {list(dest)}: expected one or more of 0 to {self._there - 1}"
 
     def _watch_deadlines(self) -> None:
         now = self._loop.time()
@@ -309,6 +310,7 @@ class Client:
         if process.known() == before:
             return
         self.config = agreed_on(self.config, process.lists())
+        self._there = len(self.config.groups)
         left = [pid for pid in self._connections if pid not in self.config.needed]
         for g in {self._connections[pid].member.group for pid in left}:
             for member in self.config.group(g):  # who is idle is to hear of the next change, before all are gone
@@ -524,7 +526,7 @@ class Client:
         while True:
             rows = await self._read_from_any(group, position, self.machine.limits.read_wait_ms, replica)
             place = rows.first
-            for ts, index, _, m in unpack_rows(rows.rows, self.groups):
+            for ts, index, _, m in unpack_rows(rows.rows, len(self.config.topology.groups)):
                 if place >= position:
                     yield delivery(self.config.topology, group, place, ts, index, m)
                 place += 1

@@ -98,6 +98,9 @@ class Address:
         return found is not None and found.is_unspecified
 
 
+LATER_GROUPS: Final = 16  # beyond those of cluster.toml: so many a cluster may get in its life
+
+
 @dataclass(frozen=True)
 class Member:
     """A replica. Its data folder is its own."""
@@ -114,7 +117,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Grant:
-    """The groups, by number, that a client may read and multicast to."""
+    """The groups, by number, that a client may read and multicast to; who may all, may those that come later, too."""
 
     name: str
     read: frozenset[int]
@@ -154,6 +157,17 @@ class ClusterConfig:
     lists: MemberLists = ()  # … and what was agreed on
 
     @property
+    def groups(self) -> tuple[int, ...]:
+        """Return the numbers of all groups that there are."""
+        return tuple(sorted({member.group for member in self.members}))
+
+    def size_at_first(self, g: int) -> int:
+        """Return how many replicas a group began with."""
+        if g < len(self.topology.sizes):
+            return self.topology.sizes[g]
+        return next((len(seats) for h, epoch, seats, _, _ in self.lists if h == g and epoch == 0), 0)
+
+    @property
     def began(self) -> tuple[Member, ...]:
         return self.first or self.members
 
@@ -191,7 +205,8 @@ class ClusterConfig:
         )
 
     def is_spare(self, member: Member) -> bool:
-        return bool(self.spare) and member.rank >= self.topology.sizes[member.group] - self.spare
+        sizes = self.topology.sizes
+        return bool(self.spare) and member.group < len(sizes) and member.rank >= sizes[member.group] - self.spare
 
 
 def file_name(name: str) -> str:
@@ -440,4 +455,6 @@ def granted(table: Table, key: str, groups: int) -> frozenset[int]:
     for name in names:
         if name != "*" and name not in known:
             raise table.wrong(key, f"there is no group {name!r}; expected some of {', '.join(known)}, or *")
-    return frozenset(group for group in range(groups) if "*" in names or known[group] in names)
+    if "*" in names:
+        return frozenset(range(groups + LATER_GROUPS))
+    return frozenset(group for group in range(groups) if known[group] in names)

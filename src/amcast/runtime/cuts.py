@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from amcast.core.application import Speculator, state_in_pieces
-from amcast.core.capabilities import Electing
+from amcast.core.capabilities import Electing, Seated
 from amcast.core.process import Memory
 from amcast.core.protocol import Protocol as Row
 from amcast.core.requests import Multicast
@@ -38,6 +38,7 @@ from amcast.runtime.serving import SESSION_BITS, Results
 from amcast.runtime.snapshots import SnapshotSource, SnapshotWriter
 from amcast.runtime.versions import Versions
 
+DRAWN_BITS: Final = 42  # of the number of a mark; those above count groups that came later
 MARKER: Final = (1 << SESSION_BITS) - 2  # sends marks; below the sessions of all clients
 KINDS: Final = (frames.CUT, frames.MARK, frames.WANT)
 
@@ -45,6 +46,15 @@ KINDS: Final = (frames.CUT, frames.MARK, frames.WANT)
 def is_mark(mid: Mid) -> bool:
     """Return whether this message is a mark, and none for the application."""
     return sender_of(mid) == MARKER
+
+
+def mark_number(drawn: int, config: ClusterConfig) -> int:
+    """Return the number of a mark to all groups that there are by now: nobody may order it among other ones."""
+    return (len(config.groups) - len(config.topology.sizes)) << DRAWN_BITS | drawn
+
+
+def groups_of(number: int, config: ClusterConfig) -> int:
+    return len(config.topology.sizes) + (number >> DRAWN_BITS)
 
 
 def why_no_backup(protocol: Row) -> str:
@@ -109,7 +119,6 @@ class Cuts:
         self._host = host
         self._cut: Cut | None = None
         self._stopped = False
-        self._all = tuple(range(len(host.config.topology.groups)))
 
     def take(self, asker: Asker, kind: int, number: int) -> None:
         """Handle a frame of a client. Raises WireError."""
@@ -130,14 +139,26 @@ class Cuts:
         assert asker.grant is not None
         if self._stopped:
             return f"{self._host.me.name} stops"
-        if not (asker.grant.read.issuperset(self._all) and asker.grant.write.issuperset(self._all)):
+        groups = self._host.config.groups
+        if not (asker.grant.read.issuperset(groups) and asker.grant.write.issuperset(groups)):
             return f"{asker.grant.name} may not back up the cluster: that takes read and write of all groups"
         return "" if 0 <= number < 1 << SEQ_BITS else f"number {number}: expected one of {SEQ_BITS} bits"
+
+    def _other_groups(self, number: int) -> str:
+        """Say that there are other groups than the backup is of; empty if not.
+
+        Who has delivered a message to a group that is not among them would give out one part of it alone.
+        """
+        process: object = self._host.engine.process
+        wanted = groups_of(number, self._host.config)
+        there = process.groups() if isinstance(process, Seated) else len(self._host.config.groups)
+        return "" if there == wanted else f"the backup is of {wanted} groups, and there are {there}; begin it again"
 
     def _prepare(self, asker: Asker, number: int) -> None:
         host = self._host
         mid = message_id(MARKER, number)
         reason = why_no_backup(host.protocol) or host.readiness() or host.durability.short_of_space()
+        reason = reason or self._other_groups(number)
         if reason:
             raise WireError(reason)
         if self._cut is not None:
@@ -152,12 +173,15 @@ class Cuts:
     def _order(self, number: int) -> None:
         """Have the process order a mark, if that is up to this replica. It may be asked more often than it takes."""
         process = self._host.engine.process
-        refusal = self._host.pulses.refusal_of(self._all)
+        if reason := self._other_groups(number):
+            raise WireError(reason)
+        groups = tuple(range(groups_of(number, self._host.config)))
+        refusal = self._host.pulses.refusal_of(groups)
         if refusal is not None and refusal[0] == frames.UNAVAILABLE:  # a mark is nothing to a group that is only busy
             raise WireError(refusal[1])
         if not isinstance(process, Electing) or not process.leads():
             return
-        mark = Multicast(AppMessage(message_id(MARKER, number), self._all, b""))
+        mark = Multicast(AppMessage(message_id(MARKER, number), groups, b""))
         self._host.engine.handle(self._host.now(), MARKER, [mark])
         self._host.act()
 
@@ -167,6 +191,9 @@ class Cuts:
         if cut is None or cut.mid != mid or cut.path is not None:
             return
         host.engine.out.marks.discard(mid)
+        if reason := self._other_groups(cut.number):
+            self.failed(reason)
+            return
         memory = memories[mid]
         try:
             app = state_in_pieces(host.app) if host.app is not None else iter(())

@@ -31,14 +31,14 @@ from amcast.runtime.identity import Described
 from amcast.runtime.links import Incoming, Outgoing
 from amcast.runtime.log import Log
 from amcast.runtime.serving import SESSION_BITS
-from amcast.runtime.versions import PROPOSE_AGAIN
+from amcast.runtime.versions import LATEST, PROPOSE_AGAIN, number_to_all
 
 RAISER: Final = (1 << SESSION_BITS) - 5  # below the sessions of all clients, as those of other messages of the cluster
 
 
 def raise_in(mid: Mid) -> int:
     """Return the format that is in use from this message on; 0 if it is another message."""
-    return seq_of(mid) if sender_of(mid) == RAISER else 0
+    return seq_of(mid) & LATEST if sender_of(mid) == RAISER else 0
 
 
 class FormatsHost(Protocol):
@@ -155,7 +155,8 @@ class Formats:
         if format <= self.used:
             return None
         self._wait_until = now + PROPOSE_AGAIN
-        return Multicast(AppMessage(message_id(RAISER, format), tuple(range(len(host.config.topology.groups))), b""))
+        number = number_to_all(host.config, format)
+        return Multicast(AppMessage(message_id(RAISER, number), host.config.groups, b""))
 
     def raised(self, format: int, position: int) -> None:
         """Write a newer format: this is the place of the raise in the order. Part from who cannot read it."""

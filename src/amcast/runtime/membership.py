@@ -8,6 +8,9 @@ guest: a link to it lasts as long as its own to us.
 A change of the members is asked for by a client that may operate the cluster. The leader of the group refuses what
 would leave the group without a quorum, or make a member of somebody who has yet to learn, and has its group order the
 rest. Its id is made of what it says, so that however often and by whom it is proposed, it takes effect once.
+
+A group that is to come is asked for likewise, of the leader of the first group (`REGISTRAR`): its members run already,
+and are guests until the first of the messages that name its number is delivered there. So no group waits for another.
 """
 
 import asyncio
@@ -17,7 +20,7 @@ from ssl import SSLContext
 from typing import TYPE_CHECKING, Final
 
 from amcast.core.capabilities import Electing, Listing, Seated
-from amcast.core.requests import Multicast
+from amcast.core.requests import REGISTRAR, Multicast
 from amcast.core.topology import Mid, message_id, sender_of
 from amcast.core.wire import AppMessage
 from amcast.errors import UsageError, WireError
@@ -29,6 +32,7 @@ from amcast.runtime.machine import write_all
 from amcast.runtime.seats import (
     FILE,
     Place,
+    address_of,
     agreed_of,
     agreed_on,
     difference,
@@ -86,6 +90,9 @@ class Membership:
         if pid < 0 or pid == node.me.pid:
             raise WireError(f"{hello.name!r} is no other member of {node.config.name}")
         member = node.config.at(pid)
+        came = member is not None and member.group >= len(self._topology.sizes)
+        if member is not None and came and hello.at and hello.at != str(member.peer):
+            raise WireError(f"{hello.name} is at {member.peer}, not at {hello.at}: others founded g{member.group}")
         if member is None:
             place = Place(self._topology.rank_of[pid], hello.at or UNKNOWN, UNKNOWN, UNKNOWN)
             try:
@@ -150,12 +157,14 @@ class Membership:
         if first and (line := difference(node.config)):
             raise UsageError(line)
         if not first:
-            for g, number in enumerate(self._known):
+            for g, number in [(g, number) for g, number in enumerate(self._known) if number]:
                 names = ", ".join(member.name for member in node.config.group(g))
                 node.log.info("members", group=f"g{g}", epoch=number // 2, settled=number % 2 == 1, are=names)
-        for pid in [pid for pid in self._guests if node.config.at(pid) is not None]:
-            del self._guests[pid]
+        for pid in list(self._guests):
+            if (member := node.config.at(pid)) is not None:
+                self._settle(self._guests.pop(pid), member)
         node.incoming.door.reserved = frozenset(member.peer.host for member in node.config.members)
+        node.pulses.look_for_groups()
         node.exchange.members_changed()
         node.serving.tell_members()
         self._connect()
@@ -166,6 +175,17 @@ class Membership:
             if node.trace is not None:  # whoever reads the trace is not to wait for what the others deliver
                 node.trace.row("crash")
                 node.trace.flush()
+
+    def _settle(self, guest: Member, member: Member) -> None:
+        """Go on with a guest as the member that it is by now; part from it if that is somebody else."""
+        node = self._node
+        if guest.peer == member.peer or guest.peer == address_of(UNKNOWN):
+            return
+        if (link := node.links.pop(guest.pid, None)) is not None:
+            link.close()
+            self._tasks.pop(guest.pid).cancel()
+        if (connection := node.incoming.current.get(guest.pid)) is not None:
+            connection.transport.abort()
 
     def begin(self) -> None:
         """Tell the protocol what was known before it began: it need not be on its own disk."""
@@ -211,7 +231,7 @@ class Membership:
         if node.protocol.change is None or not isinstance(process, Seated) or not isinstance(process, Electing):
             return frames.FORBIDDEN, f"{node.protocol.name} has fixed members"
         if change.group != g:
-            return frames.FORBIDDEN, f"{node.me.name} is not of g{change.group}"
+            return self._refusal_to_found(change)
         if not process.leads():
             return frames.UNAVAILABLE, f"{node.me.name} does not lead g{g}"
         epoch = process.epoch()
@@ -234,12 +254,80 @@ class Membership:
                 return frames.FORBIDDEN, reason
             if reason := self._why_not_yet(change):
                 return frames.UNAVAILABLE, reason
-        seq = int.from_bytes(sha256(node.config.name.encode() + payload).digest()[:5])  # a backup remembers old ones
-        message = Multicast(AppMessage(message_id(CHANGER, seq), (g,), payload))
         self._proposed = epoch, payload
+        self._propose(payload)
+        return None
+
+    def _propose(self, payload: bytes) -> None:
+        """Have the own group order a change."""
+        node = self._node
+        seq = int.from_bytes(sha256(node.config.name.encode() + payload).digest()[:5])  # a backup remembers old ones
+        message = Multicast(AppMessage(message_id(CHANGER, seq), (node.me.group,), payload))
         node.engine.handle(node.now(), CHANGER, [message])
         node.act()
+
+    # Groups that come
+
+    def _refusal_to_found(self, change: Change) -> tuple[int, str] | None:
+        """Have a group added; return why not, as the kind of refusal and a text."""
+        node, process, g = self._node, self._node.engine.process, change.group
+        config, there = node.config, len(node.config.groups)
+        if node.me.group != REGISTRAR or g < len(self._topology.sizes) or node.protocol.found is None:
+            return frames.FORBIDDEN, f"{node.me.name} is not of g{g}"
+        if not isinstance(process, Electing) or not process.leads():
+            return frames.UNAVAILABLE, f"{node.me.name} does not lead g{REGISTRAR}"
+        if g < there:
+            first = next(row for row in config.lists if row[0] == g and row[1] == 0)
+            if first[4] == change.about:
+                return None  # it was asked for before
+            where = ", ".join(place.peer for place in places_in(first[4]))
+            return frames.FORBIDDEN, f"g{g} is there already, at {where}; the next group is g{there}"
+        if g > there:
+            return frames.FORBIDDEN, f"the next group is g{there}: groups are numbered without gaps"
+        if reason := self._why_not_found(change):
+            return frames.FORBIDDEN, reason
+        if reason := self._why_not_found_yet(change):
+            return frames.UNAVAILABLE, reason
+        self._propose(node.protocol.found(g, len(change.seats), change.about))
         return None
+
+    def _why_not_found(self, change: Change) -> str:
+        """Say why this cannot be a group; empty if it can."""
+        g, seats = change.group, change.seats
+        if g >= len(self._topology.groups):
+            return f"the cluster has had {len(self._topology.groups)} groups, and there is no number for another one"
+        most = len(self._topology.groups[g])
+        if not seats or seats != tuple(range(len(seats))) or len(seats) > most:
+            return f"seats {list(seats)}: expected 0, 1, … without gaps, at most {most}"
+        places = places_in(change.about)
+        if tuple([place.seat for place in places]) != seats:
+            return "it does not say where all members are"
+        try:
+            self._refuse_addresses(g, places)
+        except (UsageError, ValueError) as error:
+            return str(error)
+        return ""
+
+    def _why_not_found_yet(self, change: Change) -> str:
+        """Say why this cannot be a group just now; empty if it can: all groups serve, and all its members are there."""
+        node = self._node
+        if reason := next((reason for reason in node.pulses.refusals if reason), ""):
+            return reason
+        for g in node.config.groups:  # who has just started refuses nothing yet
+            members = node.config.group(g)
+            away = [one.name for one in members if one.pid != node.me.pid and not node.pulses.hears(one.pid)]
+            if 2 * len(away) >= len(members):
+                return f"g{g} has no quorum: nothing is heard of {', '.join(away)}"
+        for place in places_in(change.about):
+            pid = self._topology.groups[change.group][place.seat]
+            guest = self._guests.get(pid)
+            if guest is None or pid not in node.incoming.current or not node.pulses.hears(pid):
+                return f"g{change.group}/{place.seat} is not there: it must run before its group is added"
+            if str(guest.peer) != place.peer:
+                return f"g{change.group}/{place.seat} is at {guest.peer}, not at {place.peer}"
+            if reason := node.pulses.refuses(pid):
+                return reason
+        return ""
 
     def _names(self, g: int) -> str:
         return ", ".join(member.name for member in self._node.config.group(g))
@@ -250,7 +338,7 @@ class Membership:
         group = self._topology.groups[g]
         current = {member.rank for member in node.config.group(g)}
         ever = [seat for h, _, row, _, _ in node.config.lists if h == g for seat in row]
-        highest = max([*ever, self._topology.sizes[g] - 1])
+        highest = max([*ever, node.config.size_at_first(g) - 1])
         if not seats:
             return f"g{g} would have no member"
         if list(seats) != sorted(set(seats)) or seats[-1] >= len(group):
@@ -301,6 +389,7 @@ class Membership:
             return {}
         g = node.me.group
         return {
+            "groups": [f"g{h}" for h in node.config.groups],
             "epoch": process.epoch(),
             "members": [member.name for member in node.config.group(g)],
             "settled": process.is_settled(g),

@@ -100,7 +100,7 @@ class Node:
         refuse_unfit(self, self.how)
         self.boot = machine.random.getrandbits(62) | 1  # tells this life from those before; 0 is nobody's
         self.log = log if log is not None else Log(name, machine=machine)
-        self.group_names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]
+        self.group_names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]  # there may be
         self.versions = Versions(self, app)
         self.executor = self.versions.executor
         self.app = Speculator(self.executor) if self.executor is not None and protocol.guesses else self.executor
@@ -111,6 +111,7 @@ class Node:
         params = config.params()
         params.clock_offset = machine.clock.wall_ns() - machine.clock.monotonic_ns() - STAMPS_SINCE
         params.clock_tick = STAMP_TICK
+        params.founders = self.config.size_at_first(self.me.group)
         params.part_bytes = min(params.part_bytes, machine.limits.most_kept // 16)  # many fit what a link keeps
         params.tail_bytes = min(TAIL_BYTES, machine.limits.most_kept // 2)
         self.engine = Engine(protocol, self.me.pid, config.topology, params)
@@ -125,8 +126,7 @@ class Node:
         self.links: dict[int, Outgoing] = {}
         self.incoming = Incoming(self)
         self.serving = Serving(self)
-        self.supply = Supply(self)
-        self.cuts, self.queries = Cuts(self), Queries(self)
+        self.supply, self.cuts, self.queries = Supply(self), Cuts(self), Queries(self)
         self.pulls, self.leading = Pulls(self), Leading(self)
         self.pulses, self.metrics = Pulses(self), Metrics(self)
         self.started = machine.clock.monotonic_ns()

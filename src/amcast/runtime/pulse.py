@@ -76,7 +76,7 @@ class Pulses:
         self._timer: asyncio.TimerHandle | None = None
         self._congested_at: int | None = None  # since when more is under way than the group gets done
         self.busy = ""
-        self.refusals = [""] * len(self._topology.groups)  # why requests to each group are refused
+        self.refusals = [""] * len(host.config.groups)  # why requests to each group are refused
         self._waits_for_members = not host.protocol.durable  # they could not ask again for what they lack
         self._refuses = False  # some request may be refused: else none needs a second look
 
@@ -103,6 +103,11 @@ class Pulses:
         """Return whether this replica lives, so far as can be seen from here."""
         return self._hears(pid, self._now())
 
+    def refuses(self, pid: int) -> str:
+        """Return why this replica refuses requests, as it says; empty if it does not."""
+        said = self._said.get(pid)
+        return said.refuses if said is not None else f"{self._topology.name(pid)} has not said whether it serves"
+
     def why_unready(self) -> str:
         """Say why the group of this replica does not serve, so far as can be seen from here; empty if it does."""
         now = self._now()
@@ -110,6 +115,9 @@ class Pulses:
 
     def refusal_of(self, dest: tuple[int, ...]) -> tuple[int, str] | None:
         """Return why a request to these groups is refused, as the kind of refusal and a text; None if it is not."""
+        there = len(self.refusals)
+        if dest[-1] >= there:  # a client may hear earlier than this node of a group that is new
+            return frames.UNAVAILABLE, f"{self._host.me.name} knows of no {self._topology.group_name(dest[-1])} yet"
         if not self._refuses:
             return None
         for g in dest:
@@ -150,6 +158,7 @@ class Pulses:
             self._unready_since = now
         busy = self._why_busy()
         self.busy = busy or self._mates_busy(now)
+        self.look_for_groups()
         before = list(self.refusals)
         for g in range(len(self.refusals)):
             self.refusals[g] = self._why_refused(g, now, unready)
@@ -163,6 +172,10 @@ class Pulses:
                 if reason:
                     self._host.log.warning("requests refused", group=self._topology.group_name(g), reason=reason)
             self._host.serving.tell_condition()
+
+    def look_for_groups(self) -> None:
+        """Let requests go to groups that are new."""
+        self.refusals += [""] * (len(self._host.config.groups) - len(self.refusals))
 
     def _look_for_progress(self, now: int) -> None:
         """Take note of when the group last moved, or had no reason to. To ask whether it had is not free."""

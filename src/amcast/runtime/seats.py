@@ -21,10 +21,11 @@ from amcast.core.capabilities import MemberLists
 from amcast.core.protocol import Protocol
 from amcast.core.topology import Topology
 from amcast.errors import UsageError
-from amcast.runtime.config import REPLICA_ID, Address, ClusterConfig, Member, data_folder, file_name
+from amcast.runtime.config import LATER_GROUPS, REPLICA_ID, Address, ClusterConfig, Member, data_folder, file_name
 from amcast.runtime.machine import Files
 
 LATER_SEATS: Final = 29  # of each group, beyond those of cluster.toml: so many members it may get in its life
+SEATS_OF_LATER: Final = 32  # of each group that comes later, those of its first members included
 FILE: Final = "members.json"
 
 
@@ -60,10 +61,12 @@ lists_decoder: Final = msgspec.msgpack.Decoder(MemberLists)
 
 
 def seated(config: ClusterConfig, protocol: Protocol) -> ClusterConfig:
-    """Return the configuration with room for members that come later, if the protocol can change members."""
+    """Return the configuration with room for members and groups that come later, if the protocol can change them."""
     if protocol.change is None or config.topology.replicas > sum(config.topology.sizes):
         return config
-    return replace(config, topology=Topology(config.topology.sizes, later=LATER_SEATS))
+    more = LATER_GROUPS if protocol.found is not None and config.durable else 0
+    seats = {"later": LATER_SEATS, "more_groups": more, "more_seats": SEATS_OF_LATER}
+    return replace(config, topology=Topology(config.topology.sizes, **seats))
 
 
 def everybody(config: ClusterConfig) -> list[Member]:
@@ -114,7 +117,7 @@ def agreed_on(config: ClusterConfig, lists: MemberLists) -> ClusterConfig:
             if pid not in known:
                 known[pid] = member_at(config, g, place)
         if not established:
-            older += newest[g]
+            older += newest.get(g, [])
         pids = [config.topology.groups[g][seat] for seat in seats]
         newest[g] = [known[pid] for pid in pids if pid in known]
         settled[g] = established

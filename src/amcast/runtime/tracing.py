@@ -118,7 +118,8 @@ class ReplicaTrace(TraceWriter):
         super().__init__(path, config.name, member.name, config.topology.group_name(member.group), machine)
         self.good = 0
         self._topology = config.topology
-        self.begin(config.topology.sizes[member.group] - config.spare)
+        size = config.size_at_first(member.group)
+        self.begin(size - config.spare if member.group < len(config.topology.sizes) else size)
 
     def recovered(self, position: int) -> None:
         """Go on behind a snapshot of this position. A trace that begins only now begins there."""

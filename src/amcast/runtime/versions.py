@@ -26,12 +26,18 @@ from amcast.runtime.log import Log
 from amcast.runtime.serving import SESSION_BITS
 
 PROPOSE_AGAIN: Final = 10 * 10**9  # nanoseconds: a proposal may be lost with its leader
+LATEST: Final = (1 << 32) - 1  # version, or format
 SENDER: Final = (1 << SESSION_BITS) - 1  # below the sessions of all clients
 
 
 def change_in(mid: Mid) -> int:
     """Return the version that this message changes to; 0 if it is a message for the application."""
-    return seq_of(mid) if sender_of(mid) == SENDER else 0
+    return seq_of(mid) & LATEST if sender_of(mid) == SENDER else 0
+
+
+def number_to_all(config: ClusterConfig, number: int) -> int:
+    """Return the number of a message about this one to all groups: another one if there are more of them by now."""
+    return (len(config.groups) - len(config.topology.sizes)) * (LATEST + 1) + number
 
 
 class VersionsHost(Protocol):
@@ -56,7 +62,7 @@ class Versions:
 
     def _made(self, factory: Factory) -> StateMachine:
         config = self._host.config
-        return made(factory, config.app, self._host.me.group, len(config.topology.groups))
+        return made(factory, config.app, self._host.me.group, len(config.topology.sizes))
 
     def another(self) -> Executor | None:
         """Return a new application, which has executed nothing; None if there is none."""
@@ -116,13 +122,15 @@ class Versions:
         except AmcastError as error:
             self._host.log.error("application stays as it is", version=version, error=str(error))
             return None
-        groups = tuple(range(len(self._host.config.topology.groups)))
-        return Multicast(AppMessage(message_id(SENDER, version), groups, b""))
+        config = self._host.config
+        return Multicast(AppMessage(message_id(SENDER, number_to_all(config, version)), config.groups, b""))
 
     def change(self, version: int, position: int) -> None:
         """Let a newer version take over: this is the place of the change in the order."""
         assert self.executor is not None
         before = self.executor.version
+        if version <= before:  # a group that came later had yet to change
+            return
         self.executor.switch(version, position)
         app = self._host.config.app
         self._host.log.info("application changed", app=app, version=version, before=before, position=position)

@@ -64,13 +64,16 @@ class Script:
         ahead: dict[int, float] | None = None,
         tail_bytes: int = 0,
         tells_clients: bool = False,  # who begins to lead does, at once
+        founders: int = 0,  # of each group that may come later
+        more_groups: int = 0,
     ) -> None:
-        self.topology = Topology(sizes, clients)
+        self.topology = Topology(sizes, clients, 0, more_groups, founders + spare)
         self.network = Scripted(self.topology)
         self.recorder = ListRecorder(full=full)
         params = Params(
-            DELTA, heartbeat=int(heartbeat * DELTA), checked=True, durable=durable, spare=spare, tail_bytes=tail_bytes
-        )
+            DELTA, heartbeat=int(heartbeat * DELTA), checked=True, durable=durable, spare=spare, tail_bytes=tail_bytes,
+            founders=founders,
+        )  # fmt: skip
         skew = [int((ahead or {}).get(g, 0) * DELTA) for g in self.topology.group_of]  # clocks of groups
         self.world = World(
             protocol, self.topology, self.network, Seeded(0), params=params, recorder=self.recorder, run="script",

@@ -6,6 +6,9 @@ MEMBERS = "tests/runtime/test_members.py"
 FAULTS = "tests/swarm/test_faults.py"
 REFUSES = f"{MEMBERS}::test_what_a_leader_refuses"
 ONCE = f"{MEMBERS}::test_a_change_is_agreed_once_and_everybody_knows"
+GROUPS = "tests/runtime/test_groups.py"
+FIRST_REFUSES = f"{GROUPS}::test_what_the_first_group_refuses"
+ADDED = f"{GROUPS}::test_a_group_is_added_once_and_everybody_knows"
 AGREED = f"{MEMBERS}::test_what_is_agreed_on"
 NODE = "amcast.runtime.membership"
 SEATS = "amcast.runtime.seats"
@@ -79,4 +82,60 @@ MUTANTS = [
         caught_by=f"{FAULTS}::test_a_client_that_was_cut_off_finds_new_members_in_a_file",
     ),
     shell_mutant("members_of_another_cluster", SEATS, ("agreed.cluster != config.name", "False"), caught_by=AGREED),
+    shell_mutant("groups_with_gaps", NODE, ("        if g > there:\n", "        if False:\n"), caught_by=FIRST_REFUSES),
+    shell_mutant("seats_of_founders_with_gaps", NODE, ("seats != tuple(range(len(seats)))", "False"),
+                 caught_by=FIRST_REFUSES),
+    shell_mutant(
+        "places_of_founders_need_not_be_said", NODE,
+        ("if tuple([place.seat for place in places]) != seats:", "if False:"), caught_by=FIRST_REFUSES,
+    ),
+    shell_mutant(
+        "founders_at_the_place_of_others", NODE,
+        ("            self._refuse_addresses(g, places)\n        except (UsageError, ValueError) as error:\n"
+         "            return str(error)\n        return \"\"\n\n    def _why_not_found_yet",
+         "            pass\n        except (UsageError, ValueError) as error:\n"
+         "            return str(error)\n        return \"\"\n\n    def _why_not_found_yet"),
+        caught_by=FIRST_REFUSES,
+    ),
+    shell_mutant(
+        "any_group_adds_one", NODE,
+        ("if node.me.group != REGISTRAR or g <", "if g <"), caught_by=FIRST_REFUSES,
+    ),
+    shell_mutant(
+        "who_founds_a_group_again_is_told_that_it_is_so", NODE, ("if first[4] == change.about:", "if True:"),
+        caught_by=ADDED,
+    ),
+    shell_mutant("a_client_does_not_count_groups", "amcast.runtime.client",
+                 ("        self._there = len(self.config.groups)\n", ""), caught_by=ADDED),
+    shell_mutant("requests_to_a_new_group_stay_refused", "amcast.runtime.pulse",
+                 ("        if dest[-1] >= there:", "        if dest[-1] >= 2:"), caught_by=ADDED),
+    shell_mutant(
+        "a_group_comes_while_another_has_no_quorum", NODE, ("if 2 * len(away) >= len(members):", "if False:"),
+        caught_by=f"{GROUPS}::test_not_while_a_group_has_no_quorum",
+    ),
+    shell_mutant(
+        "a_group_comes_before_its_replicas", NODE, ("if guest is None or pid not in", "if guest and pid not in"),
+        ("if str(guest.peer) != place.peer:", "if guest and str(guest.peer) != place.peer:"),
+        ("if reason := node.pulses.refuses(pid):", "if guest and (reason := node.pulses.refuses(pid)):"),
+        caught_by=f"{GROUPS}::test_not_before_all_its_replicas_are_there",
+    ),
+    shell_mutant(
+        "others_who_founded_a_group_are_let_in", NODE, ("if member is not None and came and", "if False and"),
+        caught_by=f"{GROUPS}::test_who_founded_the_group_elsewhere_is_not_let_in",
+    ),
+    shell_mutant(
+        "a_link_to_others_who_founded_a_group_stays", NODE,
+        ("                self._settle(self._guests.pop(pid), member)\n", "                self._guests.pop(pid)\n"),
+        caught_by=f"{GROUPS}::test_a_guest_is_parted_from_if_the_group_is_founded_by_others",
+    ),
+    shell_mutant(
+        "a_backup_lacks_a_group", "amcast.runtime.cuts",
+        ('return "" if there == wanted else', 'return "" if True else'),
+        caught_by=f"{GROUPS}::test_a_backup_is_of_all_groups_or_of_none",
+    ),
+    shell_mutant(
+        "one_number_for_messages_to_other_groups", "amcast.runtime.versions",
+        ("return (len(config.groups) - len(config.topology.sizes)) * (LATEST + 1) + number", "return number"),
+        caught_by=f"{GROUPS}::test_numbers_stay_what_they_are",
+    ),
 ]  # fmt: skip

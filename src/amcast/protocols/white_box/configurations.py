@@ -5,6 +5,10 @@ of a group's next epoch is agreed on in its own order: a change is a message to 
 it is delivered, if the epoch that it ends is the one that was going on. So there is one list per group and epoch. An
 epoch is established when a majority of its list has entered a ballot of it: then the list before it is not needed.
 
+A group that comes later is founded by a message to the first group (`REGISTRAR`), which says who its first members are:
+the first one in the order of that group that names this number counts, so there is one list of epoch 0, too. Its own
+members know that list from the start; they are to be believed only by who knows from others that the group is there.
+
 What is known of all groups travels as a whole (`Lists`): every list, and up to which epoch they are established.
 """
 
@@ -13,10 +17,10 @@ from typing import final
 from librt.strings import BytesWriter
 
 from amcast.core.process import Params
-from amcast.core.requests import CHANGE
+from amcast.core.requests import CHANGE, FOUND, REGISTRAR
 from amcast.core.topology import MOST, Topology
 from amcast.core.wire import AppMessage, Reader, pack_blob, pack_long, pack_short
-from amcast.errors import InvariantViolation
+from amcast.errors import InvariantViolation, WireError
 from amcast.protocols.white_box.messages import ListRows, Lists
 
 
@@ -52,9 +56,42 @@ def change_of(m: AppMessage) -> Change | None:
         from_epoch = r.long()
         seats = tuple([r.short() for _ in range(r.short())])
         change = Change(from_epoch, seats, r.blob())
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, WireError):
         return None
     return change if r.at == r.size else None
+
+
+@final
+class Founding:
+    """What a message asks for that adds a group."""
+
+    def __init__(self, group: int, seats: tuple[int, ...], about: bytes) -> None:
+        self.group = group
+        self.seats = seats
+        self.about = about
+
+
+def founding_payload(group: int, size: int, about: bytes = b"") -> bytes:
+    """Return the payload of a message that adds a group with so many members."""
+    w = BytesWriter()
+    w.write(FOUND)
+    pack_short(w, group)
+    pack_short(w, size)
+    pack_blob(w, about)
+    return w.getvalue()
+
+
+def founding_of(m: AppMessage) -> Founding | None:
+    """Return the group that this message adds; None if it is one of an application, or not well-formed."""
+    if not m.payload.startswith(FOUND) or m.dest != (REGISTRAR,) or m.count != 1:
+        return None
+    r = Reader(m.payload, 0)
+    r.at += len(FOUND)
+    try:
+        founding = Founding(r.short(), tuple(range(r.short())), r.blob())
+    except (ValueError, IndexError, WireError):
+        return None
+    return founding if r.at == r.size and founding.seats else None
 
 
 @final
@@ -70,9 +107,9 @@ class Members:
 
 
 def initial_members(topology: Topology, params: Params, g: int) -> tuple[int, ...]:
-    """Return the members that a group begins with; its last seats may be spare."""
+    """Return the members that a group begins with; its last seats may be spare. None of a group that may come later."""
     group = topology.groups[g]
-    return group[: len(group) - params.spare]
+    return group[: len(group) - params.spare] if g < len(topology.sizes) else ()
 
 
 @final
@@ -83,10 +120,10 @@ class Beginning:
         self.lists: list[list[Members]] = []
         for g, group in enumerate(topology.groups):
             seats = tuple(range(len(initial_members(topology, params, g))))
-            self.lists.append([Members(group, 0, seats, b"")])
+            self.lists.append([Members(group, 0, seats, b"")] if seats else [])
         self.established = [0] * len(topology.groups)
-        self.reach = [lists[0].pids for lists in self.lists]
-        self.known: tuple[int, ...] = (1,) * len(topology.groups)
+        self.reach = [lists[0].pids if lists else () for lists in self.lists]
+        self.known: tuple[int, ...] = (1,) * len(topology.sizes)
 
 
 def beginning_of(topology: Topology, params: Params) -> Beginning:
@@ -105,7 +142,8 @@ class Configurations:
         self.lists = beginning.lists  # of each group, by epoch
         self.established = beginning.established  # of each group: the highest epoch that is known to be established
         self.reach = beginning.reach  # of each group: whom to tell what concerns it
-        self.known = beginning.known  # of each group: the newest epoch, doubled, and one more if it is established
+        # Of each group up to the last that there is: the newest epoch, doubled, and one more if it is established.
+        self.known = beginning.known
         self.told: dict[int, tuple[int, ...]] = {}  # what others are known to know
         self.changed = False  # in some group something is known beyond the beginning
         self._members: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -120,15 +158,17 @@ class Configurations:
     def count(self) -> None:
         """Find again what follows from the lists."""
         self.reach = []
-        known = []
+        known: list[int] = []
+        there = max([g for g, lists in enumerate(self.lists) if lists]) + 1
         for g, lists in enumerate(self.lists):
             reached: dict[int, bool] = {}
             for members in lists[self.established[g] :]:
                 for pid in members.pids:
                     reached[pid] = True
             self.reach.append(tuple(reached))
-            newest = lists[-1].epoch
-            known.append(2 * newest + 1 if self.established[g] == newest else 2 * newest)
+            if g < there:
+                newest = lists[-1].epoch if lists else 0
+                known.append(2 * newest + 1 if lists and self.established[g] == newest else 2 * newest)
         self.known = tuple(known)
         self._members = {}
 
@@ -145,6 +185,20 @@ class Configurations:
         """Return the list of an epoch, if it is known."""
         lists = self.lists[g]
         return lists[epoch] if epoch < len(lists) else None
+
+    def has(self, g: int) -> bool:
+        """Return whether a group is known to be there."""
+        return bool(self.lists[g])
+
+    def may_be_founded(self, founding: Founding) -> bool:
+        """Return whether this is the group that comes next."""
+        g = founding.group
+        return (
+            g < len(self.topology.groups)
+            and not self.lists[g]
+            and bool(self.lists[g - 1])
+            and founding.seats[-1] < len(self.topology.groups[g])
+        )
 
     def newest(self, g: int) -> Members:
         return self.lists[g][-1]
@@ -164,13 +218,17 @@ class Configurations:
         """Take note of the list of an epoch; False if it was known."""
         lists = self.lists[g]
         if epoch < len(lists):
-            if lists[epoch].seats != seats:
-                raise InvariantViolation(f"g{g} has members {lists[epoch].seats} and {seats} in epoch {epoch}")
-            return False
+            known = lists[epoch]
+            if known.seats != seats:
+                raise InvariantViolation(f"g{g} has members {known.seats} and {seats} in epoch {epoch}")
+            if known.about or not about or g < len(self.topology.sizes):
+                return False
+            lists[epoch] = Members(self.topology.groups[g], epoch, seats, about)  # a founder begins without it
+            return True
         assert epoch == len(lists), "a list is told without those before it"
         self.change()
         self.lists[g].append(Members(self.topology.groups[g], epoch, seats, about))
-        self.established[g] = max(self.established[g], epoch - 1)  # else nothing could have been delivered in it
+        self.established[g] = max(self.established[g], epoch - 1, 0)  # else nothing could have been delivered in it
         self.count()
         return True
 
@@ -189,7 +247,7 @@ class Configurations:
         """Return all that is known beyond the beginning."""
         rows: list[tuple[int, int, tuple[int, ...], bool, bytes]] = []
         for g, lists in enumerate(self.lists):
-            for members in lists[1:]:
+            for members in lists[1:] if g < len(self.topology.sizes) else lists:
                 rows.append((g, members.epoch, members.seats, members.epoch <= self.established[g], members.about))
         return tuple(rows)
 
@@ -210,4 +268,6 @@ class Configurations:
         if not self.changed:
             return False
         known = self.told.get(pid)
-        return known is None or any(theirs < mine for theirs, mine in zip(known, self.known, strict=True))
+        if known is None or len(known) < len(self.known):
+            return True
+        return any(theirs < mine for theirs, mine in zip(known, self.known, strict=False))

@@ -91,7 +91,7 @@ def converted(
 
 
 def summary_of(old: OldSummary, position: int, digest: int, topology: Topology) -> Summary:
-    nobody = (0,) * topology.replicas
+    nobody = (0,) * topology.replicas_at_first
     return Summary(
         old.ballot, old.cballot, old.clock, old.max_delivered_gts, position, digest, 0, 0, False, BOTTOM,
         old.floors, old.shared_with, nobody, nobody, 0, (),

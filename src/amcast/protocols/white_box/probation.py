@@ -119,10 +119,14 @@ class Probation:
         return Heard(self.starts_of_all(), self.marks_of_all())
 
     def starts_of_all(self) -> tuple[int, ...]:
-        return dense(self.known_starts, self.process.topology.replicas, 0)
+        return self.of_all(self.known_starts)
 
     def marks_of_all(self) -> tuple[int, ...]:
-        return dense(self.known_marks, self.process.topology.replicas, 0)
+        return self.of_all(self.known_marks)
+
+    def of_all(self, numbers: dict[int, int]) -> tuple[int, ...]:
+        """Return the numbers of all replicas, of groups that came later up to the last of whom anything was heard."""
+        return dense(numbers, max([self.process.topology.replicas_at_first - 1, *numbers]) + 1, 0)
 
     def replay(self, record: Message) -> None:
         """Count a record of an earlier life, and take what it says of lives and records."""

@@ -66,7 +66,14 @@ from amcast.protocols.parts.leader_candidate import (
 from amcast.protocols.parts.sparse import dense
 from amcast.protocols.skeen import PAPER_NAMES
 from amcast.protocols.white_box.client import WhiteBoxClient
-from amcast.protocols.white_box.configurations import Change, Configurations, change_of, change_payload
+from amcast.protocols.white_box.configurations import (
+    Change,
+    Configurations,
+    change_of,
+    change_payload,
+    founding_of,
+    founding_payload,
+)
 from amcast.protocols.white_box.conversion import converted
 from amcast.protocols.white_box.invariants import Monitor
 from amcast.protocols.white_box.message_state import (
@@ -136,6 +143,8 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
         super().__init__(pid, topology, params, out)
         self.g0 = topology.group_of[pid]
         self.configurations = Configurations(topology, params)
+        if not self.configurations.has(self.g0):  # it is of those who found the group
+            self.configurations.add(self.g0, 0, tuple(range(params.founders)), b"")
         self.list = self.configurations.lists[self.g0][0]  # the members in the ballot in which this process works
         self.clock = 0
         self.entries: dict[Mid, MessageState] = {}  # Phase, LocalTS, GlobalTS of what is not delivered
@@ -158,6 +167,7 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
         self.sealed = False  # at the leader: it has sent what ends the epoch
         self.replaying = False
         self.retired = False  # removed, and not needed any more
+        self.belongs = self.g0 < len(topology.sizes)  # others say that this group is part of the cluster
         self.teacher = 0  # of a learner: whom it asks next
         self.use_lists()
 
@@ -165,7 +175,8 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
         assert isinstance(monitor, Monitor)
         self.monitor = monitor
         for g, lists in enumerate(self.configurations.lists):
-            monitor.begins(g, 0, lists[0].seats)
+            if lists:
+                monitor.begins(g, 0, lists[0].seats)
 
     def entry_of(self, m: AppMessage) -> MessageState | None:
         """Return what is known of m, which is something from now on; None if m was delivered."""
@@ -263,6 +274,8 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
 
     def on_multicast_request(self, sender: int, m: AppMessage) -> None:  # l.3
         candidate = self.candidate
+        if not self.takes_part(sender):
+            return
         if candidate.status != LEADER or self.sealed:  # l.4
             takes_part = candidate.listed or not self.retired
             if self.prefix.done.contains(m.mid):
@@ -286,6 +299,16 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
             self.monitor.accept_sent(self.g0, candidate.cballot, m.mid, entry.lts)
         accept = Accept(entry.m, self.g0, candidate.cballot, entry.lts)
         self.send(self.configurations.members_of(m.dest), accept)  # l.9
+
+    def takes_part(self, sender: int) -> bool:
+        """Return whether this group is part of the cluster: of two that are founded with one number only one will be.
+
+        Messages to other groups would block these. Who sends something from another group knows that this one is there.
+        """
+        if not self.belongs:
+            others = sender < self.topology.replicas and self.topology.group_of[sender] != self.g0
+            self.belongs = others or self.prefix.position > 0
+        return self.belongs
 
     def tell_outcome(self, asker: int, mid: Mid) -> None:
         """Answer who asks for a message that is delivered here: its client, or a leader that still works on it."""
@@ -517,6 +540,12 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
             epoch = self.candidate.epoch + 1
             self.configurations.add(self.g0, epoch, change.seats, change.about)
             self.begin_epoch(epoch)
+        founding = founding_of(m)
+        if founding is not None and self.configurations.may_be_founded(founding):
+            if self.monitor is not None:
+                self.monitor.begins(founding.group, 0, founding.seats)
+            self.configurations.add(founding.group, 0, founding.seats, founding.about)
+            self.lists_changed()
 
     def drop(self, entry: MessageState) -> None:
         """Forget a message that is delivered."""
@@ -847,10 +876,15 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
     def on_lists(self, sender: int, msg: Lists) -> None:
         """Learn who the members of all groups are, and tell who knows less."""
         configurations = self.configurations
+        group = self.topology.group_of[sender]
+        if not configurations.has(group):  # it may be founded twice, and it is not known yet which of them counts
+            return
         if configurations.merge(msg.rows):
             self.lists_changed()
         configurations.told[sender] = msg.known
-        ahead = self.topology.group_of[sender] == self.g0 and msg.known[self.g0] // 2 > self.candidate.epoch
+        if group != self.g0 and self.g0 < len(msg.known):
+            self.belongs = True
+        ahead = group == self.g0 and msg.known[self.g0] // 2 > self.candidate.epoch
         if ahead and not self.retired:
             self.prefix.fetch(sender)
         if configurations.knows_less(sender):
@@ -1091,8 +1125,8 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
                 probation.mark,
                 candidate.rejoining,
                 candidate.rejoin_above,
-                dense(self.prefix.collection.floors, len(self.topology.groups), BOTTOM),
-                dense(self.prefix.collection.shared_with, len(self.topology.groups), BOTTOM),
+                dense(self.prefix.collection.floors, len(self.configurations.known), BOTTOM),
+                dense(self.prefix.collection.shared_with, self.groups(), BOTTOM),
                 probation.starts_of_all(),
                 probation.marks_of_all(),
                 candidate.epoch,
@@ -1237,7 +1271,7 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
         return self.candidate.epoch
 
     def seats(self, g: int) -> tuple[int, ...]:
-        return self.configurations.newest(g).seats
+        return self.configurations.newest(g).seats if self.configurations.has(g) else ()
 
     def seats_in(self, epoch: int) -> tuple[int, ...]:
         return self.configurations.lists[self.g0][epoch].seats
@@ -1246,7 +1280,8 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
         return self.configurations.established[g] >= epoch
 
     def is_settled(self, g: int) -> bool:
-        return self.configurations.known[g] % 2 == 1
+        known = self.configurations.known
+        return g < len(known) and known[g] % 2 == 1
 
     def known(self) -> tuple[int, ...]:
         return self.configurations.known
@@ -1257,6 +1292,9 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
     def on_lists_learnt(self, lists: MemberLists) -> None:
         if self.configurations.merge(lists):
             self.lists_changed()
+
+    def groups(self) -> int:
+        return max(len(self.configurations.known), *[g + 1 for g in self.prefix.collection.shared_with], 0)
 
     def table(self) -> Message:
         return self.configurations.message()
@@ -1316,6 +1354,7 @@ ROW: Final[Protocol] = Protocol(
     records=RECORDS,
     monitor=Monitor,
     change=change_payload,
+    found=founding_payload,
     least_delivered=94,
     convert=converted,
     paper_names=PAPER_NAMES,

@@ -177,7 +177,7 @@ class Calm:
             return
         pid = senders[self.choices.below(len(senders))]
         process = machine.able(pid, Reconfigurable)
-        dest = tuple(range(len(machine.topology.groups))) if process is None else tuple(process.may_send_to())
+        dest = tuple(machine.seating.there()) if process is None else tuple(process.may_send_to())
         self.probed = True
         if dest:
             machine.make_multicast(pid, dest)

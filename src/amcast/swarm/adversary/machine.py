@@ -270,6 +270,12 @@ class Machine:
         self.seating.propose(dest[0], epoch, seats)
         return self.make_multicast(pid, dest, self.table.change(epoch, seats))
 
+    def make_found(self, pid: int, dest: tuple[int, ...], size: int) -> bool:
+        """Let an administrator ask that this group be added, with so many members."""
+        if self.table.found is None or not self.awake(pid):
+            return False
+        return self.make_multicast(pid, (0,), self.table.found(dest[0], size))
+
     def make_stop(self, pid: int) -> bool:
         """Let an administrator stop a replica that was removed, as soon as all who need to know have heard of that."""
         process = self.able(pid, Seated)

@@ -32,6 +32,7 @@ SHAPES = {
     "reconfigure": "psi",
     "members": "pm",
     "change": "pgim",
+    "found": "pgi",
     "stop": "p",
     "join": "p",
     "leave": "p",

@@ -123,7 +123,7 @@ class Recovery:
         if machine.setup.members_change:
             if self.doubtful or pid in machine.seating.over:
                 return False
-            others = [p for g in range(len(machine.topology.groups)) for p in machine.seating.needed(g) if p != pid]
+            others = [p for g in machine.seating.there() for p in machine.seating.needed(g) if p != pid]
         else:
             others = [p for p in range(machine.topology.replicas) if p != pid]
         return all(map(self.is_full_member, others))

@@ -7,7 +7,7 @@ Clients that are connected to a replica hear from it who the members are as soon
 
 from typing import TYPE_CHECKING
 
-from amcast.core.capabilities import Seated
+from amcast.core.capabilities import Listing, Seated
 
 if TYPE_CHECKING:
     from amcast.swarm.adversary.machine import Machine
@@ -26,12 +26,22 @@ class Seating:
         process: object = self.machine.processes[pid]
         if not isinstance(process, Seated) or not self.machine.up[pid]:
             return
-        known = [(process.seats(g), process.is_settled(g)) for g in range(len(self.machine.topology.groups))]
+        known = [(process.seats(g), process.is_settled(g)) for g in self.there()]
         if self.told.setdefault(pid, known) != known:
             self.told[pid] = known
             for client in self.machine.topology.clients:
                 if self.machine.up[client]:
                     self.machine.enqueue(pid, client, process.table())
+
+    def there(self) -> list[int]:
+        """Return the groups that there are: those that somebody knows of who is none of their founders."""
+        topology = self.machine.topology
+        found = len(topology.sizes)
+        for pid in range(topology.replicas_at_first if self.machine.setup.groups_come else 0):
+            process: object = self.machine.processes[pid]
+            if isinstance(process, Listing):
+                found = max(found, len(process.known()))
+        return list(range(found))
 
     def newest(self, g: int) -> tuple[int, tuple[int, ...]]:
         """Return the last epoch of a group that anybody has delivered, and its seats."""
@@ -79,7 +89,7 @@ class Seating:
         g = self.machine.topology.group_of[pid]
         if not process.is_removed() or self.machine.recovery.doubtful:
             return False
-        for h in range(len(self.machine.topology.groups)):
+        for h in self.there():
             for other in self.needed(h):
                 replica: object = self.machine.processes[other]
                 knows = isinstance(replica, Seated) and replica.has_established(g, process.epoch())

@@ -49,6 +49,7 @@ class Setup:
     spare: tuple[int, ...] = ()  # who may join
     leavers: tuple[int, ...] = ()
     members_change: bool = False  # by messages of administrators, who are clients
+    groups_come: bool = False  # likewise
     delays: tuple[int, ...] = DELAYS
     rates: list[int] = field(default_factory=list)
     clocks: list[int] = field(default_factory=list)
@@ -86,6 +87,8 @@ class Setup:
         words += [f"{len(self.spare)} more may join"] if self.spare else []
         words += [f"{len(self.leavers)} may leave"] if self.leavers else []
         words += [f"members change, {self.params.spare} of each group spare"] if self.members_change else []
+        more = len(self.topology.groups) - len(self.topology.sizes)
+        words += [f"{more} of these groups may come later"] if self.groups_come else []
         words += ["groups join and leave"] if self.reconfigures else []
         words += ["one is paused"] if self.pauses else []
         words += ["crashes noticed early"] if self.early else []
@@ -140,11 +143,15 @@ def draw_groups(table: Protocol, seed: int, choices: Choices) -> Setup:
     tail_bytes = choices.pick((0, 300, 700)) if durable else 0
     messages = draw_messages(choices)
     spare = 2 + choices.below(3) if durable and table.change is not None and choices.chance(50) else 0
-    topology = Topology(tuple([size + spare for size in sizes]), clients)
-    params = Params(DELTA, checked=True, durable=durable, tail_bytes=tail_bytes, spare=spare)
+    # By the seed: nothing is drawn for it, so that all other seeds stay what they were.
+    more = 1 + seed % 2 if spare and table.found is not None and seed % 7 in (3, 5, 6) else 0
+    founders = (3, 3, 1)[seed % 3] if more else 0
+    topology = Topology(tuple([size + spare for size in sizes]), clients, 0, more, founders + spare)
+    params = Params(DELTA, checked=True, durable=durable, tail_bytes=tail_bytes, spare=spare, founders=founders)
     setup = Setup(table, seed, topology, params, messages, topology.clients)
     setup.durable = durable
     setup.members_change = spare > 0
+    setup.groups_come = more > 0
     setup.clients_crash = choices.chance(40)
     if durable:
         setup.may_be_down = [len(members) for members in topology.groups]

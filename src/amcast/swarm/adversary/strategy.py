@@ -68,6 +68,7 @@ class Strategy:
             (setup.reconfigures, self.reconfigure, 5),
             (setup.members_change, self.change, 5),
             (setup.members_change, self.stop, 3),
+            (setup.groups_come, self.found, 4),
             (bool(setup.spare), self.join, 4),
             (bool(setup.spare) and any(setup.may_be_down), self.desert, 3),
             (bool(setup.leavers), self.leave, 1),
@@ -202,7 +203,7 @@ class Strategy:
             return None
         pid = self.choices.pick(self.setup.senders)
         process = self.machine.able(pid, Reconfigurable)
-        may: list[int] = list(range(len(self.machine.topology.groups)))
+        may: list[int] = self.machine.seating.there()
         if process is not None and not (self.setup.reconfigures and self.choices.chance(10)):
             may = process.may_send_to()  # else it waits until it may
         if not may:
@@ -352,11 +353,21 @@ class Strategy:
 
     def change(self) -> Move | None:
         """Let an administrator change the members of a group, sometimes two of them at once, or two groups."""
+        groups = len(self.machine.seating.there())
         if self.choices.chance(30):
-            move = self.change_of(self.choices.below(len(self.machine.topology.groups)))
+            move = self.change_of(self.choices.below(groups))
             if move is not None:
                 self.machine.make(move)
-        return self.change_of(self.choices.below(len(self.machine.topology.groups)))
+        return self.change_of(self.choices.below(groups))
+
+    def found(self) -> Move | None:
+        """Let an administrator add the group that comes next, or one that another administrator is about to add."""
+        machine, choices = self.machine, self.choices
+        clients = [pid for pid in machine.topology.clients if machine.up[pid]]
+        g = len(machine.seating.there()) - (1 if choices.chance(15) else 0)
+        if not clients or not len(machine.topology.sizes) <= g < len(machine.topology.groups):
+            return None
+        return ("found", clients[choices.below(len(clients))], (g,), self.setup.params.founders)
 
     def change_of(self, g: int) -> Move | None:
         """Add members, remove some, replace one, two or all of them; the leader, or one that is lost, more often."""
