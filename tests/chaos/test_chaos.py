@@ -51,7 +51,7 @@ class Storm:
         time.sleep(self.chance.uniform(0.2, 1.5))
 
     def leader(self) -> Member:
-        return self.trial.leader(self.chance.randrange(len(self.trial.config.topology.groups)))
+        return self.trial.leader(self.chance.randrange(len(self.trial.config.groups)))
 
     def restart(self) -> None:
         """Stop and start single members, often leaders, as an operator does who changes nothing."""
@@ -112,7 +112,7 @@ class Storm:
         self.trial.wait_until_ready([leader, older, absent])
 
     def kill_leader(self) -> None:
-        leader = self.trial.leader(self.chance.randrange(len(self.trial.config.topology.groups)))
+        leader = self.trial.leader(self.chance.randrange(len(self.trial.config.groups)))
         self.trial.kill(leader)
         time.sleep(self.chance.uniform(0.0, 2.5))
         self.trial.start(leader)
@@ -150,7 +150,7 @@ class Storm:
         self.trial.wait_until_ready([member])
 
     def kill_group(self) -> None:
-        g = self.chance.randrange(len(self.trial.config.topology.groups))
+        g = self.chance.randrange(len(self.trial.config.groups))
         members = [member for member in self.trial.config.members if member.group == g]
         self.trial.kill(*members)
         self.trial.start(*members)
@@ -188,7 +188,7 @@ class Storm:
         self.trial.resume(*members)
 
     def pause_leader(self) -> None:
-        leader = self.trial.leader(self.chance.randrange(len(self.trial.config.topology.groups)))
+        leader = self.trial.leader(self.chance.randrange(len(self.trial.config.groups)))
         self.trial.pause(leader)
         time.sleep(self.chance.uniform(1.0, 2.5))
         self.trial.resume(leader)

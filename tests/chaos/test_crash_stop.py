@@ -18,7 +18,7 @@ NAMES = ("ft_skeen", "fastcast", "paxos_amcast", "multi_paxos", "baseline", "opt
 
 
 def disturb(trial: Trial, network: Network, chance: random.Random) -> None:
-    groups = range(len(trial.config.topology.groups))
+    groups = trial.config.groups
     leader = trial.leader(0)
     trial.pause(leader)
     time.sleep(chance.uniform(1.0, 1.5))

@@ -26,7 +26,7 @@ RATE = 300.0
 def cut_power(trial: Trial, disks: dict[Member, PowerDisk], chance: random.Random) -> None:
     """Let the power of some members go, all at the same moment, and start them again."""
     members = trial.config.members
-    group = [member for member in members if member.group == chance.randrange(len(trial.config.topology.groups))]
+    group = [member for member in members if member.group == chance.randrange(len(trial.config.groups))]
     hit = chance.choice([[chance.choice(members)], group, members, members])
     for member in hit:  # nobody says anything after the power is gone
         trial.processes.signal(member, signal.SIGSTOP)

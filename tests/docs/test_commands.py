@@ -223,7 +223,7 @@ class Session:
     def multicast(self, name: str, trace: Path | None = None) -> None:
         """Something to be seen by what the page does with a cluster."""
         config = load(self.folder / name / "cluster.toml")
-        groups = [f"g{g}" for g in range(len(config.topology.groups))]
+        groups = [f"g{g}" for g in config.groups]
         with connect_sync(config.path, "dev", deadline=allow(60), trace=trace) as client:
             for number in range(20):
                 with suppress(Rejected):  # by an application that expects something else: delivered all the same

@@ -104,7 +104,7 @@ def test_what_the_first_group_refuses(tmp_path: Path) -> None:
         ]
         for one, expected in cases:
             error = asked_leader(config, nodes, one)
-            assert isinstance(error, Refused) and expected.partition("{}")[2] in str(error), error
+            assert isinstance(error, Refused) and expected.rpartition("{}")[2] in str(error), error
         follower = next(rank for rank in range(3) if not leads(nodes, f"g0/{rank}"))
         error = asked(config, change, to=follower)
         assert not isinstance(error, Refused) and f"g0/{follower} does not lead g0" in str(error)

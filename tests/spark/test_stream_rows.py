@@ -25,7 +25,7 @@ from amcast.runtime.history import History
 from amcast.spark.stream import log, replicas, sink, source
 from amcast.spark.stream.log import ClusterLogs
 
-CLIENT = 64  # the number behind those of two groups of three replicas, and of all who may come later
+CLIENT = 4096  # a number behind all replicas that there may ever be
 Row = tuple[str, int, str, bytes]
 
 
@@ -51,7 +51,7 @@ class Logs:
             payload = payloads[0] if size == 1 else joined(payloads)
             m = AppMessage(message_id(CLIENT, first), dest, payload, 0, size)
             ts = timestamp(self.clock, dest[0])
-            self.order += [f"c40:{first + i}" for i in range(size)]
+            self.order += [f"c1000:{first + i}" for i in range(size)]
             if 0 in dest:
                 self._deliver("g0", m, ts)
             if 1 in dest:
@@ -63,7 +63,7 @@ class Logs:
         self.of[group].append([(m, ts)], 1000 * self.clock)
         for one in m.messages():
             rows = self.rows[group]
-            rows.append((group, len(rows), f"c40:{one.payload.decode()}", one.payload))
+            rows.append((group, len(rows), f"c1000:{one.payload.decode()}", one.payload))
 
     def read(self, _: ClusterLogs, group: str, position: int, wait_ms: int = 0, most_bytes: int = 2**22) -> Rows:
         """A few blocks at a time."""

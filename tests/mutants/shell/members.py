@@ -114,7 +114,8 @@ MUTANTS = [
         caught_by=f"{GROUPS}::test_not_while_a_group_has_no_quorum",
     ),
     shell_mutant(
-        "a_group_comes_before_its_replicas", NODE, ("if guest is None or pid not in", "if guest and pid not in"),
+        "a_group_comes_before_its_replicas", NODE,
+        ("if guest is None or pid not in node.incoming.current or not node.pulses.hears(pid):", "if False:"),
         ("if str(guest.peer) != place.peer:", "if guest and str(guest.peer) != place.peer:"),
         ("if reason := node.pulses.refuses(pid):", "if guest and (reason := node.pulses.refuses(pid)):"),
         caught_by=f"{GROUPS}::test_not_before_all_its_replicas_are_there",

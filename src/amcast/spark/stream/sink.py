@@ -60,7 +60,7 @@ class Sink:
 
 def client_batches(batches: Iterator[pa.RecordBatch], config: ClusterConfig) -> Iterator[ClientBatch]:
     """Group consecutive rows to the same groups into client batches, which travel together."""
-    known = {config.topology.group_name(g): g for g in range(len(config.topology.groups))}
+    known = {config.topology.group_name(g): g for g in config.groups}
     dest: tuple[int, ...] = ()
     payloads: list[bytes] = []
     size = row = 0

@@ -58,7 +58,7 @@ def wanted(options: MutableMapping[str, str]) -> Wanted:
     if "config" not in options:
         raise UsageError("format amcast needs .option('config', 'path/to/cluster.toml')")
     config = load(options["config"])
-    names = [config.topology.group_name(g) for g in range(len(config.topology.groups))]
+    names = [config.topology.group_name(g) for g in config.groups]
     groups = names if options.get("groups", "all") == "all" else [g.strip() for g in options["groups"].split(",")]
     for group in groups:
         if group not in names:

@@ -24,7 +24,7 @@ class Watched:
         self.asked = time.time_ns()
         self.silent_since: dict[str, float] = {}  # of those that do not answer
         self.at_start = self.ask()
-        for g in range(len(config.topology.groups)):
+        for g in config.groups:
             names = [member.name for member in config.group(g)]
             if not any(name in self.at_start for name in names):
                 raise UsageError(f"no replica of g{g} answers ({', '.join(names)}); expected one at least; start them")
