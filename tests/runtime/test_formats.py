@@ -131,7 +131,7 @@ class Follows(Electing):
 def test_when_it_is_time() -> None:
     formats = formats_of(Spoken(3, 4))
     host = cast(SimpleNamespace, formats._host)
-    host.config.topology = SimpleNamespace(groups=((0, 1), (2,)))
+    host.config.topology, host.config.groups = SimpleNamespace(sizes=(2, 1)), (0, 1)
     host.engine.process = SimpleNamespace(leads=lambda: True)
     formats.use(3)
 
