@@ -103,7 +103,7 @@ RIGHTS = [
         caught_by=f"{PERMISSIONS}[reader]",
     ),
     shell_mutant(
-        "one_key_of_many_is_enough", "amcast.apps.kv.users", ("if all(any(matches(key)", "if any(any(matches(key)"),
+        "one_key_of_many_is_enough", "amcast.apps.kv.users", ("fits = all(any(matches", "fits = any(any(matches"),
         caught_by=f"{PERMISSIONS}[some]",
     ),
     shell_mutant(

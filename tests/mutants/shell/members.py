@@ -32,7 +32,7 @@ MUTANTS = [
     ),
     shell_mutant(
         "two_members_at_one_address", NODE,
-        ("            self._refuse_addresses(g, places)\n", "            pass\n"), caught_by=REFUSES,
+        ('refuse_addresses(f"g{g}", tuple(members), plaintext=node.config.tls is None)', "pass"), caught_by=REFUSES,
     ),
     shell_mutant("places_need_not_be_said", NODE, ("if [place.seat for place in places] != list(seats):", "if False:"),
                  caught_by=REFUSES),

@@ -232,7 +232,7 @@ MUTANTS = [
         caught_by=f"{ROWS}::test_a_query_begins_at_a_time",
     ),
     shell_mutant(
-        "source_ignores_what_is_final", SOURCE, ("return w.log.cut(start, ends) if w.merge else ends", "return ends"),
+        "source_ignores_what_is_final", SOURCE, ("named(w.log.cut(start, ends) if w.merge else ends)", "named(ends)"),
         caught_by=f"{ROWS}::test_the_merged_order_waits_for_the_group_that_is_behind",
     ),
     shell_mutant(
