@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from amcast.errors import (  # isort: skip
     Alarm, AmcastError, Anomaly, AnswerGone, ApplicationFailed, Busy, CommandRefused, HistoryGone, IdentityRefused,
     InvariantViolation, LineFault, LostMessages, MulticastFailed, OutcomeUnknown, OutOfTime, PeerError,
-    PropertyViolation, Refused, Rejected, ReplicasDiffer, RespError, SearchTooLong, StorageCorrupt, StorageFailure,
-    SweepInterrupted, TopologyError, TraceError, UsageError, WireError, WorkloadRefused,
+    PropertyViolation, Refused, Rejected, ReplicasDiffer, RespError, SearchTooLong, SlotsMoved, StorageCorrupt,
+    StorageFailure, SweepInterrupted, TopologyError, TraceError, UsageError, WireError, WorkloadRefused,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ __all__ = [
     "Alarm", "AmcastError", "Anomaly", "AnswerGone", "ApplicationFailed", "Busy", "Client", "CommandRefused",
     "Delivery", "HistoryGone", "IdentityRefused", "InvariantViolation", "LineFault", "LostMessages", "MulticastFailed",
     "OutOfTime", "OutcomeUnknown", "PeerError", "PropertyViolation", "Refused", "Rejected", "ReplicasDiffer",
-    "RespError", "SearchTooLong", "StateMachine", "StorageCorrupt", "StorageFailure", "SweepInterrupted", "SyncClient",
-    "TopologyError", "TraceError", "UsageError", "WireError", "WorkloadRefused", "__version__", "check", "compiled",
-    "connect", "connect_sync", "explore", "run_node", "simulate",
+    "RespError", "SearchTooLong", "SlotsMoved", "StateMachine", "StorageCorrupt", "StorageFailure", "SweepInterrupted",
+    "SyncClient", "TopologyError", "TraceError", "UsageError", "WireError", "WorkloadRefused", "__version__", "check",
+    "compiled", "connect", "connect_sync", "explore", "run_node", "simulate",
 ]  # fmt: skip
 
 # Where the rest is. It is imported when it is used: a command that needs no cluster starts faster without asyncio.

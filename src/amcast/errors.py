@@ -12,7 +12,8 @@ AmcastError                     exit code 1, unless it says another
 │   ├── CommandRefused          a command of the store that is answered with an error and changes nothing
 │   └── WorkloadRefused         a request of Maelstrom that the workload does not execute
 ├── MulticastFailed             this multicast will not be delivered anywhere
-│   └── Busy                    … because the cluster had no room for it until the deadline
+│   ├── Busy                    … because the cluster had no room for it until the deadline
+│   └── SlotsMoved              … because the store has moved slots since it was routed; a gateway sends it again
 ├── Rejected                    the application did not execute this multicast, which has its place in the order
 ├── OutcomeUnknown              the deadline passed: this multicast may have been delivered, or may still be
 ├── AnswerGone                  this multicast was delivered before, and its answer is no longer kept
@@ -155,6 +156,14 @@ class Busy(MulticastFailed):
 
     What to do: multicast less at a time, or wait and multicast again; `/status` of the nodes says what they are
     short of.
+    """
+
+
+class SlotsMoved(MulticastFailed):
+    """Slots of the store have moved since this was routed: nothing was executed, and the newer map is known.
+
+    What to do: nothing, a gateway sends it again by itself. A program that asks the groups of the store without a
+    gateway routes it anew.
     """
 
 

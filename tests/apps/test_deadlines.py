@@ -14,7 +14,7 @@ from amcast.apps.kv.gateway import Gateway
 from amcast.apps.kv.wire import MALFORMED, Decide, Prepare, StoreRequest, decode_request, encode
 from amcast.errors import Busy, MulticastFailed, OutcomeUnknown, Rejected
 from amcast.runtime.machine import Limits, Machine
-from tests.apps.in_process import InProcess
+from tests.apps.in_process import LOOK, InProcess
 from tests.apps.test_gateway import A, B, leave_a_lock, talk
 from tests.pace import allow
 
@@ -37,6 +37,8 @@ class Moody(InProcess):
         self, dest: tuple[int, ...], payload: bytes, deadline: float | None = None
     ) -> "asyncio.Future[dict[int, bytes]]":
         request = decode_request(payload)
+        if payload == LOOK:
+            return super().submit(dest, payload, deadline)
         self.seen.append(request)
         self.deadlines.append(deadline)
         if self.answers(request):

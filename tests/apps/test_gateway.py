@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError, WatchError
 
 from amcast.apps.kv import batching
 from amcast.apps.kv.gateway import Gateway, serve
-from amcast.apps.kv.slots import group_of
+from amcast.apps.kv.slots import even
 from amcast.apps.kv.wire import Prepare, StoreRequest, encode
 from amcast.errors import MulticastFailed, OutcomeUnknown
 from amcast.runtime.machine import Limits
@@ -20,7 +20,7 @@ from tests.pace import allow
 
 GROUPS = 3
 KEYS = [f"k{n}" for n in range(12)]
-A, B = next((a, b) for a in KEYS for b in KEYS if group_of(a.encode(), 3) != group_of(b.encode(), 3))
+A, B = next((a, b) for a in KEYS for b in KEYS if even(3).of_key(a.encode()) != even(3).of_key(b.encode()))
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_expiry(client: "redis.Redis[bytes]") -> None:
 
 
 def test_many_keys_over_all_groups(client: "redis.Redis[bytes]") -> None:
-    assert {group_of(key.encode(), GROUPS) for key in KEYS} == set(range(GROUPS))
+    assert {even(GROUPS).of_key(key.encode()) for key in KEYS} == set(range(GROUPS))
     client.mset({key: str(n) for n, key in enumerate(KEYS)})
     assert client.mget([*KEYS, "none"]) == [*(b"%d" % n for n in range(12)), None]
     assert client.dbsize() == 12 and client.exists(*KEYS, "k1") == 13
@@ -236,7 +236,7 @@ def test_what_the_client_hears_of_failures() -> None:
 
 
 async def leave_a_lock(cluster: batching.ClusterClient) -> None:
-    dest = tuple(sorted(group_of(key.encode(), GROUPS) for key in (A, B)))
+    dest = tuple(sorted(even(GROUPS).of_key(key.encode()) for key in (A, B)))
     lock = Prepare(b"dead", list(dest), [[b"MSET", A.encode(), b"1", B.encode(), b"2"]], [], [])
     await cluster.submit(dest, encode(StoreRequest(0, [lock])))
 
@@ -286,7 +286,7 @@ def test_a_client_that_leaves_leaves_no_lock() -> None:
 @pytest.mark.parametrize("two_rounds", [False, True])
 def test_real_time_over_groups(two_rounds: bool) -> None:
     """A read after a read: with one round it may be older, as the multicast allows; with two rounds it is not."""
-    first, second = (key.encode() for key in sorted((A, B), key=lambda key: group_of(key.encode(), GROUPS)))
+    first, second = (key.encode() for key in sorted((A, B), key=lambda key: even(GROUPS).of_key(key.encode())))
 
     async def run() -> None:
         cluster = Held(GROUPS)

@@ -20,7 +20,7 @@ from tests.pace import allow
 from amcast.apps.bank import Bank
 from amcast.apps.bank import group_of as bank_group
 from amcast.apps.kv import KV, wire
-from amcast.apps.kv.slots import group_of, slot_of
+from amcast.apps.kv.slots import even, slot_of
 from amcast.cli import run
 from amcast.core.application import AllOrNothing, Delivery
 from amcast.core.process import Params
@@ -263,7 +263,7 @@ def per_slot(states: Sequence[bytes]) -> dict[int, set[tuple[bytes, bytes, int]]
 
 def msets() -> Iterator[tuple[tuple[int, ...], bytes]]:
     left, right = b"left", b"right"
-    assert group_of(left, 2) != group_of(right, 2)
+    assert even(2).of_key(left) != even(2).of_key(right)
     number = 0
     while True:
         number += 1
@@ -286,7 +286,7 @@ def test_pairs_are_equal_and_slots_are_the_same_with_another_number_of_groups(tm
         after = [nodes[f"g{g}/0"].executor.app.snapshot() for g in range(3)]  # type: ignore[union-attr]
         assert per_slot(after) == before
         for g, state in enumerate(after):
-            assert {group_of(key, 3) for rows in per_slot([state]).values() for key, _, _ in rows} <= {g}
+            assert {even(3).of_key(key) for rows in per_slot([state]).values() for key, _, _ in rows} <= {g}
 
 
 # What is refused, and what is left
@@ -592,10 +592,10 @@ def test_what_is_prepared_and_not_decided_is_dropped_where_slots_go_to_other_gro
         return found
 
     deliver(wire.Execute([[b"MSET", b"left", b"1", b"right", b"1"]]))
-    deliver(wire.Execute([[b"SET", b"brief", b"x", b"PX", b"5000"]]), (group_of(b"brief", 2),), 2000)
+    deliver(wire.Execute([[b"SET", b"brief", b"x", b"PX", b"5000"]]), (even(2).of_key(b"brief"),), 2000)
     deliver(wire.Prepare(b"t0", [0, 1], [[b"MSET", b"left", b"2", b"right", b"2"]], [], []))
     deliver(wire.Decide(b"gone", False))
-    ticket = deliver(wire.Execute([[b"APPEND", b"right", b"+"]]), (group_of(b"right", 2),))
+    ticket = deliver(wire.Execute([[b"APPEND", b"right", b"+"]]), (even(2).of_key(b"right"),))
     assert "t" not in str(ticket[0]) or machines[0]._waiting or machines[1]._waiting
     spread = machines[0].spread([machine.snapshot() for machine in machines], 3)
     found = [KV(g, 3) for g in range(3)]

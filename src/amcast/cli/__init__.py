@@ -28,6 +28,7 @@ from amcast.cli.metrics import metrics
 from amcast.cli.node import node
 from amcast.cli.output import complain
 from amcast.cli.protocols import protocols
+from amcast.cli.rebalance import rebalance
 from amcast.cli.replay import replay
 from amcast.cli.report import report
 from amcast.cli.reproduce import reproduce
@@ -54,8 +55,8 @@ for command in (
     kv_user, maelstrom, certs, watch, view, export, spark_archive,
 ):  # fmt: skip
     app.command(no_args_is_help=False)(command)
-for about_backups in (backup, backup_verify, restore):
-    cluster_commands.command()(about_backups)
+for about_data in (backup, backup_verify, restore, rebalance):
+    cluster_commands.command()(about_data)
 app.add_typer(cluster_commands, name="cluster")
 app.add_typer(ledger_commands, name="ledger")
 

@@ -15,6 +15,8 @@ import msgspec
 
 from amcast.apps.kv.lookout import NOBODY_TOLD, Informant, Lookout
 from amcast.apps.kv.machine import is_read
+from amcast.apps.kv.moving import Carrier
+from amcast.apps.kv.slots import UNKNOWN, SlotMap, even
 from amcast.apps.kv.strings import Command
 from amcast.apps.kv.wire import (
     MALFORMED,
@@ -23,16 +25,20 @@ from amcast.apps.kv.wire import (
     Done,
     Execute,
     Fetch,
+    Stale,
     StoreRequest,
     Unit,
+    View,
     Waits,
+    WaitsForSlots,
     decode_answers,
     encode,
     fits,
 )
-from amcast.errors import AmcastError, Busy, MulticastFailed, OutcomeUnknown, Rejected
+from amcast.errors import AmcastError, Busy, MulticastFailed, OutcomeUnknown, Rejected, SlotsMoved
 
 SECONDS_TO_READ: Final = 1.0  # outside of the order
+SECONDS_TO_HEAR: Final = 0.005  # until a group is asked again that has not yet come to a newer map
 Dest = tuple[int, ...]
 T = TypeVar("T")
 
@@ -61,12 +67,15 @@ Calls = list[tuple[int, Command]]  # commands with the places of their replies
 class Job:
     """Units for one set of groups, who waits for their answers, and until when."""
 
-    __slots__ = ("busy", "done", "sent", "size", "units", "until")
+    __slots__ = ("busy", "done", "sent", "size", "units", "until", "version")
 
-    def __init__(self, units: list[Unit], size: int, until: float, done: "asyncio.Future[GroupAnswers]") -> None:
+    def __init__(
+        self, units: list[Unit], size: int, until: float, version: int | None, done: "asyncio.Future[GroupAnswers]"
+    ) -> None:
         self.units = units
         self.size = size
         self.until = until
+        self.version = version  # of the map by which it was routed; None: it goes to these groups in any case
         self.done = done
         self.sent = False  # and may have been executed
         self.busy: Busy | None = None  # what nodes said when it was sent last
@@ -86,7 +95,8 @@ class Together:
     connection on one key are executed in their order.
     """
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int, slots: SlotMap) -> None:
+        self.slots = slots  # by which they are routed
         self.calls: dict[Dest, Calls] = {}
         self._most_bytes = most_bytes
         self.size = 0
@@ -132,7 +142,7 @@ class Batcher:
 
     def __init__(self, client: ClusterClient, lookout: Lookout) -> None:
         self.client = client
-        self.groups = client.groups
+        self.slots = even(client.groups, UNKNOWN)  # until a group says what has become of them
         self.lookout = lookout
         self.limits = client.machine.limits
         self._machine = client.machine
@@ -147,10 +157,13 @@ class Batcher:
         """Return when a command that begins now must be answered, in the time of the event loop."""
         return asyncio.get_running_loop().time() + self.client.deadline
 
-    def send(self, dest: Dest, units: list[Unit], until: float, size: int = 0) -> Job:
-        """Have groups execute these units in this order. The answers may be tickets; `collect` makes values of them."""
+    def send(self, dest: Dest, units: list[Unit], until: float, size: int = 0, slots: SlotMap | None = None) -> Job:
+        """Have groups execute these units in this order. The answers may be tickets; `collect` makes values of them.
+
+        They may have been routed by a map of the slots, which may not hold any more; then SlotsMoved comes of it.
+        """
         loop = asyncio.get_running_loop()
-        job = Job(units, size, until, loop.create_future())
+        job = Job(units, size, until, slots.version if slots is not None else None, loop.create_future())
         lane = self._lanes[dest]
         lane.jobs.append(job)
         self._open.append(job)
@@ -181,7 +194,7 @@ class Batcher:
         sent = []
         for dest, calls in together.calls.items():
             units: list[Unit] = [Execute([command]) for _, command in calls]
-            sent.append((calls, self.send(dest, units, until, together.size)))
+            sent.append((calls, self.send(dest, units, until, together.size, together.slots)))
         found: list[tuple[Calls, dict[int, list[Any]] | AmcastError]] = []
         for calls, job in sent:
             try:
@@ -190,9 +203,9 @@ class Batcher:
                 found.append((calls, error))
         return found
 
-    async def call(self, dest: Dest, unit: Unit, until: float) -> dict[int, Any]:
+    async def call(self, dest: Dest, unit: Unit, until: float, slots: SlotMap | None = None) -> dict[int, Any]:
         """Have groups execute one unit; return its value, per group."""
-        values = await self.collect(self.send(dest, [unit], until))
+        values = await self.collect(self.send(dest, [unit], until, slots=slots))
         return {group: parts[0] for group, parts in values.items()}
 
     def send_on(self, dest: Dest, unit: Unit) -> None:
@@ -235,19 +248,24 @@ class Batcher:
             jobs: list[Job] = []
             batch: list[Unit] = []
             total = 0
+            versions: set[int] = set()  # what was routed by different maps does not go together
             while lane.jobs and (not jobs or total + lane.jobs[0].size <= self.limits.gateway_batch_bytes):
+                version = lane.jobs[0].version
+                if version is not None and versions and version not in versions:
+                    break
                 job = lane.jobs.popleft()
                 if not job.done.done():  # nobody waits for one that was given up
+                    versions.update(() if version is None else (version,))
                     batch += job.units
                     total += job.size
                     jobs.append(job)
             if jobs:
                 lane.under_way += 1
-                self._submit(dest, lane, jobs, batch)
+                self._submit(dest, lane, jobs, batch, next(iter(versions), 0))
         if not lane.jobs and not lane.under_way and not lane.pausing:
             self._lanes.pop(dest, None)
 
-    def _submit(self, dest: Dest, lane: Lane, jobs: list[Job], batch: list[Unit]) -> None:
+    def _submit(self, dest: Dest, lane: Lane, jobs: list[Job], batch: list[Unit], version: int) -> None:
         loop = asyncio.get_running_loop()
         now_ms = self.lookout.now_ms()
         if now_ms is None:
@@ -256,7 +274,7 @@ class Batcher:
         else:
             # A little less than there is: the client knows better than we do whether somebody may have it.
             seconds = max(job.until for job in jobs) - loop.time() - 2 * self.limits.sweep_every
-            payload = encode(StoreRequest(now_ms, batch))
+            payload = encode(StoreRequest(now_ms, batch, version))
             if self.client.reads and len(dest) == 1 and all(map(is_read, batch)):
                 future = asyncio.ensure_future(self._read(dest, payload, max(0.0, seconds)))
             else:
@@ -288,6 +306,10 @@ class Batcher:
         if failure is None:
             try:
                 answers = read_answers(dest, sum(len(job.units) for job in jobs), future.result())
+                stale = answers[dest[0]][0]
+                if isinstance(stale, Stale):
+                    self._send_anew(dest, lane, jobs, stale)
+                    return
             except AmcastError as error:
                 failure = error
         elif isinstance(failure, Rejected):  # by some groups; the others have executed it
@@ -320,6 +342,44 @@ class Batcher:
         lane.pausing = False
         self._depart(dest, lane)
 
+    # Slots that move
+
+    async def learn_map(self, seconds: float) -> None:
+        """Ask some group that can be used for the map, so that the first commands need not hear that it is another."""
+        usable = [group for group in self.slots.groups if group not in self.lookout.unusable]
+        if usable:
+            with suppress(AmcastError):
+                carrier = Carrier(self.client, self.limits.lock_seconds)
+                view = await carrier.view(usable[0], asyncio.get_running_loop().time() + seconds)
+                if view.version != UNKNOWN:
+                    self._renew(view)
+
+    def _renew(self, told: Stale | View) -> None:
+        if told.version > self.slots.version:
+            self.slots = self.slots.updated(told.version, tuple(told.groups), told.regrouped, told.runs)
+
+    def _send_anew(self, dest: Dest, lane: Lane, jobs: list[Job], stale: Stale) -> None:
+        """Take the newer map; have sent again what no group has executed."""
+        loop = asyncio.get_running_loop()
+        self._renew(stale)
+        for job in reversed(jobs):
+            if job.version is None:
+                job.sent = False
+                lane.jobs.appendleft(job)
+            elif stale.version > job.version:
+                refuse(job)
+            else:
+                loop.call_later(SECONDS_TO_HEAR, refuse, job)
+        self._depart(dest, lane)
+
+    def _carry_if_old(self, group: int) -> None:
+        """Bring the keys of slots that moved, if whoever moved them seems to be gone."""
+        if self._is_old(b"moves to g%d" % group):
+            carrier = Carrier(self.client, self.limits.lock_seconds)
+            task = asyncio.get_running_loop().create_task(carrier.finish(self.slots.groups, self.client.deadline))
+            self.tasks.add(task)
+            task.add_done_callback(self._ended)
+
     # Locks
 
     async def _fetch(self, group: int, answer: Answer, until: float) -> Any:
@@ -328,7 +388,10 @@ class Batcher:
         loop = asyncio.get_running_loop()
         try:
             while isinstance(answer, Waits) and loop.time() < until:
-                self._break_if_old(answer)
+                if isinstance(answer, WaitsForSlots):
+                    self._carry_if_old(group)
+                if answer.txn and self._is_old(answer.txn):
+                    self.send_on(tuple(answer.dest), Decide(answer.txn, commit=False))
                 await asyncio.sleep(min(delay, max(0.0, until - loop.time())))
                 delay = min(2 * delay, 0.02)  # a lock is handed on when its next owner asks; many ask in one multicast
                 answer = (await self.send((group,), [Fetch(answer.ticket)], until).done)[group][0]
@@ -338,13 +401,20 @@ class Batcher:
             return answer.value
         raise OutcomeUnknown("it waited for a lock for too long")
 
-    def _break_if_old(self, lock: Waits) -> None:
+    def _is_old(self, lock: bytes) -> bool:
+        """Return whether this has been in the way for long, and again whenever it still is after that."""
         now = self._machine.clock.monotonic_ns()
         while len(self._seen) > 1024:
             del self._seen[next(iter(self._seen))]
-        if now - self._seen.setdefault(lock.txn, now) > self.limits.lock_seconds * 1e9:
-            self._seen[lock.txn] = now  # and again, if that does not help
-            self.send_on(tuple(lock.dest), Decide(lock.txn, commit=False))
+        if now - self._seen.setdefault(lock, now) <= self.limits.lock_seconds * 1e9:
+            return False
+        self._seen[lock] = now
+        return True
+
+
+def refuse(job: Job) -> None:
+    if not job.done.done():
+        job.done.set_exception(SlotsMoved("slots have moved"))
 
 
 SAME_EVERYWHERE: Final = "run the same amcast everywhere"
@@ -363,6 +433,9 @@ def read_answers(dest: Dest, units: int, parts: dict[int, bytes]) -> GroupAnswer
             answers[group] = decode_answers(part)
         except msgspec.MsgspecError:
             answers[group] = []
-        if len(answers[group]) != units:
+        stale = [isinstance(answer, Stale) for answer in answers[group]]
+        if (stale != [True] and len(stale) != units) or (any(stale) and stale != [True]):
             raise OutcomeUnknown(f"g{group} has sent an answer that cannot be read; {SAME_EVERYWHERE}")
+    if len({isinstance(part[0], Stale) for part in answers.values() if part}) > 1:
+        raise OutcomeUnknown(f"not all groups found the map of slots outdated; {SAME_EVERYWHERE}")
     return answers

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from amcast.apps.kv import strings
-from amcast.apps.kv.slots import group_of, group_of_slot
+from amcast.apps.kv.slots import SLOTS, SlotMap, slot_of
 from amcast.apps.kv.store import ROOM, Store
 from amcast.apps.kv.strings import OK, Command, Result, cursor_of, wrong_arguments
 from amcast.errors import CommandRefused
@@ -122,44 +122,59 @@ def keys_of(command: Command) -> list[bytes] | None:
             return None
 
 
-def groups_of(command: Command, groups: int) -> tuple[int, ...]:
+def slots_of(commands: Sequence[Command]) -> tuple[set[int], bool]:
+    """Return the slots that commands touch, and whether one goes to all groups."""
+    slots: set[int] = set()
+    everywhere = False
+    for command in commands:
+        keys = keys_of(command)
+        if keys is not None:
+            slots.update(map(slot_of, keys))
+        elif SPECS[command[0]].keys is Keys.ALL:
+            everywhere = True
+        else:
+            slots.add(cursor_slot(command))
+    return slots, everywhere
+
+
+def groups_of(command: Command, slots: SlotMap) -> tuple[int, ...]:
     """Return the groups that a command goes to, in order."""
-    if groups == 1:
-        return (0,)
+    if len(slots.groups) == 1:
+        return slots.groups
     if SPECS[command[0]].keys is Keys.ONE:
-        return (group_of(command[1], groups),)
+        return (slots.of_key(command[1]),)
     keys = keys_of(command)
     if keys is not None:
-        return tuple(sorted({group_of(key, groups) for key in keys}))
-    return tuple(range(groups)) if SPECS[command[0]].keys is Keys.ALL else (cursor_group(command, groups),)
+        return tuple(sorted({slots.of_key(key) for key in keys}))
+    return slots.groups if SPECS[command[0]].keys is Keys.ALL else (slots.of_slot(cursor_slot(command)),)
 
 
-def cursor_group(command: Command, groups: int) -> int:
+def cursor_slot(command: Command) -> int:
     try:
-        return group_of_slot(cursor_of(command[1]), groups)
+        return min(cursor_of(command[1]), SLOTS - 1)
     except CommandRefused:
         return 0  # any group can say what is wrong with it
 
 
-def part_of(command: Command, group: int, groups: int) -> Command | None:
+def part_of(command: Command, group: int, slots: SlotMap) -> Command | None:
     """Return what one of several groups executes of a command."""
     match SPECS[command[0]].keys:
         case Keys.EACH:
-            own = [key for key in command[1:] if group_of(key, groups) == group]
+            own = [key for key in command[1:] if slots.of_key(key) == group]
             return [command[0], *own] if own else None
         case Keys.PAIRS if len(command) % 2 == 0:
             return command  # to say what is wrong with it
         case Keys.PAIRS:
             pairs = zip(command[1::2], command[2::2], strict=True)
-            words = [word for pair in pairs if group_of(pair[0], groups) == group for word in pair]
+            words = [word for pair in pairs if slots.of_key(pair[0]) == group for word in pair]
             return [command[0], *words] if words else None
         case _:
-            return command if group in groups_of(command, groups) else None
+            return command if group in groups_of(command, slots) else None
 
 
-def merge(command: Command, parts: dict[int, Result], groups: int) -> Result:
+def merge(command: Command, parts: dict[int, Result], slots: SlotMap) -> Result:
     """Return one result from those of the groups, of which each executed its part of the command."""
-    involved = groups_of(command, groups)
+    involved = groups_of(command, slots)
     if len(involved) == 1:
         return parts[involved[0]]
     for group in involved:
@@ -168,7 +183,7 @@ def merge(command: Command, parts: dict[int, Result], groups: int) -> Result:
             return part
     if command[0] == b"MGET":
         values = {group: iter(found) for group, found in parts.items() if isinstance(found, list)}
-        return [next(values[group_of(key, groups)], None) for key in command[1:]]
+        return [next(values[slots.of_key(key)], None) for key in command[1:]]
     if command[0] == b"KEYS":
         return [key for group in involved if isinstance(found := parts[group], list) for key in found]
     numbers = [part for part in (parts[group] for group in involved) if isinstance(part, int)]

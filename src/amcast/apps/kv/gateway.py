@@ -210,6 +210,7 @@ class Gateway:
     async def listen(self, host: str, port: int, context: SSLContext | None = None) -> int:
         """Listen, with TLS if there is a context; return the port, also where it was chosen by the system (0)."""
         await self.lookout.look()
+        await self.batcher.learn_map(self.server.machine.limits.seconds_to_look)
         self._looking = asyncio.get_running_loop().create_task(self.lookout.keep_looking())
         limits = self.server.machine.limits
         door = Door(limits.most_not_logged_in, limits.most_not_logged_in, limits.seconds_to_log_in)

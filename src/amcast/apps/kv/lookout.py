@@ -62,7 +62,8 @@ class Lookout:
         found = await self._client.conditions(self._limits.seconds_to_look)
         self._set_clock(found)
         unusable: dict[int, str] = {}
-        for group in range(self._client.groups):
+        later = {int(group[1:]) for group in (name.partition("/")[0] for name in found) if group[1:].isdigit()}
+        for group in sorted(later.union(range(self._client.groups))):
             told = [one.unready for name, one in found.items() if name.partition("/")[0] == f"g{group}"]
             if None not in told:
                 unusable[group] = next((text for text in told if text), "none of its replicas answers")

@@ -4,22 +4,29 @@ Commands that arrived together go out together (`batching.py`); the next ones go
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from amcast.apps.kv import server_commands
-from amcast.apps.kv.batching import Batcher, Dest, Together
+from amcast.apps.kv.batching import Batcher, Calls, Dest, Together
 from amcast.apps.kv.commands import SPECS, arity_fits, groups_of, merge
 from amcast.apps.kv.resp import NIL_ARRAY, Reply
-from amcast.apps.kv.slots import group_of
+from amcast.apps.kv.slots import SlotMap
 from amcast.apps.kv.strings import OK, Command, Result, wrong_arguments
 from amcast.apps.kv.wire import Decide, Execute, Prepare, Versions
-from amcast.errors import AmcastError, MulticastFailed, OutcomeUnknown
+from amcast.errors import AmcastError, CommandRefused, MulticastFailed, OutcomeUnknown, SlotsMoved
 
 if TYPE_CHECKING:
     from amcast.apps.kv.server_commands import Server
 
 LOG_IN: Final = {b"AUTH", b"HELLO"}
+T = TypeVar("T")
 AT_ONCE: Final = {b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"QUIT", b"RESET"}  # also in a transaction
+
+
+MSETNX_APART: Final = "-ERR MSETNX in a transaction needs all keys in one group; use a hash tag"
 
 
 class Session:
@@ -34,7 +41,6 @@ class Session:
         self.resp3 = False
         self.closing = False
         self._batcher = batcher
-        self._groups = batcher.groups
         self._queued: list[Command] | None = None
         self._queued_bytes = 0
         self._broken = False  # a command of the transaction was refused
@@ -52,7 +58,8 @@ class Session:
     async def take(self, commands: deque[Command], most: int) -> list[Reply]:
         """Execute the first commands, as many as go together, and drop them from the queue; return their replies."""
         replies: list[Reply] = []
-        together = Together(self._batcher.limits.gateway_batch_bytes)
+        slots = self._batcher.slots
+        together = Together(self._batcher.limits.gateway_batch_bytes, slots)
         while commands and len(replies) < most and not self.closing:
             command = commands[0].copy()
             command[0] = command[0].upper()
@@ -64,7 +71,7 @@ class Session:
                 continue
             spec = SPECS.get(command[0])
             if spec is not None and self._queued is None and arity_fits(spec.arity, command):
-                dest = groups_of(command, self._groups)
+                dest = groups_of(command, slots)
                 if not self._has_steps(command, dest):
                     if not together.add(len(replies), command, dest):
                         break
@@ -78,19 +85,34 @@ class Session:
                 commands.popleft()
                 return [await self._alone(command, self._batcher.deadline())]
             break
-        for calls, values in await self._batcher.execute(together, self._batcher.deadline()) if together.calls else ():
-            if isinstance(values, AmcastError):
-                for place, _ in calls:
-                    replies[place] = server_commands.outcome(values)
-            elif len(values) == 1:
-                (parts,) = values.values()
-                for (place, _), part in zip(calls, parts, strict=True):
-                    replies[place] = part[0]
-            else:
-                for at, (place, command) in enumerate(calls):
-                    own = {group: parts[at][0] for group, parts in values.items()}
-                    replies[place] = merge(command, own, self._groups)
+        if together.calls:
+            await self._execute(together, replies, self._batcher.deadline())
         return replies
+
+    async def _execute(self, together: Together, replies: list[Reply], until: float) -> None:
+        """Put the replies in their places. What was routed by an old map is routed anew, in the same order."""
+        left: Calls = []
+        while True:
+            moved: Calls = []
+            for calls, values in await self._batcher.execute(together, until):
+                if isinstance(values, SlotsMoved):
+                    moved += calls
+                else:
+                    take_replies(calls, values, together.slots, replies)
+            left = sorted(moved, key=lambda call: call[0]) + left
+            together = Together(self._batcher.limits.gateway_batch_bytes, self._batcher.slots)
+            while left:
+                place, command = left[0]
+                dest = groups_of(command, together.slots)
+                if self._has_steps(command, dest):  # as it had not where its slots were
+                    if together.calls:
+                        break
+                    replies[place] = await self._alone(command, until)
+                elif not together.add(place, command, dest):
+                    break
+                del left[0]
+            if not together.calls:
+                return
 
     def _has_steps(self, command: Command, dest: Dest) -> bool:
         """Return whether this takes more than one multicast."""
@@ -117,11 +139,20 @@ class Session:
                 case b"SCAN":
                     return await self._scan(command, until)
                 case _:
-                    results = await self._transaction(groups_of(command, self._groups), [command], {}, until)
-                    assert results is not None, "there was no condition"
-                    return results[0]
+                    return await self._single(command, until)
         except AmcastError as error:
             return server_commands.outcome(error)
+
+    async def _routed(self, steps: Callable[[SlotMap], Awaitable[T]]) -> T:
+        """Do this by the map of the slots, and again while that does not hold any more; a deadline ends it."""
+        while True:
+            with suppress(SlotsMoved):
+                return await steps(self._batcher.slots)
+
+    async def _single(self, command: Command, until: float) -> Result:
+        results = await self._routed(partial(self._transaction, [command], {}, until))
+        assert results is not None, "there was no condition"
+        return results[0]
 
     async def _log_in(self, command: Command) -> Reply:
         found = server_commands.credentials(command)
@@ -141,10 +172,8 @@ class Session:
         count = int(wanted[-1]) if wanted and wanted[-1].isdigit() else 10
         found: list[Result] = []
         cursor: Result = command[1]
-        for _ in range(self._groups):
-            results = await self._transaction(groups_of(command, self._groups), [command], {}, until)
-            assert results is not None, "there was no condition"
-            result = results[0]
+        for _ in self._batcher.slots.groups:
+            result = await self._single(command, until)
             if not isinstance(result, list) or not isinstance(result[1], list):
                 return result
             cursor = result[0]
@@ -199,9 +228,9 @@ class Session:
         if command[0] in LOG_IN:
             self._broken = True
             return f"-ERR {command[0].decode()} inside MULTI is not allowed"
-        if command[0] == b"MSETNX" and len(groups_of(command, self._groups)) > 1:
+        if command[0] == b"MSETNX" and len(groups_of(command, self._batcher.slots)) > 1:
             self._broken = True
-            return "-ERR MSETNX in a transaction needs all keys in one group; use a hash tag"
+            return MSETNX_APART
         self._queued_bytes += sum(map(len, command)) + 8 * len(command)
         if self._queued_bytes > self.server.largest_request:
             self._broken = True
@@ -215,14 +244,17 @@ class Session:
     # Transactions
 
     async def _watch(self, keys: list[bytes], until: float) -> Reply:
-        dest = tuple(sorted({group_of(key, self._groups) for key in keys}))
-        values = await self._batcher.call(dest, Versions(keys), until)
-        for group, found in values.items():
-            own = [key for key in keys if group_of(key, self._groups) == group]
-            if len(found) != len(own):
-                raise OutcomeUnknown(f"g{group} told {len(found)} versions of {len(own)} keys")
-            for key, version in zip(own, found, strict=True):
-                self._watched.setdefault(key, version)
+        async def look(slots: SlotMap) -> None:
+            dest = tuple(sorted({slots.of_key(key) for key in keys}))
+            values = await self._batcher.call(dest, Versions(keys), until, slots)
+            for group, found in values.items():
+                own = [key for key in keys if slots.of_key(key) == group]
+                if len(found) != len(own):
+                    raise OutcomeUnknown(f"g{group} told {len(found)} versions of {len(own)} keys")
+                for key, version in zip(own, found, strict=True):
+                    self._watched.setdefault(key, version)
+
+        await self._routed(look)
         return OK
 
     async def _exec(self, until: float) -> Reply:
@@ -231,28 +263,33 @@ class Session:
         if broken or any(server_commands.forbidden(self, command) for command in queued):  # users may have changed
             return "-EXECABORT Transaction discarded because of previous errors."
         commands = [command for command in queued if command[0] in SPECS]
-        found = {group for command in commands for group in groups_of(command, self._groups)}
-        dest = tuple(sorted(found | {group_of(key, self._groups) for key in watched}))
         results: list[Result] | None = []
-        if dest:
-            results = await self._transaction(dest, commands, watched, until)
+        if commands or watched:
+            try:
+                results = await self._routed(partial(self._transaction, commands, watched, until))
+            except CommandRefused as refused:
+                return str(refused)
         if results is None:
             return NIL_ARRAY
         following = iter(results)
         return [next(following) if command[0] in SPECS else self._local(command) for command in queued]
 
     async def _transaction(
-        self, dest: Dest, commands: list[Command], watched: dict[bytes, int], until: float
+        self, commands: list[Command], watched: dict[bytes, int], until: float, slots: SlotMap
     ) -> list[Result] | None:
+        found = {group for command in commands for group in groups_of(command, slots)}
+        dest = tuple(sorted(found | {slots.of_key(key) for key in watched}))
+        if any(command[0] == b"MSETNX" and len(groups_of(command, slots)) > 1 for command in commands):
+            raise CommandRefused(MSETNX_APART)  # they were in one when it was queued
         if len(dest) > 1 and (watched or self.server.two_rounds):
-            conditional = self._conditionally(dest, commands, list(watched.items()), [], until)
+            conditional = self._conditionally(dest, commands, list(watched.items()), [], until, slots)
             parts = await self._batcher.to_the_end(conditional)
         else:
-            parts = await self._batcher.call(dest, Execute(commands, list(watched.items())), until)
+            parts = await self._batcher.call(dest, Execute(commands, list(watched.items())), until, slots)
         if parts is None or None in parts.values():
             return None
         return [
-            merge(command, {group: part[at] for group, part in parts.items()}, self._groups)
+            merge(command, {group: part[at] for group, part in parts.items()}, slots)
             for at, command in enumerate(commands)
         ]
 
@@ -260,10 +297,12 @@ class Session:
         """Set keys of several groups if none of them exists."""
         if len(command) % 2 == 0:
             return wrong_arguments(command[0])
-        dest = groups_of(command, self._groups)
-        conditional = self._conditionally(dest, [[b"MSET", *command[1:]]], [], command[1::2], until)
-        parts = await self._batcher.to_the_end(conditional)
-        return 0 if parts is None else 1
+
+        async def steps(slots: SlotMap) -> dict[int, Any] | None:
+            dest, commands = groups_of(command, slots), [[b"MSET", *command[1:]]]
+            return await self._batcher.to_the_end(self._conditionally(dest, commands, [], command[1::2], until, slots))
+
+        return 0 if await self._routed(steps) is None else 1
 
     async def _conditionally(
         self,
@@ -272,6 +311,7 @@ class Session:
         watched: list[tuple[bytes, int]],
         absent: list[bytes],
         until: float,
+        slots: SlotMap,
     ) -> dict[int, Any] | None:
         """Execute if all groups find the conditions true: the parts; None if one finds them false.
 
@@ -279,7 +319,9 @@ class Session:
         """
         txn = self.server.machine.random.randbytes(12)
         try:
-            votes = await self._batcher.call(dest, Prepare(txn, list(dest), commands, watched, absent), until)
+            votes = await self._batcher.call(dest, Prepare(txn, list(dest), commands, watched, absent), until, slots)
+        except SlotsMoved:
+            raise
         except AmcastError as error:
             self._batcher.send_on(dest, Decide(txn, commit=False))
             raise error if isinstance(error, MulticastFailed) else MulticastFailed(str(error)) from error
@@ -298,3 +340,20 @@ class Session:
         if not commit or any(committed is not True for committed, _ in decided.values()):
             raise MulticastFailed("another gateway took this one for dead, and its locks away")
         return {group: results for group, (_, results) in decided.items()}
+
+
+def take_replies(
+    calls: Calls, values: dict[int, list[Any]] | AmcastError, slots: SlotMap, replies: list[Reply]
+) -> None:
+    """Put what groups said to commands into the places of their replies."""
+    if isinstance(values, AmcastError):
+        for place, _ in calls:
+            replies[place] = server_commands.outcome(values)
+    elif len(values) == 1:
+        (parts,) = values.values()
+        for (place, _), part in zip(calls, parts, strict=True):
+            replies[place] = part[0]
+    else:
+        for at, (place, command) in enumerate(calls):
+            own = {group: parts[at][0] for group, parts in values.items()}
+            replies[place] = merge(command, own, slots)

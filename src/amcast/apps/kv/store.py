@@ -3,14 +3,17 @@
 The version of a key is the number of the change that last touched it. A key that is gone takes no memory of its own:
 its version is that of the last removal in its bucket, 0 if there was none. So a key that came and went since it was
 watched is noticed in bounded memory, at the price of a false alarm when another key in the bucket was removed.
+
+Slots that move keep the versions of their keys, and the group that gets them counts on from the higher number. What is
+absent in a slot that has moved has a version of the move: a false alarm, too, since the buckets stay behind.
 """
 
 import heapq
 import zlib
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection, Container
 from typing import Any
 
-from amcast.apps.kv.slots import SLOTS, first_slot, slot_of
+from amcast.apps.kv.slots import SLOTS, SlotMap, slot_of
 
 RECLAIMED_AT_ONCE = 64  # expired keys that one request may have to clear away for others
 BUCKETS = 65_536
@@ -19,13 +22,15 @@ StoredValue = tuple[bytes, int, int]  # value, when it expires in ms (0: never),
 
 
 class Store:
-    def __init__(self, group: int, groups: int) -> None:
-        self.end = first_slot(group + 1, groups) % SLOTS  # where SCAN goes on after this group
+    def __init__(self, group: int, slots: SlotMap) -> None:
+        self.group = group
+        self.slots = slots
         self.now = 0
         self.room = ROOM  # of answers to the request that is executed
         self.data: dict[bytes, StoredValue] = {}
         self.changes = 0
         self._removed: dict[int, int] = {}  # bucket -> version of the last removal
+        self.arrivals: dict[int, int] = {}  # slot -> version of its absent keys since it came
         self._slots: dict[int, dict[bytes, None]] = {}
         self._expiring = 0
         self._heap: list[tuple[int, bytes]] = []  # also of keys that have changed since
@@ -71,7 +76,10 @@ class Store:
 
     def version(self, key: bytes) -> int:
         found = self.entry(key)
-        return found[2] if found is not None else self._removed.get(zlib.crc32(key) % BUCKETS, 0)
+        if found is not None:
+            return found[2]
+        removed = self._removed.get(zlib.crc32(key) % BUCKETS, 0)
+        return max(removed, self.arrivals.get(slot_of(key), 0)) if self.arrivals else removed
 
     def clear(self) -> None:
         self.changes += 1
@@ -115,11 +123,37 @@ class Store:
         """Return the slot where to go on (0: the end) and the keys of whole slots from this one on, so many or more."""
         self.reclaim(limit=-1)
         found: list[bytes] = []
-        for at in range(slot, self.end or SLOTS):
+        at = slot
+        while at < SLOTS and self.slots.owners[at] == self.group:
             found.extend(self._slots.get(at, ()))
+            at += 1
             if len(found) >= count:
-                return (at + 1) % SLOTS, found
-        return self.end, found
+                break
+        return at % SLOTS, found
+
+    # Slots that move
+
+    def take_out(self, slots: Collection[int]) -> list[tuple[bytes, StoredValue]]:
+        """Remove the keys of these slots, as if they had never been here; return them."""
+        found: list[tuple[bytes, StoredValue]] = []
+        for slot in slots:
+            for key in self._slots.pop(slot, {}):
+                row = self.data.pop(key)
+                self._expiring -= row[1] > 0
+                found.append((key, row))
+            self.arrivals.pop(slot, None)
+        return found
+
+    def put_in(self, slots: Collection[int], changes: int, rows: list[tuple[bytes, StoredValue]]) -> None:
+        """Take over the keys of these slots from a group that had made so many changes."""
+        self.changes = max(self.changes, changes) + 1
+        self.arrivals.update(dict.fromkeys(slots, self.changes))
+        for key, row in rows:
+            self.data[key] = row
+            self._slots.setdefault(slot_of(key), {})[key] = None
+            if row[1]:
+                self._expiring += 1
+                heapq.heappush(self._heap, (row[1], key))
 
     # Snapshots. The heap goes along as it is: its outdated items count in what is reclaimed when.
 

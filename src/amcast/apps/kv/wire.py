@@ -8,6 +8,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from amcast.apps.kv.slots import SLOTS, Run
+
 
 class Execute(msgspec.Struct, array_like=True, tag=0, frozen=True):
     """Execute commands if the watched keys still have these versions. Answer: the results, or None if they have not."""
@@ -47,8 +49,65 @@ class Fetch(msgspec.Struct, array_like=True, tag=4, frozen=True):
     ticket: int
 
 
+class Move(msgspec.Struct, array_like=True, tag=5, frozen=True):
+    """Make slots those of another group; to all groups. Answer: the version of the map from here on, 0 if refused."""
+
+    base: Annotated[int, msgspec.Meta(ge=0)]  # the version of the map on which this rests
+    source: int
+    target: int
+    slots: list[Annotated[int, msgspec.Meta(ge=0, lt=SLOTS)]]
+    part_bytes: Annotated[int, msgspec.Meta(ge=1)]  # in how large parts the keys travel
+
+
+class Look(msgspec.Struct, array_like=True, tag=6, frozen=True):
+    """Ask for the map, and for what moves. Answer: a `View`, also outside of the order."""
+
+
+class Export(msgspec.Struct, array_like=True, tag=7, frozen=True):
+    """Ask the group that gave slots away for a part of their keys. Answer: how many parts there are, and this one.
+
+    Nothing if they are not known, or not any more. It has to wait while a transaction of before has locks on them."""
+
+    version: int  # of the map, from the move on
+    part: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Import(msgspec.Struct, array_like=True, tag=8, frozen=True):
+    """Give a part to the group that has got the slots. Answer: whether it has all of them now."""
+
+    version: int
+    part: Annotated[int, msgspec.Meta(ge=0)]
+    parts: Annotated[int, msgspec.Meta(ge=1)]
+    data: bytes
+
+
+class Moved(msgspec.Struct, array_like=True, tag=9, frozen=True):
+    """Have the group that gave slots away forget their keys: the other one has them all. Answer: True."""
+
+    version: int
+
+
+class Regroup(msgspec.Struct, array_like=True, tag=10, frozen=True):
+    """Say which groups there are from here on; to these and those of before. Answer: the version of the map, or 0.
+
+    Who has no slots may go. Who comes has learnt the map that this makes."""
+
+    base: Annotated[int, msgspec.Meta(ge=0)]
+    groups: list[int]
+
+
+class Learn(msgspec.Struct, array_like=True, tag=11, frozen=True):
+    """Tell a group that is to come the map that there will be, if the others agree to `Regroup`. Answer: True."""
+
+    version: int
+    groups: list[int]
+    regrouped: int
+    runs: list[Run]
+
+
 Work = Execute | Versions | Prepare
-Unit = Work | Decide | Fetch
+OfTheMap = Move | Look | Export | Import | Moved | Regroup | Learn
+Unit = Work | Decide | Fetch | OfTheMap
 
 
 class StoreRequest(msgspec.Struct, array_like=True, frozen=True):
@@ -56,6 +115,13 @@ class StoreRequest(msgspec.Struct, array_like=True, frozen=True):
 
     now: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     units: list[Unit]
+    version: int = 0  # of the map by which it was routed
+
+
+class Stamp(msgspec.Struct, array_like=True, frozen=True):
+    """The beginning of a StoreRequest, or of what arrives."""
+
+    now: int
 
 
 class Done(msgspec.Struct, array_like=True, tag=0, frozen=True):
@@ -64,15 +130,41 @@ class Done(msgspec.Struct, array_like=True, tag=0, frozen=True):
 
 class Waits(msgspec.Struct, array_like=True, tag=1, frozen=True):
     ticket: int
-    txn: bytes  # the oldest lock of the group, and the groups that share it
+    txn: bytes  # the oldest lock of the group, and the groups that share it; empty if there is none
     dest: list[int]
+
+
+class WaitsForSlots(Waits, array_like=True, tag=4, frozen=True):
+    """The same, and keys of slots that have moved here are still to come."""
 
 
 class Lost(msgspec.Struct, array_like=True, tag=2, frozen=True):
     """The ticket is not known: its answer was fetched before, or dropped to make room."""
 
 
-Answer = Done | Waits | Lost
+class Stale(msgspec.Struct, array_like=True, tag=3, frozen=True):
+    """The one answer to a whole request that was routed by another version of the map; nothing was executed.
+
+    It has what changed since that version. If this one is older, the group has not come to the newer one yet."""
+
+    version: int
+    groups: list[int]
+    regrouped: int
+    runs: list[Run]
+
+
+Answer = Done | Waits | WaitsForSlots | Lost | Stale
+
+
+class View(msgspec.Struct, array_like=True, frozen=True):
+    """What a group knows of slots."""
+
+    version: int  # UNKNOWN: it has come later, and nobody has told it
+    groups: list[int]
+    regrouped: int
+    runs: list[Run]
+    arriving: list[tuple[int, int, int]]  # versions of moves to it that lack keys, from whom, and how many slots
+    leaving: list[int]  # versions of moves from it whose keys it still has
 
 
 def fits(unit: Unit, value: object) -> bool:
@@ -81,14 +173,18 @@ def fits(unit: Unit, value: object) -> bool:
         return (value is None and bool(unit.watched)) or (isinstance(value, list) and len(value) == len(unit.commands))
     if isinstance(unit, Prepare):
         return value is None or isinstance(value, bool)
+    if isinstance(unit, OfTheMap):
+        return True  # whoever asks looks
     return isinstance(value, list) and (not isinstance(unit, Decide) or len(value) == 2)
 
 
 MALFORMED: Final = b"-ERR malformed request"
 encode: Final = msgspec.msgpack.Encoder().encode
-decode_stamp: Final = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw]).decode
+decode_stamp: Final = msgspec.msgpack.Decoder(Stamp).decode
 decode_request: Final = msgspec.msgpack.Decoder(StoreRequest).decode
 decode_answers: Final = msgspec.msgpack.Decoder(list[Answer]).decode
+Arrived = tuple[int, int, list[tuple[bytes, tuple[bytes, int, int]]]]  # of moved slots: the clock, changes, the keys
+decode_arrived: Final = msgspec.msgpack.Decoder(Arrived).decode
 
 
 def array_head(length: int) -> bytes:

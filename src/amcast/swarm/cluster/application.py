@@ -77,6 +77,7 @@ class ApplicationTrial(Trial):
         self.use = use
         self.judge = judge
         super().__init__(setup)
+        self.world.move_slots = lambda *_: None  # it need not have any
 
     def _application(self, seat: Seat, life: Life) -> Factory:
         def unapplied() -> int:

@@ -1,8 +1,15 @@
-"""Operators of a simulated cluster that change who the members of its groups are: programs that ask, and ask again."""
+"""Operators of a simulated cluster: programs that ask for something until it is done.
+
+Some change who the members of its groups are, others move slots of the store.
+"""
 
 import asyncio
 from contextlib import suppress
 
+from amcast.apps.kv.moving import Carrier
+from amcast.apps.kv.rebalancing import slots_of
+from amcast.apps.kv.slots import slot_of
+from amcast.apps.kv.wire import Move
 from amcast.core.capabilities import MemberLists
 from amcast.core.protocol import Protocol
 from amcast.errors import AmcastError
@@ -10,8 +17,9 @@ from amcast.runtime.client import Client
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.frames import Change
 from amcast.runtime.seats import FILE, about_of, agreed_of, agreed_on, member_at, merged, seated, written
+from amcast.swarm.cluster.load.wishes import Keys
 from amcast.swarm.cluster.setup import OPERATOR, Setup, place_of_seat
-from amcast.swarm.cluster.world import ProcessMachine, Program, Seat, World
+from amcast.swarm.cluster.world import ProcessMachine, Program, Seat, World, trace_of
 
 PATIENCE = 2.0  # seconds for an answer
 PAUSE = 0.3
@@ -27,10 +35,11 @@ class Operators:
         self._members: dict[int, list[Member]] = {g: list(self.config.group(g)) for g in range(setup.groups)}
         self._next = dict.fromkeys(self._members, setup.replicas)
         self._under_way: dict[int, str] = {}  # what each changes, by group
+        self._moving: set[str] = set()  # who moves slots
 
     @property
     def busy(self) -> str:
-        return ", ".join(self._under_way.values())
+        return ", ".join([*self._under_way.values(), *self._moving])
 
     def change(self, seat: Seat, goes: bool, comes: bool) -> None:
         """Begin a change, unless there is nothing to change, or something changes."""
@@ -75,6 +84,35 @@ class Operators:
         world.write_down(host.name, f"g{g} is to be {names}")
         world.start_program(program)
 
+    def move_slots(self, source: int, target: int, part: int, pause: int) -> None:
+        """Begin to move slots from one group to another; stand still in between, as if nobody went on with it."""
+        world = self._world
+        if world.calm:
+            return
+        number = len([name for name in world.programs if name.startswith(OPERATOR)])
+        host = world.add_host(f"{OPERATOR}{number}", f"127.0.150.{1 + number}")
+
+        async def main(program: Program, machine: ProcessMachine) -> None:
+            trace = trace_of(program) if world.traced else None
+            async with Client(self.config, world.table, OPERATOR, PATIENCE, trace=trace, machine=machine) as client:
+                carrier = Carrier(client, machine.limits.lock_seconds)
+                await begin_move(carrier, self.config, source, target, part)
+                await asyncio.sleep(pause / 1000)
+                while True:
+                    with suppress(AmcastError, TimeoutError):
+                        await carrier.finish(range(self._setup.groups), PATIENCE)
+                        break
+                    await asyncio.sleep(PAUSE)
+                while client._engine.open:  # else a group may yet wait for this
+                    await asyncio.sleep(PAUSE)
+            self._moving.discard(program.name)
+            world.write_down(program.name, "slots have moved")
+
+        self._moving.add(host.name)
+        program = world.programs[host.name] = Program(host.name, host, main)
+        world.write_down(host.name, f"slots of g{source} are to be g{target}'s")
+        world.start_program(program)
+
     def _lacks_rows(self, member: Member) -> bool:
         """Return whether a replica has not yet got all that its group delivered, and its trace, which somebody has."""
         world = self._world
@@ -82,6 +120,18 @@ class Operators:
         if node is None or node.readiness() is not None:
             return True
         return node.trace is not None and node.trace.lacks and not world.lost_some_of(member.group)
+
+
+async def begin_move(carrier: Carrier, config: ClusterConfig, source: int, target: int, part: int) -> None:
+    """Ask for a move of one slot in so many that hold something, by the map of now. Somebody else may be first."""
+    until = asyncio.get_running_loop().time() + PATIENCE
+    with suppress(AmcastError, TimeoutError):
+        slots = slots_of(await carrier.view(source, until))
+        used = {slot_of(key) for asked in Keys().everything() for command in asked.commands for key in command[1:]}
+        some = sorted(slot for slot in used if slots.owners[slot] == source)[::part]
+        if some:
+            size = config.largest_message // 8
+            await carrier.ask(slots.groups, Move(slots.version, source, target, some, size), until)
 
 
 async def insist(

@@ -12,7 +12,7 @@ from amcast.runtime.machine import Limits
 from amcast.runtime.seats import Place
 from amcast.swarm.cluster.calendar import MICROSECOND, MILLISECOND
 from amcast.swarm.cluster.faults.drawing import Drawing
-from amcast.swarm.cluster.faults.plan import Plan, draw_changes, draw_plan
+from amcast.swarm.cluster.faults.plan import Plan, draw_changes, draw_moves, draw_plan
 from amcast.swarm.cluster.faults.upgrades import Upgrade, draw_upgrades
 from amcast.swarm.cluster.network import Weather
 
@@ -142,6 +142,11 @@ def draw_setup(protocol: str, seed: int, load: str) -> Setup:
     if PROTOCOLS[protocol].elects:
         own_chance = Drawing(Random(f"{seed} upgrades"), names, hosts, gates, calm_at)
         upgrades = [*draw_upgrades(own_chance, back=not changes)]
+    suspect_ms = random.choice((300, 800))
+    two_rounds = random.random() < 0.7
+    moves: Plan = []
+    if load == STORE or (load == GATEWAY and two_rounds):  # else which groups a command had cannot be told afterwards
+        moves = draw_moves(Drawing(Random(f"{seed} slots"), names, hosts, gates, calm_at))
     return Setup(
         seed=seed,
         protocol=protocol,
@@ -157,14 +162,14 @@ def draw_setup(protocol: str, seed: int, load: str) -> Setup:
         payload=payload,
         shape=shape,
         largest_message=largest,
-        suspect_ms=random.choice((300, 800)),
-        two_rounds=random.random() < 0.7,
+        suspect_ms=suspect_ms,
+        two_rounds=two_rounds,
         traced=random.random() < 0.7,
         turn_cost=random.choice((5, 40, 200)) * MICROSECOND,
         calm_at=calm_at,
         limits=limits,
         weather=weather,
-        plan=draw_plan(drawing) + changes + upgrades,
+        plan=draw_plan(drawing) + changes + moves + upgrades,
         lost=drawing.lost() if random.random() < 0.2 else (),
     )
 
@@ -235,7 +240,7 @@ def config_of(setup: Setup) -> ClusterConfig:
             lines += [f'{key} = "{host}:{PEER_PORT + n}"' for n, key in enumerate(("peer", "client", "admin"))]
     for name in [f"c{n}" for n in range(setup.clients)] + [f"gateway{n}" for n in range(setup.gateways)]:
         lines += [f"[clients.{name}]", 'read = ["*"]', 'write = ["*"]']
-    lines += [f"[clients.{OPERATOR}]", "operate = true"]
+    lines += [f"[clients.{OPERATOR}]", 'read = ["*"]', 'write = ["*"]', "operate = true"]
     with TemporaryDirectory() as folder:
         (Path(folder) / "cluster.toml").write_text("\n".join(lines))
         config = load_config(folder)

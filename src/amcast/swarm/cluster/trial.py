@@ -108,6 +108,7 @@ class Trial:
         self.world.change_members = self._change_members
         self.world.passed = passed
         self.operators = Operators(self.world, setup)
+        self.world.move_slots = self.operators.move_slots
         self._make_clients()
 
     # The run

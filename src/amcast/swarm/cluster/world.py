@@ -265,6 +265,7 @@ class World:
         self.complaint: Callable[[ProcessLoop, dict[str, Any]], None] = lambda *_: None  # a loop
         self._turn_cost = turn_cost
         self.change_members: Callable[[Seat, bool, bool], None] = lambda *_: None  # who goes, whether; who comes
+        self.move_slots: Callable[[int, int, int, int], None] = lambda *_: None  # from, to, one in how many; a pause
         for member in config.members:
             self.add_seat(member)
 

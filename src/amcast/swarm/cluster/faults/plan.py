@@ -16,7 +16,7 @@ from amcast.swarm.cluster.faults.disks import (
     SlowDisk,
 )
 from amcast.swarm.cluster.faults.drawing import Drawing
-from amcast.swarm.cluster.faults.members import ChangeMembers
+from amcast.swarm.cluster.faults.members import ChangeMembers, MoveSlots
 from amcast.swarm.cluster.faults.processes import DieAtCall, JumpClock, Kill, Pause, PowerCut, Stop, StopGateway
 from amcast.swarm.cluster.faults.shapes import Fault
 from amcast.swarm.cluster.faults.starts import OtherConfig
@@ -27,10 +27,10 @@ Plan = list[Fault]
 AnyFault = (
     Stop | Kill | PowerCut | DieAtCall | Pause | JumpClock | StopGateway | Cut | SlowWay | Reset | SlowDisk | FullDisk
     | FailSync | Flip | LoseName | LoseDisk | BrokenRejoin | OldFolder | OtherConfig | BeforeTheSync | WhilePulling
-    | AgainAtOnce | LongAbsence | ChangeMembers | Upgrade | GoBack
+    | AgainAtOnce | LongAbsence | ChangeMembers | MoveSlots | Upgrade | GoBack
 )  # fmt: skip
 KINDS: Final[tuple[type[Fault], ...]] = tuple(
-    [kind for kind in AnyFault.__args__ if kind not in (ChangeMembers, Upgrade, GoBack)]
+    [kind for kind in AnyFault.__args__ if kind not in (ChangeMembers, MoveSlots, Upgrade, GoBack)]
 )
 _decoder = msgspec.json.Decoder(list[AnyFault])
 
@@ -53,6 +53,12 @@ def draw_changes(drawing: Drawing) -> Plan:
     """Draw changes of members, for a part of the seeds, with chance of their own: other faults are as without them."""
     times = drawing.one_of((0, 0, 0, 1, 1, 2, 3))
     return [fault for _ in range(times) if (fault := ChangeMembers.draw(drawing)) is not None]
+
+
+def draw_moves(drawing: Drawing) -> Plan:
+    """Draw moves of slots, likewise."""
+    times = drawing.one_of((0, 1, 2, 4))
+    return [fault for _ in range(times) if (fault := MoveSlots.draw(drawing)) is not None]
 
 
 def as_json(plan: Plan) -> bytes:

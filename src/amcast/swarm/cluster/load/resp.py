@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
+from amcast.apps.kv.slots import even
 from amcast.apps.kv.strings import Result
 from amcast.checks.serializable import Outcome
 from amcast.errors import CommandRefused, MulticastFailed, OutcomeUnknown
@@ -42,7 +43,7 @@ class RespUser:
 
     async def execute(self, asked: Wish) -> Outcome:
         await self._connected()
-        attempt = self.book.begin(self.name, asked.steps, self._due, destinations(asked, self._groups))
+        attempt = self.book.begin(self.name, asked.steps, self._due, destinations(asked, even(self._groups)))
         reads = reads_before_writes(asked)
         try:
             async with asyncio.timeout(self._patience):

@@ -8,10 +8,22 @@ from typing import Final
 import msgspec
 
 from amcast.apps.kv.commands import groups_of, merge
+from amcast.apps.kv.slots import even
 from amcast.apps.kv.strings import Command
-from amcast.apps.kv.wire import Answer, Done, Execute, Fetch, StoreRequest, Unit, Waits, decode_answers, encode
+from amcast.apps.kv.wire import (
+    Answer,
+    Done,
+    Execute,
+    Fetch,
+    Stale,
+    StoreRequest,
+    Unit,
+    Waits,
+    decode_answers,
+    encode,
+)
 from amcast.checks.serializable import Outcome
-from amcast.errors import MulticastFailed, OutcomeUnknown, Rejected
+from amcast.errors import MulticastFailed, OutcomeUnknown, Rejected, SlotsMoved
 from amcast.runtime.client import Client
 from amcast.swarm.cluster.load.book import Book
 from amcast.swarm.cluster.load.wishes import Keys, Wish, answered, destinations, draw_wish
@@ -48,13 +60,24 @@ class DirectUser:
         self.client = client
         self.book = book
         self.deadline = deadline
+        self.slots = even(client.groups)
 
     async def execute(self, asked: Wish) -> Outcome:
         commands: list[Command] = [list(command) for command in asked.commands]
-        dest = destinations(asked, self.client.groups)
-        attempt = self.book.begin(self.name, asked.steps, 2 * self.deadline, dest)  # it may have to wait for a lock
+        due = asyncio.get_running_loop().time() + self.deadline
+        slots = self.slots
+        attempt = self.book.begin(self.name, asked.steps, 2 * self.deadline)  # it may have to wait for a lock
         try:
-            parts = await self._ask(dest, Execute(commands), asked.writes)
+            while True:
+                slots = self.slots
+                attempt.groups = destinations(asked, slots)
+                try:
+                    parts = await self._ask(attempt.groups, Execute(commands), asked.writes, slots.version)
+                    break
+                except SlotsMoved:
+                    if asyncio.get_running_loop().time() > due:
+                        raise
+                    await asyncio.sleep(0.01)
         except MulticastFailed:
             return self.book.end(attempt, Outcome.REFUSED)
         except OutcomeUnknown:
@@ -64,16 +87,15 @@ class DirectUser:
         try:
             results = []
             for at, command in enumerate(commands):
-                involved = groups_of(command, self.client.groups)
-                results.append(merge(command, {g: parts[g].value[at] for g in involved}, self.client.groups))
+                results.append(merge(command, {g: parts[g].value[at] for g in groups_of(command, slots)}, slots))
             steps = answered(asked, results)
         except (LookupError, TypeError, ValueError) as error:
             raise self.book.alarm("malformed answer", f"{self.name}: {asked.commands}: {error}") from error
         return self.book.end(attempt, Outcome.DONE, steps)
 
-    async def _ask(self, dest: tuple[int, ...], unit: Unit, writes: bool) -> dict[int, Done]:
-        """Return what each group found in the end. Raises MulticastFailed and OutcomeUnknown."""
-        payload = encode(StoreRequest(self.client.machine.clock.wall_ns() // 1_000_000, [unit]))
+    async def _ask(self, dest: tuple[int, ...], unit: Unit, writes: bool, version: int) -> dict[int, Done]:
+        """Return what each group found in the end. Raises SlotsMoved, MulticastFailed and OutcomeUnknown."""
+        payload = encode(StoreRequest(self.client.machine.clock.wall_ns() // 1_000_000, [unit], version))
         try:
             raw = await self.client.submit(dest, payload, self.deadline)
         except MulticastFailed:
@@ -81,6 +103,7 @@ class DirectUser:
                 self.book.refused_payloads.append(payload)
             raise
         self.book.acknowledged[raw.message] = self._names(dest)
+        self._learn_map(raw.message, [self._answer(raw.message, group, raw.get(group)) for group in dest])
         found: dict[int, Done] = {}
         until = asyncio.get_running_loop().time() + self.deadline
         for group in dest:
@@ -98,6 +121,18 @@ class DirectUser:
                 raise OutcomeUnknown("its ticket is not known")
             found[group] = answer
         return found
+
+    def _learn_map(self, message: str, answers: list[Answer]) -> None:
+        """Raise SlotsMoved if all groups say so, and take the newer map."""
+        stale = [answer for answer in answers if isinstance(answer, Stale)]
+        if not stale:
+            return
+        if stale != [answers[0]] * len(answers):
+            raise self.book.alarm("executed in part", f"{self.name}: {message} is answered with {answers}")
+        told = stale[0]
+        if told.version > self.slots.version:
+            self.slots = self.slots.updated(told.version, tuple(told.groups), told.regrouped, told.runs)
+        raise SlotsMoved("slots have moved")
 
     async def _fetch(self, group: int, ticket: int) -> bytes | None:
         payload = encode(StoreRequest(self.client.machine.clock.wall_ns() // 1_000_000, [Fetch(ticket)]))

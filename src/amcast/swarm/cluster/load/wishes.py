@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 from amcast.apps.kv.commands import groups_of
+from amcast.apps.kv.slots import SlotMap
 from amcast.apps.kv.strings import Result
 from amcast.checks.serializable import Append, Get, Increment, Put
 from amcast.checks.serializable.calls import Answer as Heard
@@ -153,6 +154,6 @@ def value_of(key: str, result: Result) -> Heard:
     return tuple([text[at : at + WIDTH] for at in range(0, len(text), WIDTH)])
 
 
-def destinations(asked: Wish, groups: int) -> tuple[int, ...]:
-    """Return the groups, of so many, that the commands of a wish go to."""
-    return tuple(sorted({g for command in asked.commands for g in groups_of(list(command), groups)}))
+def destinations(asked: Wish, slots: SlotMap) -> tuple[int, ...]:
+    """Return the groups that the commands of a wish go to."""
+    return tuple(sorted({g for command in asked.commands for g in groups_of(list(command), slots)}))
