@@ -97,8 +97,8 @@ CLIENT_SAYINGS = {
         "a message of session",
     ),
     "unknown group": (
-        frame(frames.REQUESTS, SOUND.replace(struct.pack("<hh", 1, 0), struct.pack("<hh", 1, 7))),
-        "group 7: expected 0 to 0",
+        frame(frames.REQUESTS, SOUND.replace(struct.pack("<hh", 1, 0), struct.pack("<hh", 1, 77))),
+        "group 77: expected 0 to 16",
     ),
     "malformed read": (frame(frames.READ, b"\x91" * 2000), "malformed frame"),
 }
