@@ -124,7 +124,7 @@ def cluster(groups: int, *, durable: bool = False, secure: bool = False, app: st
                 raise SystemExit(f"nodes did not start: {wrong}")
             yield config
         finally:
-            nodes.stop(config.members, patience=5 if sys.exc_info()[0] is None else 0)
+            nodes.stop(config.members, seconds=5 if sys.exc_info()[0] is None else 0)
 
 
 def measure(children: Children, found: Found, name: str, outstanding: int, role: str, **arguments: object) -> None:

@@ -18,7 +18,8 @@ from amcast.protocols import protocol
 from amcast.runtime import frames
 from amcast.runtime.client import Client
 from amcast.runtime.config import Address, ClusterConfig
-from amcast.runtime.frames import OURS, FrameReader, Hello, frame
+from amcast.runtime.frames import OURS, Hello
+from amcast.runtime.framing import FrameReader, frame
 from amcast.runtime.log import Log
 from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.node import Node

@@ -16,7 +16,7 @@ from amcast.core.topology import message_id, seq_of
 from amcast.core.wire import AppMessage, Codec, Reader
 from amcast.errors import AnswerGone, MulticastFailed
 from amcast.runtime import frames
-from amcast.runtime.frames import frame
+from amcast.runtime.framing import frame
 from amcast.runtime.node import Node
 from amcast.runtime.storage import Storage
 from amcast.service import connect, connect_sync

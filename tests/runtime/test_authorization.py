@@ -17,7 +17,8 @@ from amcast.errors import AmcastError, MulticastFailed
 from amcast.runtime import frames
 from amcast.runtime.certificates import make_certificates
 from amcast.runtime.config import ClusterConfig
-from amcast.runtime.frames import Read, frame
+from amcast.runtime.frames import Read
+from amcast.runtime.framing import frame
 from amcast.runtime.serving import session_of
 from amcast.runtime.tls import client_context
 from amcast.service import connect, load

@@ -38,7 +38,7 @@ from amcast.runtime.backup import NUMBER, PREFIX, Backup, CutHead, GroupState
 from amcast.runtime.config import ClusterConfig, load_config
 from amcast.runtime.cuts import MARKER
 from amcast.runtime.engine import Engine
-from amcast.runtime.frames import frame
+from amcast.runtime.framing import frame
 from amcast.runtime.machine import REAL, Files
 from amcast.runtime.snapshots import Pieces, SnapshotWriter
 from amcast.service import connect, connect_sync

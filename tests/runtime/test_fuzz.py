@@ -29,7 +29,8 @@ from amcast.runtime.client_engine import ClientEngine
 from amcast.runtime.config import load_config
 from amcast.runtime.data_of_0_1 import read_old
 from amcast.runtime.engine import Engine
-from amcast.runtime.frames import FrameReader, Hello, Read, Refusal, Rows, Welcome, frame
+from amcast.runtime.frames import Hello, Read, Refusal, Rows, Welcome
+from amcast.runtime.framing import HEADER, FrameReader, frame
 from amcast.runtime.history import History
 from amcast.runtime.machine import REAL
 from amcast.runtime.rows import pack_rows, unpack_rows
@@ -290,11 +291,11 @@ def test_a_frame_that_is_too_long_is_refused_by_its_header_alone() -> None:
     for largest in (frames.LARGEST_HELLO, frames.LARGEST_PEER):
         for announced in (largest + 1, 2**32 - 1):
             with pytest.raises(WireError, match=f"a frame of {announced} bytes: expected at most {largest}"):
-                FrameReader(largest).feed(frames.HEADER.pack(announced, 0, 1, 0))
+                FrameReader(largest).feed(HEADER.pack(announced, 0, 1, 0))
     tracemalloc.start()
     try:
         reader = FrameReader(frames.LARGEST_PEER)
-        assert reader.feed(frames.HEADER.pack(frames.LARGEST_PEER, 0, 1, 0) + b"x" * 1000) == []
+        assert reader.feed(HEADER.pack(frames.LARGEST_PEER, 0, 1, 0) + b"x" * 1000) == []
         assert tracemalloc.get_traced_memory()[1] < 100_000, "memory for bytes that are only announced"
     finally:
         tracemalloc.stop()

@@ -24,7 +24,8 @@ from amcast.runtime.client import Client
 from amcast.runtime.config import ADDRESSES, LATER_GROUPS, ClusterConfig, Member, load_config
 from amcast.runtime.cuts import groups_of, mark_number
 from amcast.runtime.formats import RAISER, raise_in
-from amcast.runtime.frames import Change, frame
+from amcast.runtime.frames import Change
+from amcast.runtime.framing import frame
 from amcast.runtime.identity import Described
 from amcast.runtime.links import hello_of
 from amcast.runtime.node import Node

@@ -17,7 +17,8 @@ from amcast.core.wire import AppMessage, Codec
 from amcast.errors import LostMessages
 from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig
-from amcast.runtime.frames import Read, frame
+from amcast.runtime.frames import Read
+from amcast.runtime.framing import HEADER, frame
 from amcast.runtime.node import Node
 from amcast.runtime.serving import session_of
 
@@ -45,7 +46,7 @@ PEER, CLIENT = "g0/1", "client/dev"
 SAYINGS: dict[str, tuple[Callable[[ClusterConfig, str], bytes], str]] = {
     "garbage": (lambda config, name: b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200, "a frame of"),
     "zeros": (lambda config, name: bytes(10_000), "a frame of kind 0, expected a greeting"),
-    "too long": (lambda config, name: frames.HEADER.pack(2**32 - 1, 0, frames.HELLO, 0), "expected at most 4096"),
+    "too long": (lambda config, name: HEADER.pack(2**32 - 1, 0, frames.HELLO, 0), "expected at most 4096"),
     "long greeting": (lambda config, name: frame(frames.HELLO, bytes(5000)), "expected at most 4096"),
     "wrong checksum": (lambda config, name: greeting(config, name, SESSION)[:-1] + b"\xff", "wrong checksum"),
     "no greeting": (lambda config, name: frame(frames.REQUESTS, SOUND), "a frame of kind 7, expected a greeting"),
@@ -89,7 +90,7 @@ def test_a_greeting_of_another_cluster(live: Running) -> None:
 CLIENT_SAYINGS = {
     "peer frames": (frame(frames.START, b"", 0), "a frame of kind 4, expected requests or reads"),
     "unknown kind": (frame(200, b"x"), "a frame of kind 200"),
-    "too long": (frames.HEADER.pack(2**22, 0, frames.REQUESTS, 0), "expected at most"),
+    "too long": (HEADER.pack(2**22, 0, frames.REQUESTS, 0), "expected at most"),
     "malformed batch": (frame(frames.REQUESTS, SOUND[:-3]), "malformed batch"),
     "unknown request": (frame(frames.REQUESTS, b"\x09" + SOUND[1:]), "message type 9"),
     "another session": (
@@ -139,7 +140,7 @@ def test_frames_of_a_member_in_a_wrong_order(live: Running) -> None:
         (frame(frames.START, b"", 4) + batch, "frame 5 of kind 5, expected batch 4"),
         (frame(frames.START, b"", 5) + frame(frames.ACK, b"", 5), "frame 5 of kind 6, expected batch 5"),
         (frame(frames.START, b"", 5) + frame(frames.BATCH, b"\xff\xff", 5), "message type 255"),
-        (frame(frames.START, b"", 5) + frames.HEADER.pack(2**31, 0, frames.BATCH, 5), "expected at most"),
+        (frame(frames.START, b"", 5) + HEADER.pack(2**31, 0, frames.BATCH, 5), "expected at most"),
     ):
         with Raw(address) as raw:
             assert reason in raw.send(greeting(config, PEER) + said).refusal()

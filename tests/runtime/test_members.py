@@ -16,7 +16,8 @@ from amcast.local.membership import lines_about
 from amcast.protocols import protocol
 from amcast.runtime.client import Client
 from amcast.runtime.config import ClusterConfig, load_config
-from amcast.runtime.frames import LARGEST_HELLO, MEMBERS, WELCOME, Change, Welcome, frame
+from amcast.runtime.frames import LARGEST_HELLO, MEMBERS, WELCOME, Change, Welcome
+from amcast.runtime.framing import frame
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Files
 from amcast.runtime.membership import CHANGER

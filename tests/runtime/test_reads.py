@@ -20,7 +20,7 @@ from amcast.runtime import frames
 from amcast.runtime.client import Client
 from amcast.runtime.config import ClusterConfig, load_config
 from amcast.runtime.execution import answer_or_reason
-from amcast.runtime.frames import frame
+from amcast.runtime.framing import frame
 from amcast.service import connect_sync
 
 

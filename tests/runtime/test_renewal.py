@@ -9,7 +9,8 @@ from tests.pace import allow
 
 from amcast.errors import AmcastError, MulticastFailed
 from amcast.runtime import frames
-from amcast.runtime.frames import Read, frame
+from amcast.runtime.frames import Read
+from amcast.runtime.framing import frame
 from amcast.runtime.node import Node
 from amcast.service import connect, load
 

@@ -20,7 +20,8 @@ from amcast.local.trial import Trial
 from amcast.runtime import frames
 from amcast.runtime.client import Client
 from amcast.runtime.config import ClusterConfig, Member
-from amcast.runtime.frames import Condition, FrameReader, Refusal, Welcome, frame
+from amcast.runtime.frames import Condition, Refusal, Welcome
+from amcast.runtime.framing import FrameReader, frame
 from amcast.runtime.inquiry import Inquiry
 from amcast.runtime.serving import ServingHost, _Served
 from amcast.service import connect, connect_sync

@@ -19,7 +19,8 @@ from amcast.runtime import frames
 from amcast.runtime.backup import NUMBER, Backup, Manifest, backup_pieces
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.cuts import DRAWN_BITS, mark_number, why_no_backup
-from amcast.runtime.frames import OURS, FrameReader, Hello, Made, frame
+from amcast.runtime.frames import OURS, Hello, Made
+from amcast.runtime.framing import FrameReader, frame
 from amcast.runtime.greeting import say_hello
 from amcast.runtime.machine import REAL
 from amcast.runtime.seats import current

@@ -32,7 +32,8 @@ from amcast.runtime.client_detector import ClientDetector
 from amcast.runtime.client_engine import ClientBatch, ClientEngine
 from amcast.runtime.config import Address, ClusterConfig, Member
 from amcast.runtime.execution import MARK, answer_or_reason
-from amcast.runtime.frames import Change, Condition, Read, Refusal, Rows, frame
+from amcast.runtime.frames import Change, Condition, Read, Refusal, Rows
+from amcast.runtime.framing import frame
 from amcast.runtime.latency import ClientNumbers
 from amcast.runtime.machine import REAL, Machine
 from amcast.runtime.rows import unpack_rows

@@ -10,7 +10,8 @@ from amcast.errors import AmcastError, HistoryGone, PeerError, Refused, UsageErr
 from amcast.runtime import frames
 from amcast.runtime.admission import fail
 from amcast.runtime.config import Member
-from amcast.runtime.frames import OURS, Condition, FrameReader, Hello, Rows, frame
+from amcast.runtime.frames import OURS, Condition, Hello, Rows
+from amcast.runtime.framing import FrameReader, frame
 from amcast.runtime.greeting import abort_unless, dial, say_hello
 from amcast.runtime.seats import lists_decoder
 from amcast.runtime.tls import Renewable

@@ -30,7 +30,8 @@ from amcast.runtime.config import ClusterConfig, Grant, Member
 from amcast.runtime.durability import CUT, Durability
 from amcast.runtime.engine import Engine
 from amcast.runtime.execution import Executor
-from amcast.runtime.frames import Made, Refusal, frame
+from amcast.runtime.frames import Made, Refusal
+from amcast.runtime.framing import frame
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine
 from amcast.runtime.pulse import Pulses

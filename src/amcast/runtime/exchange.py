@@ -10,6 +10,7 @@ from amcast.runtime import frames
 from amcast.runtime.chain import Chain
 from amcast.runtime.comparison import Comparison, Statement, statement_decoder
 from amcast.runtime.config import ClusterConfig, Member
+from amcast.runtime.framing import frame
 from amcast.runtime.links import Outgoing
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine
@@ -95,7 +96,7 @@ class Exchange:
         if link is None or link.connection is None:
             return False
         self._told_on[pid] = link.connection
-        link.connection.transport.write(frames.frame(frames.STATEMENT, frames.encode(statement)))
+        link.connection.transport.write(frame(frames.STATEMENT, frames.encode(statement)))
         return True
 
     def differs(self, name: str, position: int) -> None:

@@ -6,8 +6,6 @@ Members and clients of different releases read each other's frames: a frame gets
 default, and a frame of a new kind is sent only to who knows the format in which it came (`Spoken`, `formats.py`).
 """
 
-import zlib
-from struct import Struct
 from typing import Final, TypeVar
 
 import msgspec
@@ -16,7 +14,6 @@ from amcast.errors import WireError
 from amcast.runtime.identity import FORMAT, OLDEST, ClusterIdentity
 
 VERSION: Final = OLDEST  # what a greeting begins with; the rest of what is spoken is in `Spoken`
-HEADER: Final = Struct("<IIBQ")  # length of the body, checksum of the body, kind, number
 LARGEST_HELLO: Final = 4096
 LARGEST_PEER: Final = 2**30  # of protocols that cannot ask again: the state of a group in a recovery is one message
 ROOM: Final = 4 * 2**20  # of all others: no batch is longer, but for one message of a client in it
@@ -220,38 +217,3 @@ def decode(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
         return decoder.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WireError(f"malformed frame of {len(body)} bytes: {error}") from None
-
-
-def frame(kind: int, body: bytes, number: int = 0) -> bytes:
-    return HEADER.pack(len(body), zlib.crc32(body), kind, number) + body
-
-
-class FrameReader:
-    """Cuts a stream of bytes into frames."""
-
-    def __init__(self, largest: int) -> None:
-        self.largest = largest
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> list[tuple[int, int, bytes]]:
-        """Return the frames that are complete by now: kind, number, body. Raises WireError."""
-        buffer = self._buffer
-        buffer += data
-        found: list[tuple[int, int, bytes]] = []
-        at = 0
-        size = len(buffer)
-        while size - at >= HEADER.size:
-            length, checksum, kind, number = HEADER.unpack_from(buffer, at)
-            if length > self.largest:
-                raise WireError(f"a frame of {length} bytes: expected at most {self.largest}")
-            end = at + HEADER.size + length
-            if end > size:
-                break
-            body = bytes(memoryview(buffer)[at + HEADER.size : end])
-            if zlib.crc32(body) != checksum:
-                raise WireError(f"a frame of {length} bytes with a wrong checksum")
-            found.append((kind, number, body))
-            at = end
-        if at:
-            del buffer[:at]
-        return found

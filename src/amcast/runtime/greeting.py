@@ -14,7 +14,8 @@ from amcast.errors import PeerError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import Address, ClusterConfig, Member
 from amcast.runtime.doors import Place
-from amcast.runtime.frames import FrameReader, Hello, Spoken, Welcome, frame
+from amcast.runtime.frames import Hello, Spoken, Welcome
+from amcast.runtime.framing import FrameReader, frame
 from amcast.runtime.identity import refusal_of
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine

@@ -14,7 +14,7 @@ from amcast.core.capabilities import Electing
 from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.engine import Engine
-from amcast.runtime.frames import frame
+from amcast.runtime.framing import frame
 from amcast.runtime.links import Outgoing
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine

@@ -17,7 +17,8 @@ from amcast.errors import LostMessages, PeerError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import Member
 from amcast.runtime.doors import Door, Place
-from amcast.runtime.frames import AppVersions, FrameReader, Hello, Pulse, Spoken, Welcome, frame
+from amcast.runtime.frames import AppVersions, Hello, Pulse, Spoken, Welcome
+from amcast.runtime.framing import FrameReader, frame
 from amcast.runtime.greeting import AcceptedConnection, GreetingHost, Understood, abort_unless, dial, say_hello
 
 BURST: Final = 4  # times what is kept for a member that is away

@@ -20,7 +20,8 @@ from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.durability import Durability
 from amcast.runtime.engine import Engine
-from amcast.runtime.frames import Pulse, frame
+from amcast.runtime.frames import Pulse
+from amcast.runtime.framing import frame
 from amcast.runtime.links import Outgoing
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine

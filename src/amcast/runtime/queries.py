@@ -16,7 +16,8 @@ from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Grant, Member
 from amcast.runtime.engine import Engine
 from amcast.runtime.execution import Executor
-from amcast.runtime.frames import Refusal, frame
+from amcast.runtime.frames import Refusal
+from amcast.runtime.framing import frame
 from amcast.runtime.machine import Machine
 
 MOST_WAITING: Final = 4096  # reads of all clients

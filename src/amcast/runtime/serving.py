@@ -18,7 +18,8 @@ from amcast.runtime import frames
 from amcast.runtime.config import Grant
 from amcast.runtime.doors import Door, Place
 from amcast.runtime.engine import Engine
-from amcast.runtime.frames import Change, Condition, Hello, Read, Refusal, Rows, Spoken, frame
+from amcast.runtime.frames import Change, Condition, Hello, Read, Refusal, Rows, Spoken
+from amcast.runtime.framing import frame
 from amcast.runtime.greeting import AcceptedConnection, GreetingHost
 from amcast.runtime.history import History
 from amcast.runtime.pulse import Pulses

@@ -16,7 +16,8 @@ from amcast.errors import AmcastError, PeerError, WireError
 from amcast.runtime import frames
 from amcast.runtime.config import ClusterConfig, Member
 from amcast.runtime.durability import Durability, Saved
-from amcast.runtime.frames import Offer, Refusal, Rows, frame
+from amcast.runtime.frames import Offer, Refusal, Rows
+from amcast.runtime.framing import frame
 from amcast.runtime.links import Peers
 from amcast.runtime.log import Log
 from amcast.runtime.machine import Machine
