@@ -5,7 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,7 +17,8 @@ import amcast
 from amcast.errors import UsageError
 from amcast.spark import java
 from amcast.spark.session import SETTINGS_VARIABLE, all_settings, open_session, settings_of
-from amcast.spark.shipping import archive_of_package
+from amcast.spark.shipping import archive_of_package, said_if_alone
+from tests.pace import until
 
 # What the scripts of Spark and Hadoop call. There is no Java among it.
 TOOLS = "bash sh dirname basename env uname ps chmod cat ls rm mkdir readlink hostname id tr head sed grep".split()
@@ -125,6 +129,31 @@ def test_spark_connect_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(UsageError, match=r"sc://host: is Spark Connect; expected the master itself, as spark://"):
             with open_session("test", **given):  # type: ignore[arg-type]
                 pass
+
+
+@pytest.mark.parametrize(("executors", "said"), [(0, True), (2, False)])
+def test_a_master_that_gives_no_executor_is_named(
+    executors: int, said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looked: list[int] = []
+
+    def size() -> int:
+        looked.append(executors)
+        return executors + 1  # the driver is one
+
+    java = SimpleNamespace(sc=lambda: SimpleNamespace(getExecutorMemoryStatus=lambda: SimpleNamespace(size=size)))
+    conf = SimpleNamespace(get=lambda name, default: default)
+    session: Any = SimpleNamespace(_jsc=java, sparkContext=SimpleNamespace(getConf=lambda: conf))
+    with said_if_alone(session, "spark://host:7077", seconds=0.0):
+        assert until(lambda: looked, 10)
+    for thread in [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]:
+        thread.join()
+    err = capsys.readouterr().err
+    assert err.count("\n") == said
+    assert not said or "spark://host:7077 has given no executor for 0 s, still waiting; expected a worker with" in err
+    with said_if_alone(session, "spark://host:7077"):
+        pass
+    assert len(looked) == 1, "who does not wait is told nothing"
 
 
 SEPARATE_EXECUTORS = """

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from amcast.core.trace import ListRecorder
@@ -16,7 +17,7 @@ from amcast.runtime.history import History
 from amcast.service import connect_sync
 from amcast.sim.simulation import Simulation
 from amcast.spark.stream import watch
-from amcast.verify.online import MULTICASTS, ColumnWatcher, as_text
+from amcast.verify.online import MULTICASTS, ColumnWatcher, as_text, packed
 from tests.pace import allow
 
 sys.path.append(str(Path(__file__).parents[1] / "runtime"))
@@ -137,6 +138,16 @@ def test_a_checkpoint_that_spark_cannot_reach_is_refused(spark: "SparkSession", 
         ) as e:
             watch.refuse_unreachable(spark, place)
         assert "\n" not in str(e.value) and "spark.jars.packages" in str(e.value)
+
+
+def test_multicasts_that_an_older_checkpoint_remembers() -> None:
+    for sent in ({}, {"m": (7, ("g0", "g1")), "n": (9, ())}):
+        found = watch.multicasts_of(msgspec.msgpack.encode(sent)).to_pylist()
+        assert [(row["message"], row["time"], row["dest"]) for row in found] == [
+            (message, time, as_text(dest)) for message, (time, dest) in sent.items()
+        ]
+        kept = watch.multicasts_of(packed(watch.multicasts_of(msgspec.msgpack.encode(sent))))
+        assert kept.to_pylist() == found
 
 
 def judged(events: list[dict[str, Any]]) -> ColumnWatcher:

@@ -188,3 +188,26 @@ def test_rows_and_columns_say_the_same(faults: int) -> None:
     assert by_row < total, "columns did some of it"
     if not faults:
         assert by_row < total / 2
+
+
+def test_a_state_of_before_there_were_columns_is_read() -> None:
+    chance = random.Random(4)
+    order = [(f"m{i}", tuple(sorted(chance.sample(sorted(GROUPS), chance.randint(1, 3))))) for i in range(60)]
+    (early, _), (late, _) = batches_of_two(rows_of(order, 1), chance)
+    before = Watcher()
+    for process in PROCESSES:
+        before.expect(process, process[:2])
+    before.take(early)
+    before.settle()
+    assert any(before.behind().values()) and before.state.passed
+    watcher = ColumnWatcher()
+    watcher.load(before.save())
+    watcher.judge(*tables(late, {}, watcher.numbers()))
+    assert not watcher.violations and not any(watcher.behind().values()) and not watcher.unusual
+    assert watcher.state.next_index == len(order)
+
+
+def batches_of_two(rows: dict[str, list[Row]], chance: random.Random) -> tuple[Batch, Batch]:
+    cuts = {process: chance.randint(5, 15) for process in rows}
+    early = [row for process, mine in rows.items() for row in mine[: cuts[process]]]
+    return (early, {}), ([row for process, mine in rows.items() for row in mine[cuts[process] :]], {})

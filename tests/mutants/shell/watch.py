@@ -258,6 +258,10 @@ MUTANTS = [
         ("            yield pa.RecordBatch.from_arrays(arrays, schema=ARROW)", "            yield from ()"),
         caught_by=f"{ROWS}::test_a_replica_that_stops_in_the_middle_is_told",
     ),
+    shell_mutant(
+        "nobody_says_that_executors_are_missing", "amcast.spark.shipping", ("    timer.start()\n", "    pass\n"),
+        caught_by="tests/spark/test_session.py::test_a_master_that_gives_no_executor_is_named",
+    ),
     # The sink
     shell_mutant(
         "sink_loses_the_last_row", SINK, ("    if payloads:\n", "    if len(payloads) > 1:\n"),

@@ -48,6 +48,7 @@ TRACE: Final = (
 )
 COLUMNS: Final = ["run", "kind", "process", "group", "seq", "time", "message", "dest", "detail"]
 NUMBERS: Final = ("seq", "time")
+ARROW_STREAM: Final = b"\xff\xff\xff\xff"  # how its bytes begin
 MOST_SENT: Final = 100_000  # multicasts that are remembered, and deliveries without one
 TRACES: Final = (".jsonl", ".json", ".ndjson", ".parquet", ".csv")  # what looks like a trace
 Sent = dict[str, tuple[int, tuple[str, ...]]]  # as older checkpoints have it: when it was multicast, to which groups
@@ -205,12 +206,11 @@ def table_of(frames: "Iterator[pd.DataFrame]") -> pa.Table:
 
 def multicasts_of(kept: bytes) -> pa.Table:
     """Return what a checkpoint knows of multicasts. Older ones have it in another form."""
-    try:
+    if kept.startswith(ARROW_STREAM):
         return unpacked(kept)
-    except pa.ArrowInvalid:
-        sent = msgspec.msgpack.decode(kept, type=Sent)
-        columns = [list(sent), [time for time, _ in sent.values()], [as_text(dest) for _, dest in sent.values()]]
-        return pa.table(columns, schema=MULTICASTS)
+    sent = msgspec.msgpack.decode(kept, type=Sent)
+    columns = [list(sent), [time for time, _ in sent.values()], [as_text(dest) for _, dest in sent.values()]]
+    return pa.table(columns, schema=MULTICASTS)
 
 
 def forget(known: dict[str, Any]) -> int:
