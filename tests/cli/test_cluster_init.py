@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from calling import Amcast
 
-from amcast.runtime.config import load_config
+from amcast.runtime.config import LATER_GROUPS, load_config
 from amcast.runtime.tls import client_context, names_of, server_context
 
 
@@ -21,7 +21,7 @@ def test_a_cluster_can_be_run_as_it_is_written(amcast: Amcast, tmp_path: Path) -
     assert (config.protocol, config.app, config.durable) == ("white_box", "kv", True)
     assert config.topology.groups == ((0, 1, 2), (3, 4, 5))
     assert all(member.data.is_dir() and member.data.is_relative_to(folder) for member in config.members)
-    assert config.clients["dev"].read == config.clients["dev"].write == frozenset({0, 1})
+    assert config.clients["dev"].read == config.clients["dev"].write == frozenset(range(2 + LATER_GROUPS))
     for name in names_of(config):
         client_context(config, name)
     server_context(config, "g1/2")

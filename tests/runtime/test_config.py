@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from amcast.errors import UsageError
-from amcast.runtime.config import Address, ClusterConfig, Grant, Tls, load_config
+from amcast.runtime.config import LATER_GROUPS, Address, ClusterConfig, Grant, Tls, load_config
 
 GOOD = """
 [cluster]
@@ -78,7 +78,7 @@ def test_what_a_file_says(load: Load, tmp_path: Path) -> None:
     assert str(config.member("g1/0").peer) == "[2001:db8::1]:4100"
     assert str(config.member("g1/0").client) == "host.example:4101"
     assert config.clients == {
-        "alice": Grant("alice", frozenset({0, 1}), frozenset({1})),
+        "alice": Grant("alice", frozenset(range(2 + LATER_GROUPS)), frozenset({1})),
         "bob": Grant("bob", frozenset(), frozenset()),
     }
     assert config.tls == Tls(tmp_path / "certs/ca.crt", tmp_path / "certs")

@@ -10,6 +10,7 @@ from tests.scenarios import (
     test_ordering,
     test_primcast,
     test_white_box,
+    test_white_box_groups,
     test_white_box_members,
     test_white_box_recovery,
 )
@@ -17,7 +18,7 @@ from tests.scenarios.golden import golden_file
 
 
 def test_every_transcript_is_of_one_scenario() -> None:
-    white_box = (test_white_box, test_white_box_recovery, test_white_box_members)
+    white_box = (test_white_box, test_white_box_recovery, test_white_box_members, test_white_box_groups)
     pairs = [("white_box", name) for module in white_box for name in module.SCENARIOS]
     pairs += [("primcast", name) for name in test_primcast.SCENARIOS]
     for module in (test_allconcur, test_ordering):

@@ -13,7 +13,7 @@ from amcast.errors import Alarm, UsageError
 from amcast.protocols import protocol
 from amcast.swarm.cluster import stack
 from amcast.swarm.cluster.faults.disks import Flip
-from amcast.swarm.cluster.faults.members import ChangeMembers
+from amcast.swarm.cluster.faults.members import ChangeMembers, MoveSlots
 from amcast.swarm.cluster.faults.plan import KINDS, as_json, from_json
 from amcast.swarm.cluster.faults.processes import Kill, Stop
 from amcast.swarm.cluster.faults.shapes import Fault
@@ -72,7 +72,8 @@ def test_without_faults_everything_is_answered(load: str) -> None:
 
 def test_a_plan_is_text_and_back() -> None:
     setups = [draw_setup("white_box", seed, load) for seed in range(60) for load in ("", "kv")]
-    assert {type(fault) for setup in setups for fault in setup.plan} == {*KINDS, ChangeMembers, Upgrade, GoBack}
+    kinds = {*KINDS, ChangeMembers, MoveSlots, Upgrade, GoBack}
+    assert {type(fault) for setup in setups for fault in setup.plan} == kinds
     for setup in setups:
         assert from_json(as_json(setup.plan)) == setup.plan
 

@@ -108,7 +108,7 @@ MUTANTS = [
     ),
     shell_mutant(
         "what_is_prepared_is_spread_as_it_is", MACHINE,
-        ("            while old._locks:\n", "            while False:\n"), caught_by=DROPPED,
+        ("                for ticket in list(old._locks):\n", "                for ticket in ():\n"), caught_by=DROPPED,
     ),
     shell_mutant(
         "tickets_begin_again", MACHINE,

@@ -479,10 +479,14 @@ class KV(AllOrNothing, Dated):
         for old, state in zip(olds, states, strict=True):
             old.version = self.version
             old.restore(state)
+        before = 0
         while any(old._locks or old._arriving for old in olds):  # a move may wait for the one before it
+            left = sum([len(old._locks) + len(old._arriving) + len(old._waiting) for old in olds])
+            assert not before or left < before, "slots arrive that no group has given away: the states are no cut"
+            before = left
             for old in olds:
-                while old._locks:
-                    old._decide(wire.Decide(next(iter(old._locks)), False))
+                for ticket in list(old._locks):
+                    old._decide(wire.Decide(ticket, False))
                 for version in list(old._arriving):
                     for other in olds:
                         if version in other._leaving:
