@@ -46,6 +46,7 @@ from amcast.apps.kv.wire import (
     encode,
 )
 from tests.apps.in_process import delivery
+from tests.tools import FULL
 
 GROUPS = 3
 KEYS = [b"k%d" % n for n in range(7)]
@@ -486,11 +487,12 @@ def test_as_if_executed_at_once_in_the_total_order() -> None:
 
 
 def test_as_if_executed_at_once_while_slots_move() -> None:
-    worlds = run_many(range(100), movers=2)
-    assert sum(world.changes for world in worlds) > 200
-    assert sum(world.moves for world in worlds) > 100
-    assert sum(world.stale for world in worlds) > 100
-    assert sum(world.commits for world in worlds) > 50
+    seeds = 100 if FULL else 25
+    worlds = run_many(range(seeds), movers=2)
+    assert sum(world.changes for world in worlds) > 2 * seeds
+    assert sum(world.moves for world in worlds) > seeds
+    assert sum(world.stale for world in worlds) > seeds
+    assert sum(world.commits for world in worlds) > seeds / 2
 
 
 def only_locks_hold(self: KV, ticket: int, job: Any) -> None:
