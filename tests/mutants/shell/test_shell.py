@@ -19,7 +19,8 @@ LATE = {
     "a_full_disk_is_not_said", "a_process_that_is_gone_is_spoken_to",
     "a_restart_stops_first_and_looks_then", "a_snapshot_is_taken_wherever_the_disk_is_free",
     "calls_to_dead_groups_wait_for_their_deadline", "clients_are_not_told", "links_to_those_who_left_stay",
-    "a_link_to_others_who_founded_a_group_stays", "a_list_of_any_size_is_told", "members_are_not_written_down", "nothing_is_late", "probes_are_locked_out",
+    "a_link_to_others_who_founded_a_group_stays", "a_list_of_any_size_is_told",
+    "members_are_not_written_down", "nothing_is_late", "probes_are_locked_out",
     "strangers_are_not_limited_before_the_handshake", "strangers_stay_for_ever", "up_does_not_look_at_the_data",
     "up_does_not_say_why_a_node_stopped", "what_cannot_be_delivered_is_ordered", "who_is_dialled_waits_for_its_turn",
 }  # fmt: skip
