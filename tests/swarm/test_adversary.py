@@ -65,6 +65,9 @@ MENDED = [
     ("allconcur_plus_ea", 502286),
     ("allconcur_plus_ea", 502695),
 ]
+# Found and not mended. A server is suspected while it stands still and trusted again, another one crashes, and the
+# members that remove both deliver different messages of one round.
+OPEN = [("allconcur_plus_uniform", 500962)]
 # Each is found within so many seeds, from 1 on.
 PLANTED = {
     "delivered_twice": 50,
@@ -87,6 +90,12 @@ def test_adversary_is_withstood(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "seed"), MENDED)
 def test_mended_fault(name: str, seed: int) -> None:
+    assert not run_adversary_seed(name, seed).problem
+
+
+@pytest.mark.xfail(reason="open", strict=True)
+@pytest.mark.parametrize(("name", "seed"), OPEN)
+def test_open_fault(name: str, seed: int) -> None:
     assert not run_adversary_seed(name, seed).problem
 
 
