@@ -46,6 +46,11 @@ def run(setup: Setup) -> tuple[Result, str]:
         run.close()
 
 
+def test_a_new_member_that_lost_power_knows_the_members_that_its_promise_rests_on() -> None:
+    """Seed 412872: what it had promised was on disk before their list, which came with the snapshot."""
+    assert run(kept("power-cut-of-a-new-member-that-takes-over-its-first-state"))[0].alarm is None
+
+
 @pytest.mark.parametrize("in_order", (True, False))
 @pytest.mark.parametrize("other", OTHERS)
 def test_a_start_with_another_file_is_refused(other: str, in_order: bool) -> None:

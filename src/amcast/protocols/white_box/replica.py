@@ -853,11 +853,15 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
         for m in waiting if not self.replaying else ():
             self.send(self.configurations.newest(self.g0).pids, Multicast(m))
 
-    def lists_changed(self) -> None:
-        """Act on news about members: some acknowledgements may count now."""
+    def keep_lists(self) -> None:
+        """Go by new lists, which are on disk before what rests on them."""
         if self.params.durable and not self.replaying:
             self.out.records.append(encoded(Listed(self.configurations.rows())))
         self.use_lists()
+
+    def lists_changed(self) -> None:
+        """Act on news about members: some acknowledgements may count now."""
+        self.keep_lists()
         for entry in list(self.entries.values()):
             for acks in entry.vectors or ():
                 if entry.phase != COMMITTED:
@@ -1195,7 +1199,7 @@ class WhiteBox(Process, Confirming, Durable, Electing, Observed, Listing, Seated
             return
         self.clock = max(self.clock, time_of(summary.max_delivered_gts))
         if self.configurations.merge(summary.lists):
-            self.use_lists()
+            self.keep_lists()  # the snapshot comes behind the records of this step
         self.prefix.begin(summary)
         for record in found:
             self.prefix.replay(record)
